@@ -19,7 +19,7 @@ from typing import Any
 import xxhash
 from filelock import FileLock, Timeout
 
-from hf_xalign.errors import InputError, find_disk_full
+from hf_xalign.errors import InputError, content_errors, find_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +84,19 @@ def checksum(path: str | os.PathLike) -> str:
     """Return the XXH3 checksum of a file's content: 16 hexadecimal digits. It finds damage, not forgery."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+
+
+def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = "") -> Any:
+    """Return the content of a JSON file; half a surrogate pair (`\\ud800`), which no file can hold, is no text.
+
+    Raises:
+        InputError: it is no JSON in UTF-8. The message has the fault and the remedy.
+        OSError: there is no such file.
+    """
+    with content_errors(path, fault, remedy):
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        json.dumps(content, ensure_ascii=False).encode()
+        return content
 
 
 def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = None, **options: Any) -> Any:

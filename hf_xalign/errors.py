@@ -81,7 +81,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 class InputError(ValueError):
     """Bad input. The message names the file, row or field and the remedy; recipes print it without a traceback.
 
-    It may quote what a file holds or a library says, so it is kept to one printable line: line breaks become blanks,
+    Its message is one printable line, whatever it quotes of a file or a library's error: line breaks become blanks,
     other characters that do not print are escaped, and the middle of a very long message is left out.
     """
 

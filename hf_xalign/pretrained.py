@@ -17,7 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.cache import read_json
+from hf_xalign.errors import InputError
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
 _REGEX_SECONDS = 2.0
@@ -96,8 +97,7 @@ def _read_object(path: Path) -> dict[str, Any]:
         return {}
     if not path.is_file() or path.stat().st_size > _LONGEST_JSON:
         raise InputError(f"{path} is not a file of JSON, or a very large one. Save the model again.")
-    with content_errors(path, "not JSON", "Save the model again."):
-        content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path, remedy="Save the model again.")
     if not isinstance(content, dict) or not content:
         raise InputError(f"{path}: no JSON object with fields. Save the model again.")
     return content

@@ -57,9 +57,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
-from hf_xalign.cache import replacing
+from hf_xalign.cache import read_json, replacing
 from hf_xalign.environment import git_state, hardware, versions
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError
 from hf_xalign.tables import is_count
 
 logger = logging.getLogger(__name__)
@@ -306,8 +306,7 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(folder) / FILENAME
     try:
-        with content_errors(path, "not a JSON record", "The file was edited or truncated"):
-            record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path, "not a JSON record", "The file was edited or truncated")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Pass the folder that a finished run printed as saved") from None
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):

@@ -88,7 +88,7 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
     lines: Iterator[str] = (line for _, line in read_lines(Path(path)))
     first = next(lines, "")
     fields = first.split()
-    if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
+    if len(fields) == 2 and all(field.isascii() and field.isdigit() and len(field) < 10 for field in fields):
         (promised, size), start = map(int, fields), 2
     else:
         promised, size, lines, start = None, len(fields) - 1, chain([first], lines), 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -13,7 +12,8 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.cache import read_json
+from hf_xalign.errors import InputError
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.record import portable, read_record, write_text
 from hf_xalign.report import charts
@@ -109,8 +109,7 @@ def _read(path: Path, field: str) -> dict[str, Any] | None:
     """Read a JSON object and require `field`; None without the file."""
     if not path.is_file():
         return None
-    with content_errors(path, "not JSON", "The file was edited or truncated."):
-        content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path, remedy="The file was edited or truncated.")
     if not isinstance(content, dict) or field not in content:
         raise InputError(f"{path}: has no field {field!r}. The file was edited, or written by another program.")
     return content

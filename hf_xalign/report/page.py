@@ -19,7 +19,7 @@ def render(template: str, **values: Any) -> str:
     )
     environment.filters["plain"] = _plain
     page = environment.get_template(template).render(**values)
-    # JSON can hold half a surrogate pair, which UTF-8 cannot. HTML allows no control characters.
+    # A command line can hold half a surrogate pair, which UTF-8 cannot. HTML allows no control characters.
     page = "".join(c if c.isprintable() or c in "\n\t" or not c.isascii() else "\ufffd" for c in page)
     return page.encode("utf-8", "replace").decode("utf-8")
 

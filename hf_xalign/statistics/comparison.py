@@ -6,7 +6,6 @@ A system is a folder that has `seed-<s>/scores.json` for each seed, which says w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from tqdm import tqdm
 
-from hf_xalign.cache import inside
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.cache import inside, read_json
+from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import (
     check_same_test,
@@ -217,8 +216,7 @@ def load_system(
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
     path = folder / SCORES
     try:
-        with content_errors(path, "not JSON", "The file was edited or cut off."):
-            record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path, remedy="The file was edited or cut off.")
     except FileNotFoundError:
         raise InputError(
             f"{folder}: not finished: there is no {SCORES}. Run that seed again, or name the finished ones by --seeds."

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import write_text
 
@@ -100,8 +101,7 @@ class ExampleScores:
     def load(cls, path: str | os.PathLike) -> ExampleScores:
         """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
         try:
-            with content_errors(path, "not JSON", "The file was edited or cut off."):
-                content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+            content: Any = read_json(path, remedy="The file was edited or cut off.")
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}. A finished run has this file next to scores.json.") from error
         kind = content.get("kind") if isinstance(content, dict) else None

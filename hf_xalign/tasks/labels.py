@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hf_xalign.cache import read_json
 from hf_xalign.data.span_labels import OUTSIDE, bio_names, span_parts
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class LabelSet:
         """
         path, key = (source, "") if Path(source).expanduser().exists() else source.rpartition(":")[::2]
         try:
-            with content_errors(f"labels={source}", "not JSON"):
-                content: Any = json.loads(Path(path or source).expanduser().read_text(encoding="utf-8"))
+            content: Any = read_json(Path(path or source).expanduser())
         except OSError as error:
             raise InputError(f"labels={source}: {error.strerror or error}") from error
         if isinstance(content, dict):

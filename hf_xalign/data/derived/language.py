@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from hf_xalign.cache import read_json
 from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.data.derived.word_order import WordOrder
@@ -152,24 +153,27 @@ class DerivedLanguage:
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
         """Read a file that `save` wrote."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            fault = "not a derived language that hf_xalign saved"
+            with content_errors(path, fault):
+                return cls._from_json(read_json(path, fault))
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        with content_errors(path, "not a derived language that hf_xalign saved"):
-            about: Any = json.loads(text)
-            found = (about.pop("format", None), about.pop("version", None)) if isinstance(about, dict) else None
-            if found != (_FORMAT, _VERSION):
-                raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
-            if about["alphabet"] is not None:
-                about["alphabet"] = Alphabet(about["alphabet"])
-            if about["word_order"] is not None:
-                about["word_order"] = WordOrder.from_json(about["word_order"])
-            # Older files have a share of words: 0 is none.
-            shared = about["shared"] or None
-            if isinstance(shared, float):
-                raise InputError(f"it shares {shared:g} of the words, which are pieces now: derive the language again")
-            about["shared"] = shared and SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
-            return cls(**about)
+
+    @classmethod
+    def _from_json(cls, about: Any) -> DerivedLanguage:
+        found = (about.pop("format", None), about.pop("version", None)) if isinstance(about, dict) else None
+        if found != (_FORMAT, _VERSION):
+            raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
+        if about["alphabet"] is not None:
+            about["alphabet"] = Alphabet(about["alphabet"])
+        if about["word_order"] is not None:
+            about["word_order"] = WordOrder.from_json(about["word_order"])
+        # Older files have a share of words: 0 is none.
+        shared = about["shared"] or None
+        if isinstance(shared, float):
+            raise InputError(f"it shares {shared:g} of the words, which are pieces now: derive the language again")
+        about["shared"] = shared and SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
+        return cls(**about)
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
         assert self.word_order is not None  # checked in the constructor

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.cache import read_json
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import write_text
@@ -139,16 +140,16 @@ class TokenEntries:
         """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings."""
         path = Path(folder) / ENTRIES_FILE
         try:
-            text = path.read_bytes()
+            wrong = "not a file of token entries", "Restore it from its checkpoint."
+            with content_errors(path, *wrong):
+                content = read_json(path, *wrong)
+                ids = np.array(content["entries"], dtype=np.int64)
+                found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
         except OSError as error:
             raise InputError(
                 f"{path}: cannot be read ({error.strerror}). A model of ALIGN-MLM or DICT-MLM has its entries next to "
                 "its weights: name its whole folder."
             ) from error
-        with content_errors(path, "not a file of token entries", "Restore it from its checkpoint."):
-            content = json.loads(text)
-            ids = np.array(content["entries"], dtype=np.int64)
-            found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
         if fault := _fault(ids):
             raise InputError(f"{path}: {fault}. Restore the file from its checkpoint.")
         entries = cls(ids, **found, pairs=content.get("pairs", {}))

@@ -28,6 +28,7 @@ from hf_xalign.data.readers import clean_text, file_format, load_json
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import check_language
 from hf_xalign.tasks.examples import Examples, read_records, text_of
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,9 @@ def read_questions(
         if name in places:
             raise InputError(f"{where}: id {name!r} is at {places[name]} already. Give every question its own id.")
         places[name] = where
+        for column in ("context_lang", "question_lang"):
+            if record.get(column):
+                check_language(record[column], f"{where}: {column}")
         context, question = (_text(record, column, where) for column in ("context", "question"))
         own = record.get("context_lang") or context_lang or by_id
         asked = record.get("question_lang") or question_lang or own

@@ -1,4 +1,4 @@
-"""Build hook: make the options of commands from argparse, and the list of configurations from their headers."""
+"""Build hook: make options of commands from argparse, configurations from their headers, tables from their YAML."""
 
 import argparse
 import importlib
@@ -66,8 +66,29 @@ def refused() -> str:
     return "\n".join(("| setting or argument | why |", "| --- | --- |", *rows))
 
 
+def reproduced(paper: str) -> str:
+    """Return a paper's tables with published values and the commands of the first seed, as Markdown."""
+    tables = importlib.import_module("hf_xalign.recipes.parts.tables").find([paper], Path("runs/reproduce"))
+    recipe = importlib.import_module("hf_xalign.recipes.reproduce")
+    content = tables[0].paper.content
+    lines = [f"## {content['title']}", "", content["about"].strip(), ""]
+    for one in tables:
+        lines += [f"### {one.content['title']}", "", "```bash", f"hf-xalign reproduce {one.name}", "```", ""]
+        columns, places = list(one.content["columns"]), ["in"] * any("config" in row for row in one.rows.values())
+        lines += [f"| row | {' | '.join([*columns, *places])} |", f"| --- |{' --- |' * len([*columns, *places])}"]
+        for name, row in one.rows.items():
+            values = ["-" if value is None else str(value) for value in one.published(name).values()]
+            config = [f"`{row['config']}`" if "config" in row else ""] * len(places)
+            lines.append(f"| {name} | {' | '.join([*values, *config])} |")
+        if commands := [line for line in recipe.describe(one, list(one.rows), one.seeds[:1]) if line]:
+            indented = [f"    {line}" for line in ("```bash", *commands, "```")]
+            lines += ["", f'??? note "Commands of seed {one.seeds[0]}"', "", *indented, ""]
+    return "\n".join(lines)
+
+
 def on_page_markdown(markdown: str, **kwargs: object) -> str:
-    """Replace `<!-- options: COMMAND -->`, `<!-- configs -->` and `<!-- refused -->` by tables."""
+    """Replace `<!-- options: COMMAND -->`, `<!-- reproduce: PAPER -->` and two lists by tables."""
+    markdown = re.sub(r"^<!-- reproduce: (.+) -->$", lambda found: reproduced(found[1]), markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^<!-- options: (.+) -->$", lambda found: options(found[1]), markdown, flags=re.MULTILINE)
     markdown = markdown.replace("<!-- configs -->", configs())
     return markdown.replace("<!-- refused -->", refused() if "<!-- refused -->" in markdown else "")

@@ -54,17 +54,6 @@ class Command(NamedTuple):
     def __str__(self) -> str:
         return f"hf-xalign {shlex.join(self.words)}"
 
-    @cache
-    def parse(self) -> tuple[Any, ...]:
-        """Return the settings as the recipe reads them, without looking for files."""
-        recipe = importlib.import_module(f"hf_xalign.recipes.{self.words[self.words[0] == 'train']}")
-        types = []
-        for one in recipe.ARGUMENTS:
-            module, _, name = one.partition(":") if isinstance(one, str) else ("", "", one)
-            types.append(getattr(importlib.import_module(module), name) if module else one)
-        words = self.words[1 + (self.words[0] == "train") :]
-        return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
-
     def finished(self) -> bool:
         """Return whether the scores are there and whole.
 
@@ -250,9 +239,22 @@ def find(names: Sequence[str], root: Path, data: Mapping[str, str] | None = None
     return found
 
 
+@cache
+def settings(command: Command) -> tuple[Any, ...]:
+    """Return the settings of a command as its recipe reads them, without looking for files."""
+    train = command.words[0] == "train"
+    recipe = importlib.import_module(f"hf_xalign.recipes.{command.words[train]}")
+    types = []
+    for one in recipe.ARGUMENTS:
+        module, _, name = one.partition(":") if isinstance(one, str) else ("", "", one)
+        types.append(getattr(importlib.import_module(module), name) if module else one)
+    words = command.words[1 + train :]
+    return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
+
+
 def setting(command: Command, name: str) -> Any:
-    """Return a setting of a command, as its recipe reads it."""
-    for part in command.parse():
+    """Return a setting of a command."""
+    for part in settings(command):
         if hasattr(part, name):
             return getattr(part, name)
     raise InputError(f"{command}: no setting {name}")

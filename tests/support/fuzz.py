@@ -504,7 +504,7 @@ def _questions(path: Path) -> None:
 class _Recipe:
     """A field of each kind of type that recipes have."""
 
-    output_dir: str
+    output_dir: str = ""
     learning_rate: float = 0.1
     layers: list[int] | None = None
     seed: int = 0

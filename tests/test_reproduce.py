@@ -253,3 +253,9 @@ def test_a_cell_of_every_kind_of_command_runs_to_its_end(paper, tmp_path, monkey
             if not command.finished():
                 reproduce.call(command)
         assert isinstance(table.values(row, [0])[column], float), (table.name, row, column)
+    # Other cells of the same runs are where their tables look for them.
+    for table in find([paper], Path("runs/reproduce")):
+        for row in table.rows:
+            for column, value in table.values(row, [0]).items():
+                parts = table.parts(row, column, 0)
+                assert not parts or value is not None or not all(own[-1].finished() for own, _ in parts)

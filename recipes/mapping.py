@@ -18,7 +18,8 @@ after, and where everything was saved. The output folder holds the maps (`maps/d
 `hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card. Affine maps of the last
 layer of a plain encoder are also saved as an adapter, which `hf_xalign.load` loads with its encoder. Files are written
 at the end, `results.json` last. A dictionary has one entry per line: the word of the pivot (`--target_lang`), a tab,
-the other word. A file of `--text` has one sentence per line. `--dry_run` reads everything and prints the plan.
+the other word (`--dictionary_order other_first`: the other way round). A file of `--text` has one sentence per line.
+`--dry_run` reads everything and prints the plan.
 """
 
 from __future__ import annotations

@@ -233,26 +233,29 @@ def test_tables_are_yaml_without_repeated_keys():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", ROWS)
-def test_a_row_of_every_kind_of_command_runs_to_its_end(paper, tmp_path, monkeypatch):
+def test_a_cell_of_every_kind_of_command_runs_to_its_end(paper, tmp_path, monkeypatch):
     stand(tmp_path, monkeypatch)
-    tables, seen, only = find([paper], Path("runs/reproduce")), set(), []
-    for table in tables:
+    seen, cells = set(), []
+    for table in find([paper], Path("runs/reproduce")):
         for row in table.rows:
-            if new := {kind(command) for command in table.commands(row, [0])} - seen:
-                only.append((table, row))
-                seen |= new
-    stand_tables([command for table, row in only for command in table.commands(row, [0])])
-
-    def execute(words):
-        words = [*words, *(["--seeds", "0"] if "--seeds" in words else [])]
-        monkeypatch.setitem(SMALL, "finetune", (*SMALL["fao"][:10], "--per_device_train_batch_size", "2"))
-        monkeypatch.setitem(SMALL, "continual", SMALL["finetune"])
-        monkeypatch.setitem(SMALL, "distances", ())
-        run(["hf-xalign", *words], monkeypatch)
-        return 0
-
-    monkeypatch.setattr(reproduce, "execute", execute)
-    for table, row in only:
-        printed = output_of(reproduce.main, [table.name, "--only", row, "--seeds", "0"])
-        ours = [value for column, value in table.values(row, [0]).items() if table.parts(row, column, 0)]
-        assert None not in ours and row in printed, (table.name, row)
+            for column in table.content["columns"]:
+                parts = table.parts(row, column, 0)
+                if new := {kind(command) for commands, _ in parts for command in commands} - seen:
+                    cells.append((table, row, column, [command for commands, _ in parts for command in commands]))
+                    seen |= new
+    stand_tables([command for *_, commands in cells for command in commands])
+    task = (*SMALL["fao"][:10], "--per_device_train_batch_size", "2")
+    for name, options in (("finetune", task), ("continual", task), ("distances", ())):
+        monkeypatch.setitem(SMALL, name, options)
+    monkeypatch.setattr(reproduce, "execute", lambda words: run(["hf-xalign", *words], monkeypatch))
+    for table, row, column, commands in cells:
+        for command in commands:
+            if not command.finished():
+                reproduce.call(command)
+        assert isinstance(table.values(row, [0])[column], float), (table.name, row, column)
+    # Other cells of the same runs are where their tables look for them.
+    for table in find([paper], Path("runs/reproduce")):
+        for row in table.rows:
+            for column, value in table.values(row, [0]).items():
+                parts = table.parts(row, column, 0)
+                assert not parts or value is not None or not all(own[-1].finished() for own, _ in parts)

@@ -84,6 +84,7 @@ def test_it_holds_the_package_and_nothing_else(wheel):
     # Of what `wanted` must have found, one of each kind.
     assert {"hf_xalign/py.typed", "hf_xalign/recipes/sweeps/fao.yaml", "hf_xalign/model_cards/template.md"} < names
     assert {f"hf_xalign/recipes/configs/{name}" for name in CONFIGS} < names and len(CONFIGS) > 30
+    assert {f"hf_xalign/recipes/tables/{path.name}" for path in (ROOT / "recipes/tables").iterdir()} < names
 
 
 def test_it_runs_in_an_empty_folder(call, installed, tmp_path):

@@ -158,7 +158,11 @@ class Table:
     def parts(self, row: str, column: str, seed: int) -> list[tuple[list[Command], str]]:
         """Return the commands and the path of a cell's score, then of the one that is subtracted."""
         names = self.names(row, column) | {"seed": seed}
-        if not names.get("score") or {"mean", "setting"} & names.keys() or self.published(row)[column] is None:
+        if (
+            not names.get("score")
+            or {"mean", "setting", "correlate"} & names.keys()
+            or self.published(row)[column] is None
+        ):
             return []
         found = []
         for own in (names, names | names["minus"]) if names.get("minus") else (names,):

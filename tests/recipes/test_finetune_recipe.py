@@ -14,6 +14,7 @@ from support.tiny import SENTENCES
 
 import hf_xalign
 from hf_xalign.cache import write_mark
+from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
@@ -318,3 +319,19 @@ def test_continual(files, tmp_path, monkeypatch):
     assert list(found["languages"]) == ["de", "hi"] and found["settings"]["preset"] == "continual"
     with pytest.raises(InputError, match="adapter: continual alignment trains the encoder itself"):
         continual.main([*words, "--seeds", "2", "--adapter", "somewhere"])
+
+
+def test_text_named_by_the_code_of_a_derived_language_is_derived(tmp_path):
+    file = tmp_path / "tr.conll"
+    file.write_text("Ayşe B-PER\nNur I-PER\ngeldi O\n. O\n\nEve O\ngitti O\n. O\n")
+    DerivedLanguage("tr", ("inversion",)).save(tmp_path / "derived_language.json")
+    options = {"train_data": [f"tr={file}"], "eval_data": [f"tr={file}", f"tr-x-inv={file}"]}
+    natural, derived = load_task(FinetuneArguments(**options, derived_language=str(tmp_path))).evaluation.values()
+    assert natural.rows["tokens"][0] == ["Ayşe", "Nur", "geldi", "."]
+    assert derived.rows["tokens"][:] == [["geldi", "Nur", "Ayşe", "."], ["gitti", "Eve", "."]]
+    assert derived.rows["labels"][0] == ["O", "B-PER", "I-PER", "O"] and derived.language == "tr-x-inv"
+    assert derived.fingerprint != natural.fingerprint
+    plain = load_task(FinetuneArguments(**options)).evaluation["tr-x-inv"]  # text that is derived already
+    assert plain.rows["tokens"][:] == natural.rows["tokens"][:]
+    with pytest.raises(InputError, match=r"derived_language\.json: no such file"):
+        FinetuneArguments(**options, derived_language=str(tmp_path / "none")).check_files()

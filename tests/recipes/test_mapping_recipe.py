@@ -23,7 +23,7 @@ from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData, score
-from hf_xalign.recipes.parts.mapping.sources import Sources
+from hf_xalign.recipes.parts.mapping.sources import Sources, read_sources
 
 OVER = ("--overwrite_output_dir", "true")
 
@@ -61,6 +61,18 @@ def test_parallel_supervision(mapping_run, files):
     assert after.keys() == found.keys()
     for name, value in found.items():
         assert_rounding(after[name], value, operations=4)  # a mean of two shares
+
+
+def test_a_dictionary_has_either_word_first(tmp_path):
+    entries = [("cat", "बिल्ली"), ("dog", "कुत्ता")]
+    found = {}
+    for order, step in (("pivot_first", 1), ("other_first", -1)):
+        file = tmp_path / f"{order}.txt"
+        file.write_text("".join("\t".join(entry[::step]) + "\n" for entry in entries))
+        options = {"dictionary": [f"hi={file}"], "test_dictionary": [f"hi={file}"], "dictionary_order": order}
+        found[order] = read_sources(MappingArguments(**options))
+    for sources in found.values():
+        assert sources.dictionaries == sources.test_dictionaries == {"hi": entries}
 
 
 @pytest.mark.parametrize(("method", "supervision"), [("procrustes", "dictionary"), ("rcsls", "parallel")])

@@ -62,8 +62,8 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError(f"data {wrong[0]}: write NAME=PATH")
     tables = find(args.tables, Path(args.output_dir), dict(item.split("=", 1) for item in args.data))
     if not args.tables:
-        rows = [(one.name, one.content["title"], str(len(one.rows))) for one in tables]
-        print(text_table([("table", "content", "rows"), *rows], 1))
+        lines = [(one.name, one.content["title"], str(len(one.rows))) for one in tables]
+        print(text_table([("table", "content", "rows"), *lines], 1))
         return
     known = list(dict.fromkeys(row for one in tables for row in one.rows))
     if unknown := [row for row in args.only if row not in known]:

@@ -201,8 +201,9 @@ class Table:
             elif "setting" in names and "step" in names:
                 found[column] = setting(self.paper.commands(names["step"], names | {"seed": 0})[-1], names["setting"])
             else:
-                scores = [_difference(self.parts(row, column, seed)) for seed in seeds]
-                whole = scores and None not in scores
+                of_seeds = [_difference(self.parts(row, column, seed)) for seed in seeds]
+                scores = [score for score in of_seeds if score is not None]
+                whole = scores and len(scores) == len(of_seeds)
                 found[column] = sum(scores) / len(scores) * names.get("scale", 100) if whole else None
         return found
 

@@ -50,7 +50,8 @@ def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
 
-    words = [word for word in (sys.argv[1:] if argv is None else argv) if word != "--list"]
+    given = sys.argv[1:] if argv is None else argv
+    words = [word for word in given if word != "--list"]
     if words and not words[0].startswith("-"):
         words = ["--tables", *words]
     (args,) = parse(ARGUMENTS, words, description=__doc__)
@@ -61,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     if wrong := [item for item in args.data if "=" not in item]:
         raise InputError(f"data {wrong[0]}: write NAME=PATH")
     tables = find(args.tables, Path(args.output_dir), dict(item.split("=", 1) for item in args.data))
-    if not args.tables:
+    if not args.tables or "--list" in given:
         lines = [(one.name, one.content["title"], str(len(one.rows))) for one in tables]
         print(text_table([("table", "content", "rows"), *lines], 1))
         return

@@ -71,9 +71,11 @@ def kind(command):
     )
 
 
-def test_the_list_names_every_table_with_its_rows_and_published_values():
+def test_the_list_names_every_table_with_its_rows_and_published_values(capsys):
     printed = output_of(reproduce.main, ["--list"])
     assert printed == output_of(reproduce.main, [])
+    assert hf_xalign.cli.main.main(["reproduce", "--list", "ppa.table3"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == ["ppa.table3  Table 3: encoders     4"]
     listed = {tuple(line.split()[:: len(line.split()) - 1]) for line in printed.splitlines()[2:]}
     wanted = {(f"{paper}.{name}", str(count)) for paper, tables in ROWS.items() for name, count in tables.items()}
     assert listed == wanted and TABLES.keys() == {name for name, _ in wanted}

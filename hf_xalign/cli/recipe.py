@@ -24,9 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = packaged.option_lines(arguments)
     if name == "distances":
         parser.epilog += "\n\n`hf-xalign distances -- --help` lists the options of the text too."
+    if name == "reproduce":
+        parser.add_argument("--list", action="append_const", const="--list", default=[], help="list tables and rows")
     parser.set_defaults(recipe=recipe)
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the recipe."""
-    args.recipe.main(args.passed)
+    args.recipe.main([*args.passed, *getattr(args, "list", [])])

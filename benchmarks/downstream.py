@@ -123,6 +123,7 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
         options += ["--max_pairs", str(given.max_train_pairs), "--pairs_dropout", "false"]
         # The schedule of the other systems: the preset has two epochs, no warm-up, no decay and no clipping.
         options += ["--warmup_steps", "0.1", "--weight_decay", "0.01", "--max_grad_norm", "1.0"]
+        options += ["--train_sampling_strategy", "group_by_length"]  # efimov draws at random
         options += [] if "--num_train_epochs" in options else ["--num_train_epochs", "3"]
         name = "continual.py"
     if system in ("mao", "rotation"):

@@ -15,6 +15,9 @@ from hf_xalign.errors import InputError
 LANGUAGE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*"
 _LONGEST = 35  # characters: what RFC 5646, section 4.4.1, recommends to make room for
 _PATTERN = re.compile(LANGUAGE)
+# Codes that mean another one: CLDR's locale of `no` is Bokmål. Of Han, a language has its likely form.
+_SAME = {"nb": "no"}
+_SAME_SCRIPT = {"Aran": "Arab", "Hang": "Kore", "Hani": None}
 _SUBTAG = re.compile("[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3}")  # a script or a region
 # Names in use that CLDR's English list has in another form.
 _OTHER_NAMES = {
@@ -66,7 +69,7 @@ def parse_language(code: str) -> Language:
     parts = [*rest, *implied]
     script = next((part.title() for part in parts if len(part) == 4 and part.isalpha()), None)
     region = next((part.upper() for part in parts if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part)), None)
-    return Language(language, script, region)
+    return Language(_SAME.get(language, language), _SAME_SCRIPT.get(script or "", script), region)
 
 
 @cache

@@ -19,6 +19,11 @@ from hf_xalign.language_codes import canonical_language, find_language, likely_l
         ("sh", "sr-Latn"),
         ("pt-BR", "pt"),
         ("pt-PT", "pt-PT"),
+        ("kor_Hang", "ko"),
+        ("zho_Hani", "zh"),
+        ("ur_Aran", "ur"),
+        ("nob_Latn", "no"),
+        ("nn-NO", "nn"),
         ("qqq", "qqq"),
     ],
 )

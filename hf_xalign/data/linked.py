@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 
-from hf_xalign.data.readers import Columns, check_row_language, open_parquet
+from hf_xalign.data.readers import MARK, Columns, check_row_language, open_parquet
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def read_linked(
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(_BATCH, row_groups=[group], columns=_SCHEMA.names, use_threads=False):
                 try:
-                    batch = batch.select(_SCHEMA.names).cast(_SCHEMA)
+                    batch = _without_marks(batch.select(_SCHEMA.names).cast(_SCHEMA))
                 except pyarrow.ArrowException as error:
                     raise InputError(f"{path}: a column has the wrong type ({error})") from error
                 blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
@@ -58,6 +58,20 @@ def read_linked(
                 yield _in_asked_form(batch.filter(pyarrow.array(linked & ~blank)), columns)
     if empty or unlinked:
         logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
+
+
+def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """Remove U+FEFF, which joined files leave inside text and words."""
+    for place, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
+        words = column.type == _WORDS
+        texts = column.values if words else column
+        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, MARK)).as_py():
+            texts = pyarrow.compute.replace_substring(texts, MARK, "")
+            if words:
+                empty = column.is_null() if column.null_count else None
+                texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)
+            batch = batch.set_column(place, name, texts)
+    return batch
 
 
 def _in_asked_form(batch: pyarrow.RecordBatch, columns: Columns) -> pyarrow.RecordBatch:

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -25,13 +24,13 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, file_format, read_aligned, read_file
+from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, clean_text, file_format, read_aligned, read_file
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language, likely_language, same_language
+from hf_xalign.language_codes import check_language, closest_language, likely_language, same_language
 from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 
-_READING = 2  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 3  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema(
     {**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, pyarrow.list_(pyarrow.string()))}
@@ -288,23 +287,28 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     feature = dataset.features["translation"]
     there = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
     target = target_lang or "en"
-    others = [source_lang] if source_lang else [code for code in there if code != target]
-    if len(others) != 1 or not {*others, target} <= {*there}:
+    own = {code: (closest_language(code, tuple(there)) or [None])[0] for code in filter(None, (source_lang, target))}
+    others = [own[source_lang]] if source_lang else [code for code in there if code != own[target]]
+    if len(others) != 1 or None in (*others, own[target]) or others == [own[target]]:
         raise InputError(
             f"{name}: its column translation has {', '.join(there) or 'no languages'}. Name two of them by "
             "source_lang and target_lang, the pivot (of align_words)."
         )
-    options: dict[str, Any] = {"fn_kwargs": {"languages": (*others, target)}, "remove_columns": ["translation"]}
+    languages = ((others[0], source_lang or others[0]), (own[target], target))
+    options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
     return map_rows(dataset, _translated, batched=True, desc="Reading translations", **options)
 
 
-def _translated(batch: dict[str, list[Any]], languages: tuple[str, str]) -> dict[str, list[Any]]:
+def _translated(batch: dict[str, list[Any]], languages: Sequence[tuple[str, str]]) -> dict[str, list[Any]]:
+    pairs = [pair or {} for pair in batch["translation"]]
+    if {"language", "translation"} <= {*pairs[0]}:  # TranslationVariableLanguages
+        pairs = [dict(zip(pair["language"], pair["translation"])) for pair in pairs]
     sides = {
-        side: [unicodedata.normalize("NFC", (pair or {}).get(code) or "").strip() for pair in batch["translation"]]
-        for side, code in zip(("source", "target"), languages)
+        side: [clean_text(pair.get(code) or "").strip() for pair in pairs]
+        for side, (code, _) in zip(("source", "target"), languages)
     }
     codes = zip(("source_lang", "target_lang"), languages)
-    return {**sides, **{name: [code] * len(sides["source"]) for name, code in codes}}
+    return {**sides, **{name: [code] * len(pairs) for name, (_, code) in codes}}
 
 
 def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:

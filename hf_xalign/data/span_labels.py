@@ -22,11 +22,11 @@ UNLABELLED = "_"  # a word without a label, as in CoNLL-U
 _SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
 _PARTS = frozenset("BIESLUMW")
 _CONTINUING, _ENDING, _SINGLE = frozenset("IMEL"), frozenset("ELSUW"), frozenset("SUW")
-# B-PER or B_PER, PER-B, and B or B- alone.
+# B-PER or the like, PER-B, and B or B- alone.
 _FORMS = [
     re.compile(form, re.IGNORECASE)
     for form in (
-        r"(?P<part>[BIESLUMW])[-_](?P<kind>.+)",
+        r"(?P<part>[BIESLUMW])[-_:|/](?P<kind>.+)",
         r"(?P<kind>.+)[-_](?P<part>[BIESLUMW])",
         r"(?P<part>[BIESLUMW])[-_]?(?P<kind>)",
     )

@@ -107,14 +107,14 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
 
 
 def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
-    """Return the given words of a sentence in NFC.
+    """Return the given words of a sentence in NFC, without U+FEFF.
 
     Raises:
         InputError: they are not a list of words, or not those of `text` in its order.
     """
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
-    words = [unicodedata.normalize("NFC", word) for word in words]
+    words = [unicodedata.normalize("NFC", word.replace("\ufeff", "")) for word in words]
     if text is not None:
         rest = _INVISIBLE.sub("", text)
         for word in words:

@@ -73,9 +73,11 @@ _ENTITY = regex.compile(r"&(?:#\d{2,7}+(?:;|(?!\d))|#\d;|#x[0-9a-f]{1,6};|[a-z][
 # Letters that may follow an address without a blank: of scripts without blanks, and Korean particles.
 _GLUED = r"\p{Bopo}\p{Hang}\p{Hani}\p{Hira}\p{Java}\p{Kana}\p{Khmr}\p{Lana}\p{Laoo}\p{Mymr}\p{Thai}\p{Tibt}\p{Yiii}"
 _LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_GLUED}\u30fc\uff00-\uffef]]"
+# A letter of another script right after a Latin one or a digit ends an address: `example.com/helpপর`.
+_GOING = rf"(?:[{_LETTER}&&[\p{{Latin}}\p{{M}}\p{{N}}]]|(?<![a-z0-9]){_LETTER})"
 # A top-level domain has no hyphen: `example.com-ra` is Hungarian.
-_DOMAIN = rf"(?:[{_GLUED}\u30fc]+\.)+(?:[{_GLUED}]+|{_LETTER}+)|(?:[-{_LETTER}]+\.)+(?:xn--[-a-z0-9]+|{_LETTER}+)"
-_REST = rf"[{_LETTER}\-._~:/?\#\[\]@!$&*+,;=%]"
+_DOMAIN = rf"(?:[{_GLUED}\u30fc]+\.)+(?:[{_GLUED}]+|{_GOING}+)|(?:[-{_LETTER}]+\.)+(?:xn--[-a-z0-9]+|{_GOING}+)"
+_REST = rf"(?:{_GOING}|[\-._~:/?\#\[\]@!$&*+,;=%])"
 _URL = regex.compile(
     rf"(?:[a-z][a-z0-9+-]{{1,19}}://(?:[a-z0-9._%+-]+(?::[^\s@/]*)?@)?(?:{_DOMAIN}|[-{_LETTER}]+)"
     rf"|(?<![a-z0-9])(?=www\.)(?:{_DOMAIN}))(?::\d+)?(?:[/?\#](?:{_REST}|\({_REST}*\))*)?"
@@ -273,7 +275,7 @@ def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
         shared = {"Arab": "arabic", "Cyrl": "cyrillic", "Deva": "devanagari", "Latn": "latin"}
         known = [one for one, name in shared.items() if language in getattr(Language, f"all_with_{name}_script")()]
         found[code] = [(language, frozenset(known) or _unicode_scripts(str(likely_language(code).script)))]
-    return found | {"no": found["nb"] + found["nn"]}
+    return found | {"no": found["no"] + found["nn"]}
 
 
 @cache

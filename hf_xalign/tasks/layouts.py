@@ -31,7 +31,7 @@ from hf_xalign.errors import InputError
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
-_PREFIX = re.compile(r"[a-z][a-z-]*:")
+_PREFIX = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)")
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,16 @@ def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
         assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
 
 
+def test_marks_of_linked_files_are_removed_too(tmp_path):
+    row = {"source": "\ufeffKöpa hus", "target": "buy\ufeff houses", "source_lang": "sv", "target_lang": "en"}
+    words = {"source_words": ["\ufeffKöpa", "hus"], "target_words": ["buy\ufeff", "houses"]}
+    Dataset.from_list([row | words | {"links": [[0, 0], [1, 1]]}] * 2).to_parquet(tmp_path / "p.parquet")
+    found = load_parallel(tmp_path / "p.parquet", source_lang="sv")[1]
+    assert list(found.values())[:2] == ["Köpa hus", "buy houses"]
+    assert (found["source_words"], found["target_words"]) == (["Köpa", "hus"], ["buy", "houses"])
+    assert found["links"] == [[0, 0], [1, 1]]
+
+
 def test_embedded_text_is_normalised_and_its_test_is_apart():
     for language, split, count in (("de", "train", 1994), ("bn", "train", 2000), ("de", "test", 500)):
         loaded = load_parallel(f"embedded:{language}", split=split)

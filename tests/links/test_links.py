@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 import thot
 import torch
-from datasets import Dataset, DatasetDict, Features, Translation, Value, concatenate_datasets
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Features,
+    Translation,
+    TranslationVariableLanguages,
+    Value,
+    concatenate_datasets,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import tolerance
@@ -201,6 +209,12 @@ def test_datasets_of_translations():
     with pytest.raises(InputError, match=r"has fr, pt, it\. Name two of them by source_lang"):
         align_words(three, target_lang="it")
     assert align_words(three, source_lang="pt", target_lang="it")["source"][:] == ["b"]
+    flores = Dataset.from_dict({"translation": [{"eng_Latn": "yes", "kor_Hang": "\ufeff네"}]})
+    variable = Features({"translation": TranslationVariableLanguages(["ko", "en"])})
+    one = {"language": ["en", "ko"], "translation": ["yes", "네"]}
+    several = Dataset.from_dict({"translation": [one]}, features=variable)
+    for text in (flores, several):
+        assert list(align_words(text, source_lang="ko")[0].values())[:4] == ["네", "yes", "ko", "en"]
 
 
 @pytest.mark.parametrize("function", [align_words, make_evaluation_links, encode_pairs, encode_sentence_pairs])

@@ -33,6 +33,7 @@ WORDS = {
     "pioNER": ("dev.conll03", "Երևան NNP NP B-LOC\n", "hy", "Երևան", "B-LOC"),
     "WikiANN": ("train", "fr:R\tB-PER\nfr::\tO\nfr:fr:x\tO\n", "fr", "R : fr:x", "B-PER O O"),
     "WikiANN in XTREME": ("dev-fr.tsv", "R\tO\na:b\tB-PER\n\nx\tO\n", "fr", "R a:b", "O B-PER"),
+    "addresses": ("train", "http://a O\nhttp://b B-LOC\n", "en", "http://a http://b", "O B-LOC"),
     "MultiATIS++": ("train_EN.tsv", ATIS, "en", "to new york", "O B-city I-city"),
     "Facebook": ("train-en.tsv", f"{FACEBOOK}\n", "en", SAID, SLOTS),
     "SNIPS": (

@@ -120,6 +120,7 @@ SCHEMES = {
     "BMEWO": ("B-PER M-PER E-PER O W-ORG", "W-ORG B-ORG E-ORG O W-PER", "5 spans labelled in BMEWO"),
     "BIOS": ("B-PER I-PER I-PER O S-ORG", "S-ORG B-ORG I-ORG O S-PER", "5 spans labelled in BIOES"),
     "underscores": ("B_PER I_PER E_PER O S_ORG", "S_ORG B_ORG E_ORG O S_PER", "'B_PER' becomes 'B-PER'"),
+    "other marks": ("B:PER I:PER E:PER O S:ORG", "S:ORG B:ORG E:ORG O S:PER", "'B:PER' becomes 'B-PER'"),
     "at the end": ("PER-B PER-I PER-I O ORG-B", "ORG-B ORG-B ORG-I O PER-B", "'PER-B' becomes 'B-PER'"),
     "small letters": ("b-PER i-PER i-PER o b-ORG", "b-ORG b-ORG i-ORG o b-PER", "'b-PER' becomes 'B-PER'"),
     "_ for O": ("B-PER I-PER I-PER _ B-ORG", "B-ORG B-ORG I-ORG _ B-PER", "'_' becomes 'O'"),

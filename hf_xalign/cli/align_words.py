@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from typing import Any
 
 from hf_xalign.cli import pairs
 from hf_xalign.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 DESCRIPTION = """Align the words of sentence pairs.
 
@@ -29,6 +32,7 @@ A killed run resumes when it is started again with the same words. The result do
 
 _TEXT_ONLY = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output")
 _SHARDS_ONLY = ("shards", "workers", "ray")
+_SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to look at, share without a blank to warn of, their least letters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +130,7 @@ def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
         check_output(args.output, file=True)
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
     if args.format != "jsonl":
+        _warn_of_unsplit(text[:_SAMPLE])
         text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")
     if args.aligner == "encoder":
         from hf_xalign.modeling.loading import choose_device, load_encoder
@@ -148,6 +153,26 @@ def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
         return
     with replacing(args.output) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(lines)
+
+
+def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
+    """Warn of languages whose text, without given words, has no blanks between words."""
+    from hf_xalign.data.words import lettered_words
+
+    unsplit: dict[str, list[bool]] = {}
+    for side in ("source", "target"):
+        given = sample.get(f"{side}_words") or [None] * len(sample[side])
+        for text, language, words in zip(sample[side], sample[f"{side}_lang"], given, strict=True):
+            one = words is None and len(text.split()) == 1 and len(lettered_words(text)) >= _SHORTEST
+            unsplit.setdefault(language, []).append(one)
+    for language, found in unsplit.items():
+        if (share := sum(found) / len(found)) >= _SHARE:
+            logger.warning(
+                "%s of the texts in %s have no blanks and are one word each, for Pharaoh links. Split them first, or "
+                "write --format jsonl",
+                f"{share:.0%}",
+                language,
+            )
 
 
 def _split_at_blanks(batch: dict[str, list[Any]]) -> dict[str, list[list[str]]]:

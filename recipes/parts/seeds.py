@@ -124,8 +124,9 @@ def _estimate(data: TaskArguments, args: TaskConfig, task_data: TaskData) -> Non
     """Print how long the training of one seed would take, by a few of its batches."""
 
     def make_trainer(rows: Any) -> Any:
-        # As if it were all in one language: the time does not depend on it.
-        return data.make_trainer(args, task_data.task, [dataclasses.replace(task_data.train[0], rows=rows)], None)
+        # As if it were all in one language: the time does not depend on it. The evaluation text is only checked.
+        train = [dataclasses.replace(task_data.train[0], rows=rows)]
+        return data.make_trainer(args, task_data.task, train, task_data.evaluation)
 
     if data.seeds:
         print(f"seeds    {len(data.seeds)}: the time is that of one")

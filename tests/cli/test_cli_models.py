@@ -318,6 +318,18 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     assert not torch.equal(tuned.get_input_embeddings().weight[len(base[1]) : len(tokenizer)], pieces)
 
 
+def test_pharaoh_links_of_text_without_blanks_are_warned_of(caplog, tmp_path):
+    rows = [{"source": "ຟາຍເປີດແລ້ວ", "target": "file-is-open now"}] * 3
+    plain, given = tmp_path / "plain.jsonl", tmp_path / "given.jsonl"
+    plain.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    words = {"source_words": ["ຟາຍ", "ເປີດ", "ແລ້ວ"]}
+    given.write_text("".join(json.dumps(row | words) + "\n" for row in rows), "utf-8")
+    for path, warned in ((plain, ["lo"]), (given, [])):
+        caplog.clear()
+        assert main(["align-words", f"lo={path}", "--output", str(tmp_path / "links")]) == 0
+        assert [record.args[1] for record in caplog.records if "have no blanks" in record.msg] == warned
+
+
 def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     rows = [f"{source}.\t{target}." for source, target, _ in SENTENCES * 4]

@@ -101,6 +101,13 @@ def test_examples_that_are_trained_on_are_counted(files, tmp_path, caplog):
     assert "3 of the 3 examples of" in caplog.text and "de.jsonl are in the training text too" in caplog.text
 
 
+def test_a_dry_run_checks_the_evaluation_text_too(files, tmp_path):
+    amharic = write_lines(tmp_path / "am.jsonl", [{"tokens": ["ፋይል", "ክፈት"], "labels": ["O", "O"]}] * 2)
+    words = task_command(files, "--dry_run", "true", evaluation=(f"am={amharic}",), out=tmp_path / "out")
+    with pytest.raises(InputError, match=r"am\.jsonl: 100% of the words in am have a piece"):
+        main(words)
+
+
 def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

@@ -17,6 +17,7 @@ from support.runs import exact
 from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForTokenClassification, TrainerCallback
 
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.tasks import load_task_model
@@ -91,6 +92,13 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
                 results.append({"loss": loss, **{name: p.grad.clone() for name, p in named if p.grad is not None}})
         assert loss.dtype == torch.float64
         same_tensors(*results, STEP)
+
+
+def test_text_that_is_not_labelled_text_is_refused(tmp_path):
+    plain, text = examples().rows, examples()
+    for name, data in [("train", plain), ("train", {"en": text}), ("evaluation", plain), ("evaluation", [text])]:
+        with pytest.raises(InputError, match=r"_dataset \(\w+\) is not labelled text.*read_examples"):
+            make_task(tmp_path, **{name: data})
 
 
 def test_halves_of_an_example_are_in_one_batch(tmp_path):

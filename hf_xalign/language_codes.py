@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from babel import Locale, UnknownLocaleError
@@ -145,6 +145,7 @@ def _names(locale: str) -> tuple[dict[str, str], dict[str, str]]:
     return languages | (_OTHER_NAMES if locale == "en" else {}), places
 
 
+@lru_cache(1000)
 def find_language(text: str, *speakers: str) -> str | None:
     """Return the code that a text is, in any case, or that it names in English; None if it names no language.
 

@@ -78,10 +78,18 @@ class TaskTrainer(AlignmentTrainer):
         return load_task_model(path, self.task, seed=self.args.seed)
 
     def _read(self, data: Any, name: str) -> Any:
+        by_language = name == "eval_dataset"
         parts = data.values() if isinstance(data, Mapping) else data
-        if isinstance(data, list | tuple | Mapping) and all(isinstance(part, Examples) for part in parts):
+        examples = isinstance(data, list | tuple | Mapping) and all(isinstance(part, Examples) for part in parts)
+        if examples and isinstance(data, Mapping) == by_language:
             return data
-        return check_dataset(data, name)
+        if not examples and "input_ids" in check_dataset(data, name).column_names and not by_language:
+            return data
+        wanted = '{"de": Examples(...)}' if by_language else "[Examples(...)]"
+        raise InputError(
+            f"{name} ({type(data).__name__}) is not labelled text as the trainer takes it. Pass {wanted}, made by "
+            'read_examples("de=FILE", kind) or Examples(name, language, dataset) of hf_xalign.tasks.'
+        )
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)

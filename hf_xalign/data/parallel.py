@@ -94,7 +94,7 @@ def load_parallel(
     Args:
         source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
             paths.
-        source_lang: language of the source side; each row's own `source_lang` column by default.
+        source_lang: language of the source side; each row's own `source_lang` (or `src_lang`) column by default.
         target_lang: language of the target side, the pivot.
         split: split of an embedded or Hub dataset. A file has no splits and is read whole.
         source_column: name of the source's text column. By default the column named after the language, at the top

@@ -35,7 +35,7 @@ from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language, closest_language, same_language
+from hf_xalign.language_codes import check_language, closest_language, find_language, same_language
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +51,14 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _DOCUMENT = "-DOCSTART-"
+_EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 _NUMBER = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
 _FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
 _KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
 WITHHELD = "its words are withheld (all are _). Merge the text by the treebank's own script, or take another treebank."
+# Columns of a row's own languages.
+_LANGUAGES = {"source_lang": ("source_lang", "src_lang"), "target_lang": ("target_lang", "tgt_lang", "trg_lang")}
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
 # Elements of a segment that hold a format's markup, not text, and what stands for them until blanks are decided.
 _CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
@@ -218,7 +221,8 @@ def read_json(path: str | Path) -> Rows:
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield `(row, cells)` of a TSV file, which has no quoting, or of a CSV file; an empty line has no cells.
 
-    CSV has double quotes, and commas or, if its first line has more of them, semicolons.
+    CSV has double quotes, and commas or, if its first line has more of them, semicolons; or what Excel's first line
+    `sep=;` says.
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
@@ -226,9 +230,12 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         return
     first = next(lines, (1, ""))
     text = (f"{line}\n" for _, line in itertools.chain([first], lines))
-    reader = csv.reader(text, delimiter=";" if first[1].count(";") > first[1].count(",") else ",", strict=True)
+    separator = ";" if first[1].count(";") > first[1].count(",") else ","
+    if excel := _EXCEL.fullmatch(first[1]):
+        separator = excel[1]
+    reader = csv.reader(text, delimiter=separator, strict=True)
     try:
-        for cells in reader:
+        for cells in itertools.islice(reader, 1 if excel else 0, None):
             yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(f"{path}, row {reader.line_num}: not CSV ({error})") from error
@@ -406,7 +413,7 @@ class Columns:
             return there  # a row's language may be the name of its column
         if found is None and "translation" not in there:
             raise self.missing(there, name)
-        wanted = {"translation", "source_lang", "target_lang", *WORDS, *(found or ())[:2]}
+        wanted = {"translation", *itertools.chain(*_LANGUAGES.values()), *WORDS, *(found or ())[:2]}
         return [column for column in there if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -454,9 +461,10 @@ class Columns:
 
 def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
     """Return the language asked for, or else a row's own; the two may not differ, but in their form (`de`, `deu`)."""
+    column = next((name for name in _LANGUAGES[column] if record.get(name) not in (None, "")), column)
     own = record.get(column)
-    if own is not None and own != "":
-        check_language(own, f"{where}: {column}")
+    if own not in (None, "", asked):
+        own = check_language((isinstance(own, str) and find_language(own)) or own, f"{where}: {column}")
     if asked is None and not own:
         raise InputError(
             f"{where}: the row does not say its {column}. Give it by {column}=, or before the source as in de=PATH."

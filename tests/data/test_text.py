@@ -212,6 +212,21 @@ def test_marks_of_columns_are_removed_too(tmp_path, monkeypatch):
         assert load_monolingual(source, text_column="words", words=True)["words"][:] == [["e", "f"]]
 
 
+def test_rows_say_their_languages_under_other_names_too(tmp_path):
+    row = {"src": "Opna", "tgt": "open", "src_lang": "Icelandic", "tgt_lang": "eng"}
+    path = write(tmp_path / "p.jsonl", json.dumps(row) + "\n")
+    assert [load_parallel(path, source_lang=lang)[0]["source_lang"] for lang in (None, "isl")] == ["is", "isl"]
+    turned = write(tmp_path / "t.csv", "src,tgt,src_lang,tgt_lang\nopen,Opna,en,is\n")
+    with pytest.raises(InputError, match=r"row 2: src_lang is 'en' in the row, but 'is' was asked for"):
+        load_parallel(turned, source_lang="is")
+
+
+def test_the_separator_that_excel_names(tmp_path):
+    for mark in (";", "|", "\t"):
+        path = write(tmp_path / "p.csv", f'sep={mark}\nGerman{mark}English\n"a{mark}b"{mark}c\n')
+        assert of_file(path)[0][:2] == (f"a{mark}b", "c")
+
+
 def test_marks_of_linked_files_are_removed_too(tmp_path):
     row = {"source": "\ufeffKöpa hus", "target": "buy\ufeff houses", "source_lang": "sv", "target_lang": "en"}
     words = {"source_words": ["\ufeffKöpa", "hus"], "target_words": ["buy\ufeff", "houses"]}

@@ -95,6 +95,13 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
         same_tensors(*results, STEP)
 
 
+def test_text_that_is_not_labelled_text_is_refused(tmp_path):
+    plain, text = examples().rows, examples()
+    for name, data in [("train", plain), ("train", {"en": text}), ("evaluation", plain), ("evaluation", [text])]:
+        with pytest.raises(InputError, match=r"_dataset \(\w+\) is not labelled text.*read_examples"):
+            make_task(tmp_path, **{name: data})
+
+
 def test_halves_of_an_example_are_in_one_batch(tmp_path):
     """Code-switched examples next to plain ones: whole groups in a batch, and the loss of the flat batch."""
     for task in (TEXTS, QUESTIONS):

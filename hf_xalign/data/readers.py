@@ -464,7 +464,8 @@ def check_row_language(record: Record, column: str, asked: str | None, where: st
     column = next((name for name in _LANGUAGES[column] if record.get(name) not in (None, "")), column)
     own = record.get(column)
     if own not in (None, "", asked):
-        own = check_language((isinstance(own, str) and find_language(own)) or own, f"{where}: {column}")
+        named = find_language(own) if isinstance(own, str) and own == own.strip() else None  # a code has no line end
+        own = check_language(named or own, f"{where}: {column}")
     if asked is None and not own:
         raise InputError(
             f"{where}: the row does not say its {column}. Give it by {column}=, or before the source as in de=PATH."

@@ -119,14 +119,16 @@ def _encodings(
         ).encodings
 
     part: list[Sequence[str]] = []
+    characters = 0
     for number, words in enumerate(sentences, 1):
         part.append(words)
-        if sum(len(word) for own in part for word in own[:limit]) < _CHARACTERS and number < len(sentences):
+        characters += sum(map(len, words[:limit]))
+        if characters < _CHARACTERS and number < len(sentences):
             continue
         for own, encoding in zip(part, encode([own[:limit] for own in part]), strict=True):
             # Nearly every word has a token, so later words are cut off in any case.
             yield encoding if len(own) <= limit or encoding.overflowing else encode([own])[0], own
-        part = []
+        part, characters = [], 0
 
 
 def first_position(config: PretrainedConfig) -> int:

@@ -101,6 +101,7 @@ def canonical_language(code: str) -> str:
     return next(name for name in names if likely_language(name) == own)
 
 
+@cache
 def same_language(code: str, other: str) -> bool:
     """Return whether two codes name one language in one script, region and variant: `de`, `deu` and `de_DE` do."""
     return canonical_language(code) == canonical_language(other) and _variants(code) == _variants(other)

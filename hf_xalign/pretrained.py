@@ -76,11 +76,11 @@ def check_model_folder(folder: str | os.PathLike) -> None:
 def check_links(folder: Path) -> None:
     """Refuse a folder in which a symbolic link leads out of it; links to blobs of the Hub's cache stay inside."""
     for path in (*folder.glob("*"), *folder.glob("*/*")):
-        if path.is_symlink() and not is_inside(path, folder):
+        if path.is_symlink() and not _is_inside(path, folder):
             raise InputError(f"{path} is a link that leaves the folder. Remove it, or put the file in its place.")
 
 
-def is_inside(path: Path, folder: Path) -> bool:
+def _is_inside(path: Path, folder: Path) -> bool:
     """Return True if a path, with its links followed, is below a model's folder."""
     root = folder.resolve()
     if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):

@@ -21,7 +21,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
-from hf_xalign.pretrained import check_model_folder, is_inside
+from hf_xalign.pretrained import check_model_folder
 from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
@@ -67,8 +67,6 @@ def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> di
     check_model_folder(folder)
     names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     files = {name: path for name, path in names.items() if re.fullmatch(f"{_MODEL}|{_OTHER}", name)}
-    if outside := next((path for path in files.values() if not is_inside(path, folder)), None):
-        raise InputError(f"{outside} is a link that leaves the folder. Remove it, or put the file in its place.")
     weights = [name for name in files if _WEIGHTS.fullmatch(name)]
     if not weights:
         raise InputError(
@@ -92,9 +90,9 @@ def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> di
     return files
 
 
-def portable_files(folder: str | os.PathLike) -> dict[str, bytes | Path]:
-    """Return the files of [`list_files`], or their content without the paths of this machine."""
-    return {name: _portable_file(name, path) for name, path in list_files(folder).items()}
+def portable_files(files: Mapping[str, Path]) -> dict[str, bytes | Path]:
+    """Return files of [`list_files`], or their content without the paths of this machine."""
+    return {name: _portable_file(name, path) for name, path in files.items()}
 
 
 def _portable_file(name: str, path: Path) -> bytes | Path:
@@ -136,7 +134,7 @@ class Contents:
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""
-        contents = portable_files(self.folder)
+        contents = portable_files(self.files)
         if self._record is not None:
             contents[FILENAME] = _json(portable(self._record) | {"saved_to": repo_id})
             contents[CARD] = render_card(self._record, repo_id=repo_id, pictures=self.files).encode()

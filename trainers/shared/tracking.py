@@ -23,7 +23,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK,
 
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, Distances, word_distances
-from hf_xalign.hub.files import portable_files
+from hf_xalign.hub.files import list_files, portable_files
 from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
@@ -83,7 +83,7 @@ class WandbTracker(WandbCallback):
         scores = {k: v for k, v in dict(run.summary).items() if isinstance(v, Number) and not k.startswith("_")}
         name = run.id if args.run_name in (None, args.output_dir) else run.name
         artifact = self._wandb.Artifact(name=f"model-{name}", type="model", metadata=scores | metadata)
-        for place, content in portable_files(folder).items():
+        for place, content in portable_files(list_files(folder)).items():
             if isinstance(content, Path):
                 artifact.add_file(str(content), name=place)
             else:

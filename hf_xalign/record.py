@@ -17,7 +17,7 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
     scores           {before, untrained, after}, each {language: {metric: value}}: a share (0 to 1), or a count where
                      the metric's name starts with `pool`; untrained is a module at its random start, else empty
-    drift            {statistic: value}: the pivot's word vectors after training compared with before
+    drift            {statistic: value}: the pivot's word (PPA: sentence) vectors after training compared with before
     trainable        {parameters, share}: trained parameters, and their share of the encoder's; or null
     adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind, the
                      languages with a map, and the language without one; or null
@@ -26,7 +26,8 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     comparison       {method, seconds, own_seconds, same_hardware}: preparing and training time of another run on the
                      same pairs, and of this one; or null
     training_loss    {first, last} logged loss, or null; without a term that grows by the method itself
-    warnings         list of str: the headline score ended below its start, or a loss above it ([`finish_record`])
+    warnings         list of str: the headline score ended below its start, a loss above it, or the pivot's vectors
+                     lost their order ([`find_warnings`])
     saved_to         the model's folder, or {what: path}
 
 Paths of this machine are written by their last name alone ([`portable`]), so that the file says nothing of the
@@ -70,6 +71,8 @@ LOCAL = "results.local.json"
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
 _DIVERGED = 3  # times its first value, that a training loss ends above
+# Rank correlation of the pivot's similarities, below which a run says that they changed.
+_KEPT_ORDER = 0.9
 
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
@@ -236,11 +239,12 @@ def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Map
 
 
 def find_warnings(record: Mapping[str, Any]) -> list[str]:
-    """Return how a run ended worse than it began, a sentence each.
+    """Return how a run ended worse than it began, or changed the pivot, a sentence each.
 
     The headline score is the task's metric, else the first one in the record. Its mean over languages must not end
     below its start, as far as percentages with one decimal show, nor that of the losses on held-out text above it
-    (three decimals). The last logged training loss may be three times the first.
+    (three decimals). The last logged training loss may be three times the first. The rank correlation of the pivot's
+    similarities must not end below 0.9 (two decimals).
     """
     scores, losses = record["scores"], record.get("losses") or {}
     before = scores.get("before") or {}
@@ -256,6 +260,12 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
         found.append(
             f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
             f"{loss['first']:.4g}: the run diverged, so lower learning_rate"
+        )
+    rank = record["drift"].get("rank_correlation")
+    if rank is not None and round(rank, 2) < _KEPT_ORDER:
+        found.append(
+            f"the pivot is not what it was: its similarities before and after have a rank correlation of {rank:.2f}, "
+            f"below {_KEPT_ORDER}; what was built on its old vectors must be built again"
         )
     return [one for one in found if one]
 

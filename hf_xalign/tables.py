@@ -110,12 +110,15 @@ def cost_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def format_table(record: Mapping[str, Any]) -> str:
-    """Format a record for the terminal: the headline scores, the costs, and where everything was saved."""
+    """Format a record for the terminal: the headline scores, the pivot's drift, the costs, and the saved files."""
     rows = headline_rows(record)
     columns = score_columns(record)
     lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were taken"]
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
+    drift = (record.get("drift") or {}).items()
+    if changed := ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in drift if value is not None):
+        lines += ["", f"pivot, before and after: {changed}"]
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}

@@ -2,6 +2,7 @@
 
 import logging
 
+import pytest
 import torch
 from datasets import Dataset, concatenate_datasets
 from support import nearest
@@ -10,7 +11,7 @@ from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
-from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval
+from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
 from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.evaluation.sentence_scores import score_sentences
@@ -206,3 +207,35 @@ def test_repeated_sentences_are_left_out(caplog):
     some = Dataset.from_list([{"source": s, "target": t, "source_lang": "de", "target_lang": "en"} for s, t in rows])
     # The second is out for its target; it was not kept, so its source does not put out the third.
     assert score_sentences(model, tokenizer, some)["de"]["pool_sentences"] == 2
+
+
+def rank_correlation(before, after):
+    """Spearman's correlation of all pairs' cosines, one comparison at a time; ties share their mean rank."""
+    ranks = []
+    for vectors in (before.double(), after.double()):
+        pairs = [(a @ b / (a.norm() * b.norm())).item() for i, a in enumerate(vectors) for b in vectors[i + 1 :]]
+        ranks.append([sum((q < p) + (q == p) / 2 for q in pairs) for p in pairs])
+    means = [sum(one) / len(one) for one in ranks]
+    centered = [[value - mean for value in one] for one, mean in zip(ranks, means, strict=True)]
+    products = [[a * b for a, b in zip(x, y, strict=True)] for x in centered for y in centered]
+    xx, xy, _, yy = map(sum, products)
+    return xy / (xx * yy) ** 0.5
+
+
+def test_drift_sees_structure_that_the_cosine_hides():
+    draw = torch.Generator().manual_seed(3)
+    before, noise = torch.randn(2, 12, 5, generator=draw)
+    after = before + noise
+    # Ranks are small integers and halves, so that sums of 66 squares of them are exact.
+    assert vector_drift(before, after)["rank_correlation"] == pytest.approx(rank_correlation(before, after), abs=1e-12)
+    turned = vector_drift(before, 3 * before @ torch.diag(torch.tensor([-1.0, -1, -1, -1, 1])))
+    assert turned["rank_correlation"] == 1 and turned["cosine"] < 0.5
+    # All vectors point one way, and their order is that of the noise.
+    common = 50 * torch.ones(5)
+    hidden = vector_drift(before + common, noise + common)
+    assert hidden["cosine"] > 0.99 and hidden["rank_correlation"] < 0.5
+    assert "rank_correlation" not in vector_drift(before[:2], after[:2])  # one pair has no order
+    many = before.repeat(100, 1) + torch.randn(1200, 5, generator=draw)  # every second one is paired
+    moved = many + torch.randn(1200, 5, generator=draw)
+    expected = vector_drift(many[::2], moved[::2])["rank_correlation"]
+    assert vector_drift(many, moved)["rank_correlation"] == expected

@@ -48,7 +48,7 @@ def make_record(**changes: Any) -> dict[str, Any]:
         {"retrieval_mean": score, "retrieval_mean_to_pivot": score, "pool": 3456} for score in (0.781, 0.866)
     )
     found["scores"] = {"before": {"de": before}, "after": {"de": after, "bn": {"retrieval_mean": None}}}
-    found["drift"] = {"cosine": 0.98765, "relative_distance": 0.125}
+    found["drift"] = {"cosine": 0.98765, "relative_distance": 0.125, "rank_correlation": 0.95432}
     return found | changes
 
 

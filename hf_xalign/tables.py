@@ -118,7 +118,7 @@ def format_table(record: Mapping[str, Any]) -> str:
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     drift = (record.get("drift") or {}).items()
     if changed := ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in drift if value is not None):
-        lines += ["", f"pivot, before and after: {changed}"]
+        lines += ["", f"pivot: {changed}"]
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}

@@ -228,17 +228,16 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         "cosine": torch.nn.functional.cosine_similarity(before, after, dim=-1).mean().item(),
         "relative_distance": ((after - before).norm(dim=-1).mean() / before.norm(dim=-1).mean()).item(),
     }
-    now, then = _pair_cosines(after), _pair_cosines(before)
-    if min(len(np.unique(then)), len(np.unique(now))) > 1:
+    pairs = _pair_cosines(before), _pair_cosines(after)
+    if all(len(cosines) and cosines.min() < cosines.max() for cosines in pairs):
         from scipy.stats import spearmanr  # takes most of a second
 
-        drift["rank_correlation"] = float(spearmanr(then, now).statistic)
+        drift["rank_correlation"] = float(spearmanr(*pairs).statistic)
     return drift
 
 
 def _pair_cosines(vectors: torch.Tensor) -> np.ndarray:
     """Return the cosines of all pairs of at most [`_PAIRED`] rows, float64 (pairs,)."""
-    rows = vectors[:: -(-len(vectors) // _PAIRED)].double()
-    rows = torch.nn.functional.normalize(rows, dim=-1)
+    rows = torch.nn.functional.normalize(vectors[:: -(-len(vectors) // _PAIRED)].double(), dim=-1)
     i, j = torch.triu_indices(len(rows), len(rows), 1, device=rows.device)
     return (rows @ rows.T)[i, j].cpu().numpy()

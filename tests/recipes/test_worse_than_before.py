@@ -51,8 +51,10 @@ def test_a_learning_rate_of_1000_is_in_the_record_the_card_and_the_table(
 def test_a_run_that_went_well_says_nothing(fao_run, mao_run, ppa_run):
     for made in (fao_run, mao_run, ppa_run):
         drift, card = made.record["drift"], (made.folder / "README.md").read_text("utf-8")
-        moved = round(drift["rank_correlation"], 2) < 0.9  # tiny random encoders may move far
-        assert len(made.record["warnings"]) == made.printed.count("WARNING") == card.count("Warning") == moved
+        # Tiny random encoders may move far, which says nothing of scores and losses.
+        said = ["the pivot is not what it was"] if round(drift["rank_correlation"], 2) < 0.9 else []
+        assert [warning.partition(":")[0] for warning in made.record["warnings"]] == said
+        assert made.printed.count("WARNING") == card.count("Warning") == len(said)
         assert f"pivot: cosine {drift['cosine']:.3f}, " in made.printed
     for made in (fao_run, mao_run):
         assert made.record["training_loss"]["last"] < made.record["training_loss"]["first"]

@@ -55,6 +55,9 @@ class LinkCollator:
     [SEP], as published code does), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of the source
     languages, batches have `link_languages` int64 (L,), that of each link.
 
+    With `every_word`, all words of both sides are in use, and batches have `word_sentences` int64 (W,): each one's row
+    of `input_ids`.
+
     With `sub_batch`, batches have `link_divisors` int64 (L,) and `kept_divisors` int64 (G,): the number of links, or
     of regularised words, that so many pairs in turn have together.
     """
@@ -63,6 +66,7 @@ class LinkCollator:
     linked_tokens: LinkedTokens = "words"
     regularized_side: Side = "target"
     regularized_words: RegularizedWords = "linked"
+    every_word: bool = field(default=False, kw_only=True)
     sub_batch: int | None = field(default=None, kw_only=True)
     numbers: dict[str, int] | None = field(default=None, init=False)
 
@@ -78,6 +82,8 @@ class LinkCollator:
                     every = self.regularized_words == "all_specials"
                     specials = len(ends) + np.arange(2 if every else _SPECIALS[self.linked_tokens])
                     used = np.union1d(used, np.concatenate([np.flatnonzero(ends), specials]))
+                elif self.every_word:
+                    used = np.union1d(used, np.flatnonzero(np.asarray(row[f"{side}_ends"])))
                 sentences.append((row, side, used))
         return links, sentences
 
@@ -159,6 +165,8 @@ class PairCollator(LinkCollator):
             **self._link_tensors(links, sentences, number_used(sentences)),
             **_index_tensors("token", word_token_index(spans, owners, ids.shape[1], self.pooling)),
         }
+        if self.every_word:
+            batch["word_sentences"] = torch.from_numpy(owners)
         if "midpoint" in rows[0]:
             batch["midpoints"] = torch.from_numpy(np.array([row["midpoint"] for row in rows], dtype=np.float32))
         if self.sentences:

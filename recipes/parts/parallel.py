@@ -150,7 +150,7 @@ class WordCorpus(Corpus):
 
     def score_more(self, args: WordAlignmentConfig, when: str) -> Scores:
         """Score sentence retrieval in float32 where the loss has terms of sentences."""
-        if not args.has_sentence_terms:
+        if not args.loss.reads("sentences"):
             return {}
         size, desc = args.per_device_eval_batch_size, f"Scoring {when}, sentences"
         return score_sentences(

@@ -87,6 +87,14 @@ class LinkCollator:
                 sentences.append((row, side, used))
         return links, sentences
 
+    def _kept(self, links: list[np.ndarray], sentences: list[Sentence]) -> list[Sentence]:
+        """Return the sentences of the regularized side with the words that stay near f0, among those in use."""
+        half, size = SIDES.index(self.regularized_side), len(links)
+        kept = sentences[half * size : half * size + size]
+        if self.every_word and self.regularized_words == "linked":
+            return [(row, side, np.unique(p[:, half])) for (row, side, _), p in zip(kept, links, strict=True)]
+        return kept
+
     def _link_tensors(
         self, links: list[np.ndarray], sentences: list[Sentence], places: list[np.ndarray]
     ) -> dict[str, torch.Tensor]:
@@ -95,7 +103,8 @@ class LinkCollator:
         flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
         link_words = np.concatenate(flat)
         half = SIDES.index(self.regularized_side)
-        kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
+        kept_sentences = self._kept(links, sentences)
+        kept = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept_sentences)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
         counts = [len(part) for part in links]
         more = {}
@@ -103,7 +112,7 @@ class LinkCollator:
             own = [self.numbers[row["source_lang"]] for row, _, _ in sentences[:size]]
             more["link_languages"] = torch.from_numpy(np.repeat(own, counts))
         if self.sub_batch is not None:
-            kept_counts = [len(used) for _, _, used in sentences[half * size : half * size + size]]
+            kept_counts = [len(used) for _, _, used in kept_sentences]
             more["link_divisors"] = _divisors(counts, self.sub_batch)
             more["kept_divisors"] = _divisors(kept_counts, self.sub_batch)
         return {
@@ -174,14 +183,16 @@ class PairCollator(LinkCollator):
         half = SIDES.index(self.regularized_side)
         kept = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:
-            stored = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in sentences[kept]]
+            stored = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._kept(links, sentences)]
             batch["reference"] = self.reference.read(np.concatenate(stored))
         elif self.needs_reference:
             width = int(mask[kept].sum(1).max())
             batch["kept_ids"] = input_ids[kept, :width].clone()
             batch["kept_mask"] = attention_mask[kept, :width].clone()
-            own = owners // len(rows) == half
-            tokens = word_token_index(spans[own], owners[own] - kept.start, width, self.pooling)
+            own = self._kept(links, sentences)
+            spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in own])
+            owners = np.repeat(np.arange(len(own)), [len(used) for _, _, used in own])
+            tokens = word_token_index(spans, owners, width, self.pooling)
             batch.update(_index_tensors("kept", tokens))
         return batch
 

@@ -117,7 +117,7 @@ class ContinualConfig(TaskConfig):
                 "module of MAO on top, leave it out"
             )
         if self.freeze_encoder:
-            raise InputError("freeze_encoder=true leaves nothing to keep aligned: use recipes/finetune.py")
+            raise InputError("freeze_encoder=true leaves nothing to keep aligned: use hf-xalign train finetune")
 
     def terms(self) -> list[Term]:
         """Return the terms of linked words that these settings name, which alpha weighs."""

@@ -99,7 +99,7 @@ class ContinualTrainer(TaskTrainer):
         objective: Sequence[Term] | None = None,
         **kwargs: Any,
     ):
-        args = self.config_class() if args is None else args
+        args = cast(ContinualConfig, self._own_args(args))
         if objective is not None:
             args.refuse_unused("objective= names the loss: set this in its terms", *args.LOSS)
         self.objective = Objective(args.terms() if objective is None else objective)

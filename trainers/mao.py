@@ -33,6 +33,7 @@ class MAOTrainer(WordAlignmentTrainer):
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
 
     Example:
         >>> from datasets import Dataset

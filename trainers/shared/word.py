@@ -99,11 +99,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         objective: Sequence[Term] | None = None,
         **kwargs: Any,
     ):
-        args = self.config_class() if args is None else args
-        if not isinstance(args, WordAlignmentConfig):
-            raise InputError(
-                f"args is a {type(args).__name__}: {type(self).__name__} needs {self.config_class.__name__}"
-            )
+        args = cast(WordAlignmentConfig, self._own_args(args))
         if objective is not None:
             args.refuse_unused("objective= names the loss: set this in its terms", *args.of_the_loss)
         self.objective = args.loss if objective is None else Objective(objective)

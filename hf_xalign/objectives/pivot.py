@@ -46,7 +46,7 @@ class KeepPivot(Distance):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """What this term reads under its own settings."""
+        """Names of what this term reads under its own settings."""
         links: set[Read] = {"links"} if self.words == "linked" or self.reduction == "links" else set()
         return super().needs | links
 

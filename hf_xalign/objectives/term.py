@@ -21,7 +21,7 @@ _VECTORS = ("words", "f0", "sentences", "midpoints")
 
 
 class Vectors:
-    """What the terms read of one batch of B sentence pairs, computed once. All vectors are float (n, layers, dim).
+    """Vectors of one batch of B sentence pairs, computed once for all terms: float (n, layers, dim).
 
     Attributes:
         batch: the collated tensors, see [`~hf_xalign.data.batches.pairs.PairCollator`].
@@ -89,15 +89,19 @@ class Term(ABC):
 
     A subclass names what it `reads`; the trainer computes exactly that:
 
-    | `reads` | what the term finds |
-    | --- | --- |
-    | `links` | `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words |
-    | `words` | `vectors.words` of all words, and `batch["word_sentences"]` int64 (W,), their sentences, 0 to 2B-1 |
-    | `f0` | `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words` |
-    | `sentences` | `vectors.sentences` |
-    | `midpoints` | `vectors.midpoints` |
-    | `texts` | `batch["texts"]` int64 (B,), equal for equal pivot sentences |
-    | `sub_batches` | `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator` |
+    - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
+
+    - `words`: `vectors.words` of all words, and `batch["word_sentences"]` int64 (W,), their sentences, 0 to 2B-1.
+
+    - `f0`: `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words`.
+
+    - `sentences`: `vectors.sentences`.
+
+    - `midpoints`: `vectors.midpoints`.
+
+    - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
+
+    - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
 
     Args:
         weight: factor of the term in the loss.
@@ -148,7 +152,7 @@ class Term(ABC):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """What this term reads under its own settings."""
+        """Names of what this term reads under its own settings."""
         return frozenset(self.reads)
 
     @property

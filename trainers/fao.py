@@ -55,6 +55,7 @@ class FAOTrainer(WordAlignmentTrainer):
         2020,
     )
     config_class = FAOConfig
+    method = "fao"
     args: FAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

@@ -100,10 +100,9 @@ def run(args: argparse.Namespace) -> None:
     _check_model(args.model, job)
 
     from hf_xalign.data.encoding import check_pieces
-    from hf_xalign.evaluation.scores import merge_scores, read_protocols
+    from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
-    from hf_xalign.recipes.parts.run import fill_words
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 

@@ -147,15 +147,6 @@ class DataArguments(TextArguments):
             check_files([path])
 
 
-def adapter_entry(config: Any) -> dict[str, Any]:
-    """Return the record's entry of an adapter: its PEFT type, and the languages that have a map each."""
-    return {
-        "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
-        "languages": getattr(config, "languages", None),
-        "pivot": getattr(config, "pivot", None),
-    }
-
-
 def run(
     main: Callable[[], None],
     *,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel
 
+from hf_xalign.cache import seal
 from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
@@ -22,20 +25,28 @@ from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
+from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, text_vectors
+from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words
-from hf_xalign.links.frozen import make_evaluation_links
+from hf_xalign.links.frozen import make_evaluation_links, write_links
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import stopped_at
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
+from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.objectives.pivot import midpoints
 from hf_xalign.objectives.term import Objective, Term, Vectors
-from hf_xalign.record import write_text
+from hf_xalign.record import EVAL_LINKS, write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
+from hf_xalign.trainers.shared.run import DRIFT_SENTENCES, Run, pivot_sentences
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig, check_specials
+
+logger = logging.getLogger(__name__)
 
 # Pairs of a sub-batch in Cao's script and those made from it.
 SUB_BATCH = 4
@@ -108,6 +119,56 @@ class WordAlignmentTrainer(AlignmentTrainer):
         super().__init__(model, args, **kwargs)
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
+
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
+        run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
+        vectors = text_vectors(
+            model,
+            self.processing_class,
+            evaluation,
+            poolings=list(dict.fromkeys(("mean", "last", args.eval_pooling))),
+            specials=check_protocols(run.protocols, self.processing_class, evaluation),
+            word_view=isinstance(getattr(model, "active_peft_config", None), XAlignConfig),
+            batch_size=args.per_device_eval_batch_size,
+            desc=f"Scoring {when}",
+        )
+        parts = []
+        for language, numbers in language_rows(evaluation).items():
+            found = vectors[language]["target"]["mean"]
+            end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
+            parts.append(found.vectors[:end][found.present[:end], 0])
+        run.pivot[when] = {"words": torch.cat(parts), "sentence": pivot_sentences(self, model)}
+        try:
+            run.distances[when] = known_distances(
+                vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
+            )
+        except InputError as error:  # too few links for random pairs must not end a run
+            logger.warning("no histograms of distances: %s", error)
+        device = next(model.parameters()).device
+        return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device)
+
+    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score sentence retrieval in float32 where the loss has terms of sentences."""
+        if not self.objective.reads("sentences"):
+            return {}
+        return score_sentences(
+            model,
+            self.processing_class,
+            cast(Dataset, self.eval_dataset),
+            poolings=("mean",),
+            batch_size=self.args.per_device_eval_batch_size,
+            desc=f"Scoring {when}, sentences",
+        )
+
+    def keep_held_out(self, folder: Path) -> None:
+        """Save the evaluation links."""
+        write_links(cast(Dataset, self.eval_dataset), folder / EVAL_LINKS)
+        seal(folder / EVAL_LINKS)
+
+    def held_out_files(self, folder: Path) -> dict[str, str]:
+        """Return the file of the evaluation links by its name."""
+        return {"evaluation links": str(folder / EVAL_LINKS)}
 
     def formula(self) -> str:
         """Return the objective, and what f is in it, as plain text."""

@@ -14,12 +14,12 @@ from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel, map_adapter
-from hf_xalign.recipes.parts.common import adapter_entry
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import WordCorpus
 from hf_xalign.recipes.parts.run import finish
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.shared.run import adapter_entry
 
 MAPS = "maps"
 

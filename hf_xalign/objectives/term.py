@@ -16,8 +16,8 @@ from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
 from hf_xalign.errors import InputError, suggestion
 
-Read = Literal["links", "words", "f0", "sentences", "midpoints", "texts", "sub_batches"]
-_VECTORS = ("words", "f0", "sentences", "midpoints")
+Read = Literal["links", "words", "f0", "sentences", "sentences0", "texts", "sub_batches"]
+_VECTORS = ("words", "f0", "sentences", "sentences0")
 
 
 class Vectors:
@@ -28,7 +28,7 @@ class Vectors:
         words: f of the batch's W words, those of the source sides first.
         f0: f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
         sentences: the mean token of each of the 2B sentences, all sources and then all targets.
-        midpoints: the midpoints of the B pairs' sentence vectors in the encoder before training, without gradient.
+        sentences0: the same vectors in the encoder before training, without gradient.
         heads: the modules that terms make, by the name of the term.
 
     Raises:
@@ -39,7 +39,7 @@ class Vectors:
     words: torch.Tensor
     f0: torch.Tensor
     sentences: torch.Tensor
-    midpoints: torch.Tensor
+    sentences0: torch.Tensor
     heads: Callable[[str], nn.Module]
     note: Callable[..., None]
 
@@ -97,7 +97,7 @@ class Term(ABC):
 
     - `sentences`: `vectors.sentences`.
 
-    - `midpoints`: `vectors.midpoints`.
+    - `sentences0`: `vectors.sentences0`.
 
     - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
 

@@ -38,7 +38,6 @@ from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.objectives.pivot import midpoints
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import EVAL_LINKS, write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -54,7 +53,7 @@ SUB_BATCH = 4
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
 # Vectors of the encoder before training that a batch may bring from the cache, and what terms call them.
-_CACHED = {"reference": "f0", "midpoints": "midpoints"}
+_CACHED = {"reference": "f0", "sentences0": "sentences0"}
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -192,7 +191,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
         `before` is that encoder's [`probe`], if it is known.
         """
-        if not self.objective.reads("f0", "midpoints"):
+        if not self.objective.reads("f0", "sentences0"):
             return
         cause, peft = "", cast(Any, model)
         for config in peft.peft_config.values():
@@ -257,8 +256,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
             linked_tokens=self.args.linked_tokens,
             regularized_side=self.objective.kept_side,
             regularized_words=self.objective.kept_words,
-            # For the midpoints, the frozen encoder runs on both sides of the batch itself.
-            needs_reference=self.objective.reads("f0") and not self.objective.reads("midpoints"),
+            # For sentences, the frozen encoder runs on both sides of the batch itself.
+            needs_reference=self.objective.reads("f0") and not self.objective.reads("sentences0"),
             reference=reference,
             sentences=self.objective.reads("texts"),
             every_word=self.objective.reads("words"),
@@ -328,7 +327,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         computed, output = self._vectors(model, inputs)
-        if self.objective.reads("f0", "midpoints"):
+        if self.objective.reads("f0", "sentences0"):
             computed |= self._frozen_vectors(model, inputs)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
@@ -347,7 +346,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return computed, output
 
     def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Compute `f0` of the kept words (kept words, layers, dim), and `midpoints` (pairs, layers, dim).
+        """Compute `f0` of the kept words (kept words, layers, dim), and `sentences0` (sentences, layers, dim).
 
         Without gradient, and each only if a term reads it.
         """
@@ -355,11 +354,11 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if computed:
             return computed
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
-            if not self.objective.reads("midpoints"):
+            if not self.objective.reads("sentences0"):
                 output = self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"])
                 return {"f0": self._pool(output, inputs, "kept")}
             output = self._forward(encoder, inputs["input_ids"], inputs["attention_mask"])
-            computed["midpoints"] = midpoints(self._sentences(output, inputs["attention_mask"]))
+            computed["sentences0"] = self._sentences(output, inputs["attention_mask"])
             if self.objective.reads("f0"):
                 computed["f0"] = self._pool(output, inputs, "token")[inputs["kept_words"]]
             return computed

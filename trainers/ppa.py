@@ -307,7 +307,7 @@ class PPATrainer(AlignmentTrainer):
         """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
         evaluation, size = cast(Dataset, self.eval_dataset), self.args.per_device_eval_batch_size
         pivot = pivot_sentences(self, model, self.args.sentence_pooling)
-        cast(Run, self.run).pivot[when] = {"sentence": pivot}
+        cast(Run, self.run).pivot[when] = {"sentences": pivot}
         return score_sentences(model, self.processing_class, evaluation, batch_size=size, desc=f"Scoring {when}")
 
     def _headline(self) -> str:

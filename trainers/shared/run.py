@@ -206,12 +206,15 @@ def pivot_sentences(trainer: Any, model: Any, pooling: SentencePooling = "mean")
 
 
 def drift(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> dict[str, float]:
-    """Compare the pivot's vectors before and after, (items, dim) by kind; the second kind's names begin with it."""
-    found: dict[str, float] = {}
-    for number, kind in enumerate(before):
-        own = vector_drift(before[kind], after[kind])
-        found |= own if not number else {f"{kind}_{name}": value for name, value in own.items()}
-    return found
+    """Compare the pivot's vectors before and after: float (items, dim) of its `words` and `sentences`.
+
+    Returns what [`vector_drift`] does, of sentences with the prefix `sentence_`.
+    """
+    return {
+        ("sentence_" if kind == "sentences" else "") + name: value
+        for kind in before
+        for name, value in vector_drift(before[kind], after[kind]).items()
+    }
 
 
 def adapter_entry(config: Any) -> dict[str, Any]:

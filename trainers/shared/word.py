@@ -137,7 +137,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             found = vectors[language]["target"]["mean"]
             end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
             parts.append(found.vectors[:end][found.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(parts), "sentence": pivot_sentences(self, model)}
+        run.pivot[when] = {"words": torch.cat(parts), "sentences": pivot_sentences(self, model)}
         try:
             run.distances[when] = known_distances(
                 vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS

@@ -1,9 +1,12 @@
 """Time maps of word vectors against the published procedures of fastText (RCSLS) and VecMap, and compare P@1.
 
-    python benchmarks/mapping_vectors.py --words 5000 --dim 100 --pairs 1000        # a trial run
-    python benchmarks/mapping_vectors.py --words 20000                              # minutes
-    python benchmarks/mapping_vectors.py --words 200000 --methods rcsls             # of fastText's size, half an hour
-    python benchmarks/mapping_vectors.py --words 200000 --methods rcsls --reference-epochs 1   # the rest extrapolated
+A trial run, one of minutes, one of fastText's size, and that with a part of the reference:
+
+    python benchmarks/mapping_vectors.py --words 5000 --dim 100 --pairs 1000
+    python benchmarks/mapping_vectors.py --words 20000
+    python benchmarks/mapping_vectors.py --words 200000 --methods rcsls
+    python benchmarks/mapping_vectors.py --words 200000 --methods rcsls --extrapolate
+
 
 Aim: a tenth of the time of fastText's RCSLS at 200,000 x 300, at equal P@1.
 
@@ -13,8 +16,8 @@ mean similarity of every target word to its 10 nearest of all source words. They
 need less memory than the scripts, which hold all scores of the pairs at once, and no more time. Reading and writing
 files is left out on both sides.
 
-Learning and scoring are timed apart. Both get the same vectors, pairs and test pairs. With `--reference-epochs` the
-references learn fewer epochs, and their learning time is scaled to all; then P@1 is that of their fewer epochs.
+Learning and scoring are timed apart. Both get the same vectors, pairs and test pairs. With `--extrapolate` the
+reference takes one gradient and scores a twentieth of the target words; its times are scaled, and it has no P@1.
 Peak memory is that of this process with both systems, so take it of a run with `--only ours`.
 """
 
@@ -24,6 +27,7 @@ import argparse
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +41,11 @@ K = 10
 METHODS = ("rcsls", "vecmap")
 # Scores of the references in memory at once: 512 MiB in float64.
 _CHUNK = 2**26
+# An extrapolated reference scores one target word of so many.
+_PART = 20
+
+# Seconds and P@1 of one system.
+Row = dict[str, list[float]]
 
 
 def translations(words: int, dim: int, noise: float) -> tuple[Tensor, Tensor]:
@@ -117,12 +126,17 @@ def vecmap_supervised(x: np.ndarray, y: np.ndarray, x_all: np.ndarray, y_all: np
     )
 
 
-def reference_precisions(x_all: np.ndarray, y_all: np.ndarray, queries: np.ndarray) -> tuple[float, float]:
-    """P@1 of the queries by CSLS and by cosine, over the whole vocabularies, as fastText's script computes them."""
+def reference_precisions(
+    x_all: np.ndarray, y_all: np.ndarray, queries: np.ndarray, few: int | None = None
+) -> tuple[float, float]:
+    """P@1 of the queries by CSLS and by cosine, over the whole vocabularies, as fastText's script computes them.
+
+    With `few`, only so many target words get their mean similarity, for its time.
+    """
     x_all, y_all = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x_all, y_all))
-    crowding = np.empty(len(y_all))
+    crowding = np.zeros(len(y_all))
     step = max(1, _CHUNK // len(x_all))
-    for start in range(0, len(y_all), step):
+    for start in range(0, few or len(y_all), step):
         scores = y_all[start : start + step] @ x_all.T
         crowding[start : start + step] = np.partition(scores, -K, axis=1)[:, -K:].mean(1)
     csls, cosine = 0, 0
@@ -143,7 +157,7 @@ def our_precisions(x_all: Tensor, y_all: Tensor, queries: Tensor) -> tuple[float
     return found[0], found[1]
 
 
-def timed(work: Callable) -> tuple[list[float], object]:
+def timed(work: Callable[[], Any]) -> tuple[list[float], Any]:
     """Return the wall and CPU seconds of a call, and its result."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = work()
@@ -157,6 +171,46 @@ def project(one: LanguageMap, x_all: Tensor, y_all: Tensor) -> tuple[Tensor, Ten
     return both[0], both[1]
 
 
+def run_ours(method: str, vectors: list[Tensor], train: Tensor, test: Tensor, epochs: int, rate: float) -> Row:
+    """Learn and score with hf_xalign."""
+
+    def learn() -> tuple[Tensor, Tensor]:
+        x_all, y_all = vectors
+        options = {"source_candidates": x_all, "target_candidates": y_all}
+        if method == "rcsls":
+            one = rcsls(x_all[train], y_all[train], epochs=epochs, learning_rate=rate, **options)
+        else:
+            one = vecmap(x_all[train], y_all[train], **options)
+        return project(one, x_all, y_all)
+
+    learning, mapped = timed(learn)
+    scoring, precisions = timed(lambda: our_precisions(*mapped, test))
+    return {"learn": learning, "score": scoring, "p@1": list(precisions)}
+
+
+def run_reference(
+    method: str, vectors: list[Tensor], train: Tensor, test: Tensor, epochs: int, rate: float, *, extrapolate: bool
+) -> Row:
+    """Learn and score with the reference; `extrapolate` does a part and scales its time."""
+    x_all, y_all = (side.double().numpy() for side in vectors)
+
+    def learn() -> tuple[np.ndarray, np.ndarray]:
+        x, y = x_all[train], y_all[train]
+        if method == "rcsls":
+            weight = fasttext_rcsls(x, y, x_all, y_all, 0 if extrapolate else epochs, rate)
+            return x_all @ weight.T, y_all
+        return vecmap_supervised(x, y, x_all, y_all)
+
+    learning, mapped = timed(learn)
+    few = len(x_all) // _PART if extrapolate else None
+    scoring, precisions = timed(lambda: reference_precisions(*mapped, test.numpy(), few))
+    if extrapolate:
+        learning = [seconds * (epochs + 1 if method == "rcsls" else 1) for seconds in learning]
+        scoring = [seconds * _PART for seconds in scoring]
+        precisions = (float("nan"), float("nan"))
+    return {"learn": learning, "score": scoring, "p@1": list(precisions)}
+
+
 def measure(
     words: int = 20_000,
     dim: int = 300,
@@ -164,43 +218,27 @@ def measure(
     queries: int = 1_500,
     epochs: int = 10,
     *,
-    noise: float = 1.5,
+    noise: float = 3.0,
     learning_rate: float = 1.0,
     methods: tuple[str, ...] = METHODS,
-    reference_epochs: int | None = None,
+    extrapolate: bool = False,
     only: str | None = None,
-) -> dict[str, dict[str, list[float]]]:
+) -> dict[str, Row]:
     """Run every method, ours and its reference.
 
     Returns:
         For `rcsls` and `vecmap`, and `rcsls (NumPy)` and `vecmap (NumPy)`: `learn` and `score`, wall and CPU seconds
         each, and `p@1`, by CSLS and by cosine. Training and test pairs are drawn from the whole vocabulary.
     """
-    x_all, y_all = translations(words, dim, noise)
+    vectors = list(translations(words, dim, noise))
     order = torch.randperm(words, generator=torch.Generator().manual_seed(1))
-    train, test = order[:pairs], order[pairs : pairs + queries]
-    found: dict[str, dict[str, list[float]]] = {}
+    given = (vectors, order[:pairs], order[pairs : pairs + queries], epochs, learning_rate)
+    found = {}
     for method in methods:
         if only != "reference":
-            options = {"source_candidates": x_all, "target_candidates": y_all}
-            own = {"rcsls": lambda: rcsls(x_all[train], y_all[train], epochs=epochs, learning_rate=learning_rate, **options),
-                   "vecmap": lambda: vecmap(x_all[train], y_all[train], **options)}  # fmt: skip
-            learn, mapped = timed(lambda run=own[method]: project(run(), x_all, y_all))
-            score, precisions = timed(lambda given=mapped: our_precisions(*given, test))
-            found[method] = {"learn": learn, "score": score, "p@1": list(precisions)}
-            del mapped
+            found[method] = run_ours(method, *given)
         if only != "ours":
-            few = epochs if reference_epochs is None else reference_epochs
-            wide = [side.double().numpy() for side in (x_all, y_all)]
-            given = (wide[0][train], wide[1][train], *wide)
-            if method == "rcsls":
-                learn, mapped = timed(lambda: (wide[0] @ fasttext_rcsls(*given, few, learning_rate).T, wide[1]))
-                learn = [seconds * (epochs + 1) / (few + 1) for seconds in learn]
-            else:
-                learn, mapped = timed(lambda: vecmap_supervised(*given))
-            score, precisions = timed(lambda both=mapped: reference_precisions(*both, test.numpy()))
-            found[f"{method} (NumPy)"] = {"learn": learn, "score": score, "p@1": list(precisions)}
-            del mapped, wide, given
+            found[f"{method} (NumPy)"] = run_reference(method, *given, extrapolate=extrapolate)
     return found
 
 
@@ -213,9 +251,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1_500, help="test pairs")
     parser.add_argument("--epochs", type=int, default=10, help="of RCSLS; the script's default")
     parser.add_argument("--learning-rate", type=float, default=1.0, help="of RCSLS; the script's default")
-    parser.add_argument("--noise", type=float, default=1.5, help="what a translation's vector has of its own")
+    parser.add_argument("--noise", type=float, default=3.0, help="what a translation's vector has of its own")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--reference-epochs", type=int, help="epochs of the reference, extrapolated to all")
+    parser.add_argument("--extrapolate", action="store_true", help="run a part of the references, and scale its time")
     parser.add_argument("--only", choices=("ours", "reference"))
     arguments = parser.parse_args()
     found = measure(**vars(arguments))
@@ -230,12 +268,9 @@ def main() -> None:
         shares = " | ".join(f"{100 * value:.1f}" for value in own["p@1"])
         print(f"| {name} | {own['learn'][0]:.1f} | {own['score'][0]:.1f} | {wall:.1f} | {cpu:.1f} | {shares} |")
     for method in METHODS:
-        if method in found and f"{method} (NumPy)" in found:
-            ratios = [
-                (found[f"{method} (NumPy)"][part][n] / found[method][part][n])
-                for part in ("learn", "score")
-                for n in (0, 1)
-            ]
+        own, other = found.get(method), found.get(f"{method} (NumPy)")
+        if own and other:
+            ratios = [other[part][n] / own[part][n] for part in ("learn", "score") for n in range(2)]
             print("{}: NumPy / ours: learn {:.1f} (CPU {:.1f}), score {:.1f} (CPU {:.1f})".format(method, *ratios))
 
 

@@ -14,8 +14,9 @@ from torch.nn.functional import embedding_bag
 
 from hf_xalign.search.csls import BLOCK
 
-# Candidates remembered for each query: enough for a few steps, and few compared with all of them.
-_LISTED = 64
+# Candidates remembered for each query: enough for a few steps, and few compared with all of them. In a large space the
+# scores lie closer together, so that a list of one in so many reaches as far down.
+_LISTED, _SHARE = 64, 800
 # Candidates copied at a time.
 _ROWS = 4096
 
@@ -46,7 +47,7 @@ class Neighbourhoods:
             torch.stack([torch.linalg.vector_norm(part - shift, dim=1).max() for part in parts]).max()
             for shift in (self.centre, torch.zeros_like(self.centre))
         )
-        self.listed = min(len(candidates), max(_LISTED, 2 * k))
+        self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
         self.blocks = max(self.listed, len(candidates) // BLOCK)
         self.rows = max(1, chunk // len(candidates))
         self.searched: Tensor | None = None

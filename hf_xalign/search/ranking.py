@@ -33,7 +33,7 @@ from hf_xalign.search.csls import (
 _MOST_COPIES = 2**21
 # Where the queries are this many times fewer than their language's vectors, and at least so many cosines make all r,
 # only the r of near candidates are computed.
-_FEW, _MANY = 8, 2**28
+_FEW, _MANY = 32, 2**28
 # Rows compared at a time, and more than two products round one cosine differently.
 _ROWS, _SLACK = 4096, 2**-14
 # Parts that a bound of r is taken over, and places of a list, as a multiple of its length, whose r is looked at.

@@ -299,7 +299,8 @@ def run(words, monkeypatch):
     words = words[words[0] == "python" :]
     room, _, script = words[0].rpartition("/")
     method = Path(script).stem if room else words[1 + (words[1] == "train")]
-    words = [*words, *SMALL.get(method, ())]
+    if "--source_vectors" not in words:
+        words = [*words, *SMALL.get(method, ())]
     try:
         if not room:
             assert hf_xalign.cli.main.main(words[1:]) == 0

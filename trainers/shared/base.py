@@ -566,11 +566,8 @@ class AlignmentTrainer(HubTrainer):
         """Score what the first table of a run can do without."""
         return {}
 
-    def keep_held_out(self, folder: Path) -> None:
-        """Save the evaluation set that the run is scored on, before training."""
-
-    def held_out_files(self, folder: Path) -> dict[str, str]:
-        """Return the files of [`keep_held_out`], path by name."""
+    def keep_held_out(self, folder: Path) -> dict[str, str]:
+        """Save the evaluation set that the run is scored on, and return its files by what they are."""
         return {}
 
     def count_pairs(self, dataset: Dataset) -> dict[str, int]:

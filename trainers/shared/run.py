@@ -51,7 +51,7 @@ class Run:
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
         self.pivot: dict[str, dict[str, torch.Tensor]] = {}
         self.distances: dict[str, Any] = {}
-        self._scored_at = -1
+        self._scored_at, self._kept = -1, dict[str, str]()
 
     @property
     def finished(self) -> bool:
@@ -79,11 +79,9 @@ class Run:
             self.record["adapter"] = adapter_entry(model.active_peft_config)
             encoder -= trained
         self.record["trainable"] = {"parameters": trained, "share": trained / encoder}
-        if self.show:
-            self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
         if args.should_save:
             Path(args.output_dir).mkdir(parents=True, exist_ok=True)
-            trainer.keep_held_out(Path(args.output_dir))
+            self._kept = trainer.keep_held_out(Path(args.output_dir))
         # Sharded weights wait on the CPU for training to begin.
         home = next(model.parameters()).device
         known: Scores | None = None
@@ -95,6 +93,8 @@ class Run:
                 if trainer.random_start:
                     known = self._score(model, "untrained")
                 model.to(home)
+        if self.show:
+            self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
         trainer.known_scores[0] = broadcast_object_list([known])[0]
 
@@ -154,7 +154,7 @@ class Run:
             with self.phase("scoring"):
                 pooling = trainer.args.eval_pooling
                 drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model, pooling)
-        saved = {"model": str(folder), **trainer.held_out_files(folder)}
+        saved = {"model": str(folder), **self._kept}
         saved |= {name: export() for name, export in self.exports.items()}
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)

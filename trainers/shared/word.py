@@ -16,7 +16,6 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel
 
-from hf_xalign.cache import seal
 from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
@@ -30,7 +29,7 @@ from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, 
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words
-from hf_xalign.links.frozen import make_evaluation_links, write_links
+from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import stopped_at
@@ -39,7 +38,7 @@ from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.objectives.term import Objective, Term, Vectors
-from hf_xalign.record import EVAL_LINKS, write_text
+from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
 from hf_xalign.trainers.shared.run import DRIFT_SENTENCES, Run, pivot_sentences
@@ -160,14 +159,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
             desc=f"Scoring {when}, sentences",
         )
 
-    def keep_held_out(self, folder: Path) -> None:
-        """Save the evaluation links."""
-        write_links(cast(Dataset, self.eval_dataset), folder / EVAL_LINKS)
-        seal(folder / EVAL_LINKS)
-
-    def held_out_files(self, folder: Path) -> dict[str, str]:
-        """Return the file of the evaluation links by its name."""
-        return {"evaluation links": str(folder / EVAL_LINKS)}
+    def keep_held_out(self, folder: Path) -> dict[str, str]:
+        """Save the evaluation links, and return their file by what it is."""
+        return keep_links(cast(Dataset, self.eval_dataset), folder)
 
     def formula(self) -> str:
         """Return the objective, and what f is in it, as plain text."""

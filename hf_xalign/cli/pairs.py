@@ -220,10 +220,10 @@ def _link(text: Dataset, run: Run | None, args: argparse.Namespace) -> tuple[Dat
 
     The aligner is fitted on the text and the run's training text; embedded text in no language of it, on its own.
     """
+    from hf_xalign.data.mapped import count_languages
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.links.frozen import FITTED, make_evaluation_links, read_links
-    from hf_xalign.recipes.parts.parallel import count_languages
 
     languages = language_rows(text)
     if run and (run.folder / EVAL_LINKS).is_file():

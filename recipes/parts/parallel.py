@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.cache import is_whole, map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
-from hf_xalign.data.mapped import scan_columns
+from hf_xalign.data.mapped import count_languages, scan_columns
 from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs
@@ -263,15 +262,6 @@ def first_pairs(pairs: Dataset) -> list[str]:
             found.setdefault(code, start + codes.index(code).as_py())
         start += len(codes)
     return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(found.items())]
-
-
-def count_languages(pairs: Dataset) -> Counter[str]:
-    """Count the pairs of each source language. A list of every pair's language would fill the memory."""
-    counts = Counter[str]()
-    for batch in scan_columns(pairs, "source_lang"):
-        for code in batch["source_lang"].value_counts().to_pylist():
-            counts[code["values"]] += code["counts"]
-    return counts
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.parallel import (
     Corpus,
-    count_languages,
     draw_pairs,
     first_pairs,
     load_checked,

@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -36,6 +35,7 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
@@ -195,6 +195,7 @@ class AlignmentTrainer(HubTrainer):
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
+        pairs = count_languages(train_dataset) if args.record and self.method and eval_dataset else {}
         if wants_sharding(args):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
@@ -238,7 +239,7 @@ class AlignmentTrainer(HubTrainer):
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
         if args.record and self.method and isinstance(self.eval_dataset, Dataset):
-            self.run = Run(self, base_model, time.perf_counter() - start)
+            self.run = Run(self, base_model, pairs, time.perf_counter() - start)
 
     @classmethod
     def _own_args(cls, args: Any) -> Any:
@@ -569,10 +570,6 @@ class AlignmentTrainer(HubTrainer):
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation set that the run is scored on, and return its files by what they are."""
         return {}
-
-    def count_pairs(self, dataset: Dataset) -> dict[str, int]:
-        """Count the pairs of each source language."""
-        return dict(Counter(dataset["source_lang"][:]))
 
     def _last_scored(self) -> int:
         return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)

@@ -11,6 +11,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.evaluation.scores import Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
 from hf_xalign.model_cards import write_card
@@ -35,11 +36,12 @@ class Run:
     Args:
         trainer: the trainer, which has an evaluation set.
         base_model: the encoder's Hub id or folder, or `new`.
+        pairs: number of training pairs of each source language.
         seconds: time that it took to make the trainer.
     """
 
-    def __init__(self, trainer: Any, base_model: str, seconds: float):
-        self.trainer, self.base_model, self.seconds = trainer, base_model, seconds
+    def __init__(self, trainer: Any, base_model: str, pairs: Mapping[str, int], seconds: float):
+        self.trainer, self.base_model, self.pairs, self.seconds = trainer, base_model, pairs, seconds
         self.record: dict[str, Any] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.probes: Sequence[Any] = ()
@@ -166,9 +168,9 @@ class Run:
         data = {
             name: [
                 {"source": "given in Python", "language": language, "pairs": pairs}
-                for language, pairs in sorted(trainer.count_pairs(dataset).items())
+                for language, pairs in sorted(counts.items())
             ]
-            for name, dataset in (("train", trainer.train_dataset), ("eval", trainer.eval_dataset))
+            for name, counts in (("train", self.pairs), ("eval", count_languages(trainer.eval_dataset)))
         }
         pivots = trainer.eval_dataset.unique("target_lang") if "target_lang" in trainer.eval_dataset.features else []
         return start_record(

@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -97,12 +98,73 @@ def test_blocks_run(name, tmp_path, monkeypatch):
                 run(words, monkeypatch)
 
 
-@pytest.mark.slow
-def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site once, strictly; return its folder."""
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install .[docs]")
+    folder = tmp_path_factory.mktemp("site")
     # -P: a checkout without an editable install is only a part of the package.
-    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
     assert (done.returncode, done.stderr) == (0, b"")
-    pages = "".join(path.read_text("utf-8") for path in tmp_path.rglob("*.html"))
-    assert "FAOTrainer" in pages and not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Start Chromium without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        own = shutil.which("chromium") or shutil.which("google-chrome")
+        try:
+            found = running.chromium.launch(executable_path=own, args=["--no-sandbox"])
+        except playwright.Error:
+            pytest.skip("there is no Chromium: playwright install chromium")
+        yield found
+        found.close()
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(site):
+    pages = "".join(path.read_text("utf-8") for path in site.rglob("*.html"))
+    assert not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
+    trainers = re.sub(r"<[^>]+>", "", (site / "reference" / "trainers.html").read_text("utf-8"))
+    signature = trainers.partition("FAOTrainer(")[2][:1500]
+    assert "model: str | PreTrainedModel | None" in signature and "train_dataset: Any" in signature
+    assert "processing_class: PreTrainedTokenizerBase | None = None" in signature
+
+
+# Code that does not fit its box, tables that do not where there is room, and what runs out of the article.
+OVERFLOW = """() => {
+    const article = document.querySelector("article"), found = [];
+    const right = article.getBoundingClientRect().right + 1;
+    if (document.documentElement.scrollWidth > innerWidth) found.push("the page");
+    for (const box of article.querySelectorAll("pre > code, .md-typeset__scrollwrap, img, svg")) {
+        const shown = box.getBoundingClientRect();
+        const scrolls = box.matches(".md-typeset__scrollwrap") && innerWidth < 720;
+        if (shown.width && (shown.right > right || (!scrolls && box.scrollWidth > box.clientWidth + 1)))
+            found.push(box.tagName + ": " + box.textContent.trim().slice(0, 60));
+    }
+    return found;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_its_box(site, browser, width):
+    page, wide = browser.new_page(viewport={"width": width, "height": 900}), {}
+    for path in sorted(site.rglob("*.html")):
+        page.goto(path.as_uri())
+        if found := page.evaluate(OVERFLOW) if page.query_selector("article") else []:
+            wide[path.relative_to(site).as_posix()] = found
+    assert wide == {}
+
+
+@pytest.mark.slow
+def test_search_works_from_disk_and_findings_fit_three_screens(site, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "results.html").as_uri())
+    assert page.query_selector("article").bounding_box()["height"] <= 3 * 900
+    page.focus("input.md-search__input")
+    page.keyboard.type("Procrustes")
+    page.wait_for_function("/\\d matching doc/.test(document.querySelector('.md-search-result__meta').textContent)")

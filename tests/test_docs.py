@@ -1,6 +1,7 @@
 """README and docs: links lead somewhere, commands parse, Python runs, and the site builds without a network."""
 
 import ast
+import dataclasses
 import os
 import re
 import shlex
@@ -14,6 +15,10 @@ import hook  # docs/hook.py
 import pytest
 from support.ground import make_files, make_runs, run, stand
 from support.loopback import serve_hub
+
+from hf_xalign.config import parse
+from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.trainers import FAOConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {str(path.relative_to(ROOT)): path for path in (*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/**/*.md")))}
@@ -76,6 +81,29 @@ def test_every_block_is_run_or_says_why_not(name):
         if language == "python":
             imports = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(imports, []), name, "exec"), {})
+
+
+# Pages for those who have the checkout.
+CHECKOUT = re.compile(r"CONTRIBUTING|CHANGELOG|SECURITY|docs/(develop|results|reproduce)")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if not CHECKOUT.match(name)])
+def test_commands_need_no_checkout(name):
+    for _, language, code in blocks(name):
+        for words in commands(code) if language == "bash" else ():
+            if "align_mlm_grid" not in code:
+                assert words[0] != "make" and not re.search(r"(recipes|benchmarks)/", " ".join(words)), words
+
+
+def test_the_readme_is_short_and_its_python_is_the_demo():
+    assert len(PAGES["README.md"].read_text("utf-8").split()) <= 800
+    [code] = [code for _, language, code in blocks("README.md") if language == "python"]
+    call = next(node for node in ast.parse(code).body if isinstance(node, ast.Assign) and node.targets[0].id == "args")
+    given = eval(ast.unparse(call.value), {"FAOConfig": FAOConfig})
+    _, demo = parse((DataArguments, FAOConfig), ["--config", "fao_joint_embedded", "--bf16", "false"])
+    rest = re.compile("output_dir|do_eval|(eval|save)_.*|per_device_eval_batch_size|reference$|logging_.*|run_name")
+    names = [field.name for field in dataclasses.fields(FAOConfig) if not rest.match(field.name)]
+    assert {name: getattr(given, name) for name in names} == {name: getattr(demo, name) for name in names}
 
 
 @pytest.mark.slow

@@ -97,7 +97,8 @@ def draw_matrix(run: Path) -> None:
     gains = [right(row, after) - right(row, before) for row, before, after in zip(rows, *cosines, strict=True)]
     best = max(range(len(rows)), key=lambda k: (gains[k], right(rows[k], cosines[1][k])))
     scores = json.loads((run / "results.json").read_text(encoding="utf-8"))["scores"]
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(10, 3.8))
+    figure.subplots_adjust(left=0.12, right=0.99, top=0.9, bottom=0.1, wspace=0.34)
     for panel, when, found in zip(panels, ("before", "after"), cosines, strict=True):
         similarity = found[best]
         panel.imshow((similarity / 0.05).softmax(dim=-1), cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -107,12 +108,12 @@ def draw_matrix(run: Path) -> None:
                 color = "white" if (similarity[i] / 0.05).softmax(dim=-1)[j] > 0.5 else "#444444"
                 weight = "bold" if chosen else "normal"
                 panel.text(j, i, f"{value:.2f}", ha="center", va="center", color=color, fontsize=9, weight=weight)
-        panel.set_xticks(range(len(rows[best]["target_words"])), rows[best]["target_words"])
+        panel.set_xticks(range(len(rows[best]["target_words"])), rows[best]["target_words"], fontsize=8)
         panel.set_yticks(range(len(rows[best]["source_words"])), rows[best]["source_words"])
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
         score = scores[when]["bn"]["retrieval_mean"]
-        panel.set_title(f"{when}: {100 * score:.1f}% of Bengali words find their translation", fontsize=10)
+        panel.set_title(f"{when}: {100 * score:.1f}% of words find their translation", fontsize=11)
     figure.savefig(HERE / "alignment.svg", metadata={"Date": None})
     plt.close(figure)
 
@@ -120,7 +121,12 @@ def draw_matrix(run: Path) -> None:
 def main() -> None:
     """Draw all pictures; the matrix if a run is named."""
     # Text stays text: matplotlib does not shape Bengali, a browser does.
-    plt.rcParams |= {"svg.hashsalt": "hf_xalign", "svg.fonttype": "none", "font.size": 10}
+    plt.rcParams |= {
+        "svg.hashsalt": "hf_xalign",
+        "svg.fonttype": "none",
+        "font.size": 10,
+        "font.family": ["DejaVu Sans"],
+    }
     for name, settings in BARS.items():
         draw_bars(name, *settings)
     if len(sys.argv) > 1:

@@ -151,7 +151,7 @@ class WordCorpus(Corpus):
 
     def score_more(self, args: WordAlignmentConfig, when: str) -> Scores:
         """Score sentence retrieval in float32 where the loss has terms of sentences."""
-        if not args.has_sentence_terms:
+        if not args.loss.reads("sentences"):
             return {}
         size, desc = args.per_device_eval_batch_size, f"Scoring {when}, sentences"
         return score_sentences(
@@ -360,7 +360,7 @@ def draw_pairs(
 ) -> Dataset:
     """Select the pairs that the filters kept, bool (rows,), or of each source the first of them or a seeded draw.
 
-    A larger draw holds a smaller one of the same seed. The sources' entries get the numbers of pairs drawn.
+    A larger draw holds a smaller one of the same seed. The sources' entries get `draw` and the numbers of pairs drawn.
     """
     if max_pairs is None and kept.all():
         return text  # its indices would need more memory than all else
@@ -371,7 +371,7 @@ def draw_pairs(
         if max_pairs is not None:
             drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
             rows = np.sort(drawn[:max_pairs])
-            entry["pairs"] = len(rows)
+            entry |= {"pairs": len(rows), "draw": draw}
         chosen.append(rows)
     return text.select(np.concatenate(chosen))
 
@@ -392,7 +392,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
     kept = Path(args.output_dir) / EVAL_LINKS
     eval_links = data.eval_links or (str(kept) if resume and is_whole(kept) else None)
     with args.main_process_first(desc="reading the text"):
-        text = read_text(data, eval_links, links=args.objective != "none")
+        text = read_text(data, eval_links, links=args.loss.reads("links"))
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="linking the text"):
         return load_text(
@@ -402,7 +402,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
             eval_links=eval_links,
             text=text,
             subwords=args.subword_links,
-            links=args.objective != "none",
+            links=args.loss.reads("links"),
             drop_identical=args.drop_identical,
             draw=args.draw,
             seed=args.seed,

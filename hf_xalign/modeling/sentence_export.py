@@ -189,11 +189,13 @@ def _check_plain(model: PreTrainedModel) -> None:
     """Refuse a model whose saved weights transformers alone cannot load."""
     if find_top(model) is not None:
         raise InputError(
-            "this encoder has modules that only hf_xalign loads: use encode_sentences, or export an encoder without"
+            "this encoder has modules that sentence-transformers does not load: export it as ONNX, which has them in "
+            "its graph (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
         )
     if any(isinstance(module, LanguageAware) and module.language_maps for module in model.modules()):
         raise InputError(
-            "this encoder has a map for each language, which that package does not name: export model.unmapped"
+            "this encoder has a map for each language, which sentence-transformers does not name: export one as ONNX "
+            "(`hf-xalign export RUN OUT --onnx --lang LANG`), or the encoder alone, model.unmapped"
         )
     check_bare(model, "an export")
 

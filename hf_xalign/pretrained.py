@@ -153,7 +153,11 @@ def _check_tokenizer(folder: Path) -> None:
         try:
             content = json.loads(path.read_text("utf-8"))
             kinds = ("BPE", "Unigram", "WordLevel", "WordPiece")
-            whole = content["model"].get("type") in (None, *kinds) and len(content["model"]["vocab"]) > 0
+            vocabulary = content["model"]["vocab"]
+            highest = max(vocabulary.values()) if isinstance(vocabulary, dict) else len(vocabulary) - 1
+            added = (token["id"] for token in content.get("added_tokens") or () if not token["special"])
+            highest = max([highest, *added])
+            whole = content["model"].get("type") in (None, *kinds) and highest >= 0
             if whole and path.stat().st_size < 1 << 20:
                 from tokenizers import Tokenizer
 
@@ -162,6 +166,9 @@ def _check_tokenizer(folder: Path) -> None:
             whole = False
         if not whole:
             raise InputError(f"{path} is no whole tokenizer. Save or download the tokenizer again.")
+        config = _read_object(folder / "config.json")
+        if isinstance(rows := config.get("vocab_size"), int) and highest >= rows:
+            raise InputError(f"{path} has ids up to {highest:,}, and {folder}/config.json a vocab_size of {rows:,}.")
         return
     names = [path.name for path in folder.iterdir()]
     kind = read.get("tokenizer_config", {}).get("tokenizer_class")

@@ -121,6 +121,8 @@ def load_encoder(name: str, device: torch.device) -> tuple[PreTrainedModel, PreT
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
     check_embeddings(encoder, tokenizer)
+    if tokenizer.pad_token is None:
+        raise InputError(f"{name}: the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
     cast(nn.Module, encoder).to(device)
     return encoder, tokenizer
 

@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    """Return the parser of a command: `hf-xalign NAME ...` or `recipes/NAME.py`."""
+    """Return the parser of a command, `hf-xalign NAME ...`, or of a recipe, `NAME`."""
     words, found = command.split(), list[argparse.ArgumentParser]()
-    module = "hf_xalign.cli.main" if words[0] == "hf-xalign" else f"hf_xalign.recipes.{Path(words[0]).stem}"
+    module = "hf_xalign.cli.main" if words[0] == "hf-xalign" else f"hf_xalign.recipes.{words[0]}"
     catch = patch.object(argparse.ArgumentParser, "print_help", lambda self, file=None: found.append(self))
     with catch, suppress(SystemExit):
         importlib.import_module(module).main([*words[1:], "--help"])
@@ -47,7 +47,7 @@ def configs() -> str:
     paths = sorted((ROOT / "recipes" / "configs").glob("*.yaml"))
     heads = (re.match(r"# (.+(?:\n# [^ ].*)*)", path.read_text("utf-8")) for path in paths)
     rows = (
-        f"| `{path.name}` | {' '.join(head[1].split(chr(10) + '# ')) if head else ''} |"
+        f"| `{path.stem}` | {' '.join(head[1].split(chr(10) + '# ')) if head else ''} |"
         for path, head in zip(paths, heads, strict=True)
     )
     return "\n".join(("| configuration | what it runs |", "| --- | --- |", *rows))
@@ -91,4 +91,6 @@ def on_page_markdown(markdown: str, **kwargs: object) -> str:
     markdown = re.sub(r"^<!-- reproduce: (.+) -->$", lambda found: reproduced(found[1]), markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^<!-- options: (.+) -->$", lambda found: options(found[1]), markdown, flags=re.MULTILINE)
     markdown = markdown.replace("<!-- configs -->", configs())
+    sweep = (ROOT / "recipes" / "sweeps" / "fao.yaml").read_text("utf-8")
+    markdown = markdown.replace("<!-- sweep -->", f'```yaml title="sweep.yaml"\n{sweep}```')
     return markdown.replace("<!-- refused -->", refused() if "<!-- refused -->" in markdown else "")

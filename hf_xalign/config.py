@@ -1,8 +1,8 @@
 """Parse a YAML file and the command line into dataclasses.
 
-A recipe runs as `recipe.py --config file.yaml --any_field value`. The YAML file overrides the defaults of the
-dataclasses, and the command line overrides the YAML file. `base: other.yaml`, next to the file, names a file whose
-fields it takes and overrides. Unknown names and values of the wrong type are one-line errors.
+A recipe runs as `hf-xalign train fao --config file.yaml --field value`. The YAML file overrides the defaults of the
+dataclasses, and the command line overrides the YAML file. `base: other.yaml` names a file whose fields it takes and
+overrides: one next to the file, or one of the package. Unknown names and values of the wrong type are one-line errors.
 
 A field sets its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
 """
@@ -13,6 +13,7 @@ import ast
 import contextlib
 import copy
 import dataclasses
+import difflib
 import importlib.util
 import inspect
 import json
@@ -109,8 +110,9 @@ def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, lat
     if extra:
         raise InputError(_unknown_option(extra[0], known))
     config_file = options.pop("config", None)
+    read = _read_config(packaged_file(config_file, "configs", "--config")) if config_file else {}
     given: dict[str, Any] = {}
-    for key, (value, place) in (_read_config(Path(config_file)) if config_file else {}).items():
+    for key, (value, place) in read.items():
         if key not in known and is_secret_name(key):
             raise InputError(f"{place}: {key} {_NO_TOKENS}")
         if key not in known:
@@ -254,6 +256,29 @@ def _describe(hint: Any) -> str:
     return (words | {dict: "a mapping", list: "a list"}).get(kind, getattr(kind, "__name__", str(kind)))
 
 
+def packaged_file(name: str, kind: str, option: str) -> Path:
+    """Return the path of a YAML file: the user's, else the one of this name in a folder of the package's recipes.
+
+    Args:
+        name: path, or name with or without `.yaml`.
+        kind: folder, `configs` or `accelerate`.
+        option: option or line that names the file, for the error.
+
+    Raises:
+        InputError: there is no such file in either place.
+    """
+    if (path := Path(name)).exists():
+        return path
+    recipes = importlib.util.find_spec("hf_xalign.recipes")
+    folder = Path(str(recipes.origin)).parent / kind if recipes else Path(kind)
+    known = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if (wanted := name.removesuffix(".yaml")) in known:
+        return known[wanted]
+    close = difflib.get_close_matches(wanted, known, n=2)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"the package has {', '.join(known)}"
+    raise InputError(f"{option} {name}: no such file here or in the package; {hint}")
+
+
 def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[Any, str]]:
     """Return the fields of a YAML file and, below them, of its `base`."""
     found = _read_yaml(path)
@@ -261,8 +286,8 @@ def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[An
         return found
     name, place = found.pop("base")
     base = path.parent / coerce(name, str, f"{place}: base")
-    if not base.is_file():
-        raise InputError(f"{place}: base: no such file, {base}")
+    if not base.exists():
+        base = packaged_file(name, "configs", f"{place}: base")
     if base.resolve() in (above := (*above, path.resolve())):
         raise InputError(f"{place}: base: {base} has this file as its own base")
     return _read_config(base, above) | found
@@ -353,7 +378,7 @@ class _Parser(HfArgumentParser):
     def __init__(self, types: Sequence[type[Any]], **kwargs: Any) -> None:
         usage = "%(prog)s [--config FILE] [--field value ...]"
         super().__init__((), usage=usage, formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
-        text = "YAML file of 'field: value' lines, over those of its 'base: FILE'; options override both"
+        text = "YAML file of 'field: value' lines, or name of one in the package; options override it"
         self.add_argument("--config", metavar="FILE", help=text)
         ours, inherited = [], []
         for cls in types:

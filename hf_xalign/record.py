@@ -185,7 +185,7 @@ def start_record(
         "method": method,
         "preset": preset,
         "seed": seed,
-        "command": mask_command(sys.argv if argv is None else argv),
+        "command": mask_command(_typed(sys.argv if argv is None else argv)),
         "settings": {k: v for k, v in (settings or {}).items() if not is_secret_name(k)},
         "base_model": {"name": base_model, "hub_id": hub_id(base_model)},
         "languages": {"pivot": pivot, "others": list(languages)},
@@ -407,7 +407,7 @@ def to_plain(value: Any, where: str = "record") -> Any:
 def portable(value: Any) -> Any:
     """Shorten every path of this machine, in the text of a nested value, to its last name.
 
-    A path of a recipe keeps `recipes/...`, and a home folder is `~`. Relative paths and addresses stay.
+    A home folder is `~`. Relative paths and addresses stay.
 
     Example:
         >>> portable(["--train_data", "de=/home/me/my text/de.tsv", "--aligner", "dictionary:../me/en-de.txt"])
@@ -435,8 +435,6 @@ def _portable_text(text: str) -> str:
 
 def _last_name(path: str) -> str:
     names = [name for name in re.split(r"[\\/]+", path.rstrip()) if not _ROOT_NAME.fullmatch(name)]
-    if "recipes" in names[:-1]:
-        return "/".join(names[len(names) - 1 - names[::-1].index("recipes") :])
     if not names:
         return path if path[:1] in "./" else "~"
     at_home = len(names) == 2 and names[0].lower() in ("home", "users")
@@ -451,6 +449,15 @@ def mask_secrets(text: str) -> str:
 def is_secret_name(name: str) -> bool:
     """Return whether a field or option of this name holds a credential, which no file may contain."""
     return bool(_SECRET_NAME.search(name.lstrip("-")))
+
+
+def _typed(argv: Sequence[str]) -> list[str]:
+    """Return a command line as users type it: the file of a recipe is `hf-xalign train NAME`."""
+    program = Path(argv[0]) if argv else Path()
+    if program.parent.name != "recipes":
+        return list(argv)
+    alone = program.stem in ("compare", "distances", "reproduce")
+    return ["hf-xalign", *(["train"] if not alone else []), program.stem, *argv[1:]]
 
 
 def mask_command(argv: Sequence[str]) -> list[str]:

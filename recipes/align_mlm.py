@@ -2,11 +2,11 @@ r"""Pre-train an encoder, or continue its pre-training, on several languages: ML
 
 A language, a derived copy of it (another script, sentences reversed) and a small model:
 
-    accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_small.yaml --corpus en=FILE.txt
+    hf-xalign train align_mlm --config align_mlm_small --corpus en=FILE.txt
 
 Real languages, a dictionary and an existing encoder:
 
-    accelerate launch recipes/align_mlm.py --config recipes/configs/align_mlm_continued.yaml \
+    hf-xalign train align_mlm --config align_mlm_continued \
         --corpus en=english.txt de=german.txt --dictionary de=en-de.txt --test_dictionary de=en-de.test.txt
 
 Several languages have a `--corpus` and a `--dictionary` each.

@@ -1,6 +1,6 @@
 r"""ALIGN-MLM's experiment: objectives x derived languages x tasks, pre-trained, fine-tuned and tested on both sides.
 
-    python recipes/align_mlm_grid.py --config recipes/configs/align_mlm_grid_small.yaml --corpus en=TEXT
+    hf-xalign train align_mlm_grid --config align_mlm_grid_small --corpus en=TEXT
 
 One YAML file is the whole experiment. It has the settings of `recipes/align_mlm.py`, the `objectives`, the
 `transformations`, and:

@@ -1,11 +1,11 @@
 r"""Fine-tune on a task in one language while linked words of others stay aligned with it (continual learning).
 
-    accelerate launch recipes/continual.py --config recipes/configs/continual_slots_embedded.yaml \
+    hf-xalign train continual --config continual_slots_embedded \
         --model_name_or_path runs/fao_embedded --train_data en=train.jsonl --eval_data en=test.jsonl de=de.jsonl
 
 L = L_task + alpha L_FAO: each step adds sentence pairs (`--pairs`) to the examples of the task; their words are linked
-as in `recipes/fao.py`. `--model_name_or_path` is usually an encoder that FAO aligned. `--reference` is the encoder
-before any alignment, which pivot words stay close to. Everything else works as in `recipes/finetune.py`.
+as in `hf-xalign train fao`. `--model_name_or_path` is usually an encoder that FAO aligned. `--reference` is the
+encoder before any alignment, which pivot words stay close to. Everything else works as in `hf-xalign train finetune`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     method: ClassVar[str] = "continual"
 
-    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in recipes/fao.py.", ["embedded:de", "embedded:bn"])
+    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
     max_pairs: int | None = option(_PAIRS, "Use n pairs with links of each source, by draw.", None)
     on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")

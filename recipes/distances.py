@@ -1,6 +1,6 @@
 r"""Distances of linked against random word pairs at each stage of an encoder: numbers, and histograms as figures.
 
-    python recipes/distances.py --stages raw=embedded fao=runs/fao_embedded task=runs/pos/seed-0 \
+    hf-xalign distances --stages raw=embedded fao=runs/fao_embedded task=runs/pos/seed-0 \
         --output_dir runs/distances
 
 A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder.

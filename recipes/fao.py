@@ -2,15 +2,15 @@ r"""FAO: fine-tune an encoder on word links until its languages meet (Cao et al.
 
 The embedded encoder and text, five to ten minutes on two CPU cores, no network:
 
-    accelerate launch recipes/fao.py --config recipes/configs/fao_embedded.yaml
+    hf-xalign train fao --config fao_embedded
 
 Your own encoder and text (any field of `--help` goes on the command line or into the YAML file):
 
-    accelerate launch recipes/fao.py --config recipes/configs/fao_embedded.yaml \
+    hf-xalign train fao --config fao_embedded \
         --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
         --output_dir runs/my_bengali
 
-On a GPU, start from fao_embedded_gpu.yaml. Prints the scores before and after and where everything was saved. Load the
+Prints the scores before and after and where everything was saved. Load the
 result with `AutoModel.from_pretrained`. The folder also holds `results.json` (the record of the run),
 `eval_links.jsonl` (the evaluation links) and a model card.
 """

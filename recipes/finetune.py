@@ -2,7 +2,7 @@ r"""Fine-tune an encoder on a task in one language and score it on many, over on
 
 Parts of speech on the embedded encoder, with files of your own (JSON Lines, CoNLL, CoNLL-U or a Hub dataset):
 
-    accelerate launch recipes/finetune.py --config recipes/configs/finetune_pos_embedded.yaml \
+    hf-xalign train finetune --config finetune_pos_embedded \
         --train_data en=train.conllu --eval_data en=test.conllu de=de_test.conllu
 
 `--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or a mapped encoder. `--adapter FOLDER` adds a
@@ -11,11 +11,11 @@ alignment and of the task go together. Several `--train_data` give translate-tra
 
 `--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels:
 
-    python recipes/mapping.py --config recipes/configs/mapping_rotate_embedded.yaml
-    accelerate launch recipes/finetune.py --config recipes/configs/finetune_rotate_embedded.yaml \
+    hf-xalign train mapping --config mapping_rotate_embedded
+    hf-xalign train finetune --config finetune_rotate_embedded \
         --model_name_or_path runs/mapping_rotate_embedded --train_data en=train.jsonl --eval_data de=test.jsonl
 
-Writes `OUTPUT/seed-<s>/scores.json` and the scores of every example, which `recipes/compare.py` reads. `--save_models`
+Writes `OUTPUT/seed-<s>/scores.json` and the scores of every example, which `hf-xalign compare` reads. `--save_models`
 keeps the model with its card. A finished seed is not run again. Prints a table over languages.
 """
 

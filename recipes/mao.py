@@ -2,10 +2,10 @@ r"""MAO: train a small module on a frozen encoder until its languages meet, in a
 
 The embedded encoder and text, a minute or two on two CPU cores, no network:
 
-    accelerate launch recipes/mao.py --config recipes/configs/mao_linear_embedded.yaml
+    hf-xalign train mao --config mao_linear_embedded
 
-Your own encoder and text: as in `recipes/fao.py`. `--preset` chooses the module: linear, transformer, adapter, or one
-of the paper's. `--peft_type lora` trains LoRA (or another method of PEFT) by the same objective; add `--preset
+Your own encoder and text: as in `hf-xalign train fao`. `--preset` chooses the module: linear, transformer, adapter, or
+one of the paper's. `--peft_type lora` trains LoRA (or another method of PEFT) by the same objective; add `--preset
 adapter`, whose batches and schedule are made for what changes the encoder itself. Prints the scores before and after,
 and where everything was saved. The folder is an adapter: `hf_xalign.load` loads it with its encoder, and so do
 `PeftModel.from_pretrained` and `AutoModel.from_pretrained` after `import hf_xalign`. The folder also holds

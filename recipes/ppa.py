@@ -2,9 +2,9 @@ r"""PPA: post-pretraining alignment of sentences (a momentum contrast) and of wo
 
 The embedded encoder and text, no network:
 
-    accelerate launch recipes/ppa.py --config recipes/configs/ppa_embedded.yaml
+    hf-xalign train ppa --config ppa_embedded
 
-Your own encoder and text: as in `recipes/fao.py`. `--preset paper` has the paper's settings; its ablations are
+Your own encoder and text: as in `hf-xalign train fao`. `--preset paper` has the paper's settings; its ablations are
 `--words none`, `--contrast none` and `--words mlm`. Prints sentence retrieval before and after and where everything
 was saved. The folder is an ordinary checkpoint with `results.json` and a model card. `--sentence_transformer FOLDER`
 also writes a folder that sentence-transformers loads.

@@ -177,7 +177,7 @@ OPTIONS = {
         "--per_device_train_batch_size 1 --optim_args x --eval_strategy=steps --logging_steps 0",
         "^Training: evaluation strategy",
     ),
-    "no file": ((Small,), "--config none.yaml", "^--config none.yaml: No such file"),
+    "no file": ((Small,), "--config none.yaml", "^--config none.yaml: no such file here or in the package"),
     "no preset": (
         (FAOConfig,),
         "--output_dir x --use_cpu true --preset contnual",
@@ -189,7 +189,7 @@ FILES = {
     b"rate: 1\nsteps: [1\n": ":3: not valid YAML",
     b"- 1\n": ":1: expected lines of the form 'field: value'$",
     b"rate: 1\nsteps: 1\nrate: 2\n": ":3: rate is given twice, first at .*yaml:1$",
-    b"rate: 1\nbase: none.yaml\n": ":2: base: no such file, .*none.yaml$",
+    b"rate: 1\nbase: none.yaml\n": ":2: base none.yaml: no such file here or in the package; ",
     b"preset: m\xe4o\n": r": not UTF-8 \(byte 9\)",
 }
 

@@ -59,9 +59,9 @@ def test_commands_name_files_and_options_that_exist(name):
 
 def known_options(script, *rest):
     train = rest[:1] == ("train",)
-    recipe = script if script != "hf-xalign" else f"recipes/{'fao' if rest[0] == 'demo' else rest[train]}.py"
+    recipe = Path(script).stem if script != "hf-xalign" else "fao" if rest[0] == "demo" else rest[train]
     commands = [" ".join(("hf-xalign", *rest[: 1 + train]))] * (script == "hf-xalign")
-    commands += [recipe] * (ROOT / recipe).exists()
+    commands += [recipe] * (ROOT / f"recipes/{recipe}.py").exists()
     return {option for command in commands for option in hook.parser_of(command)._option_string_actions}
 
 
@@ -71,7 +71,7 @@ def test_every_block_is_run_or_says_why_not(name):
     for reason, language, code in blocks(name):
         if language == "bash" and not reason:
             for words in commands(code):
-                assert re.match(r"hf-xalign |(accelerate launch|python) recipes/\w+\.py ", " ".join(words)), words
+                assert re.match(r"hf-xalign |python recipes/\w+\.py ", " ".join(words)), words
         if language == "python":
             imports = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(imports, []), name, "exec"), {})

@@ -161,7 +161,7 @@ SHOWN = {
     "text/../../nnamdi/x.tsv": "x.tsv",
     "/home/o'neill/x.tsv": "x.tsv",
     '{"key": "/home/nnamdi/a b", "other": 1}': '{"key": "a b", "other": 1}',
-    "/opt/site/recipes/configs/fao.yaml": "recipes/configs/fao.yaml",
+    "/opt/site/recipes/configs/fao.yaml": "fao.yaml",
     **{
         name: name
         for name in ("owner/name", "yo=owner/opus:en-yo", "runs/fao", "https://hub/x/y", "s3://b/k", "/", "")

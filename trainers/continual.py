@@ -20,11 +20,11 @@ from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_lim
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
-from hf_xalign.losses import word_distance
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.second_pass import second_pass
+from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
@@ -54,6 +54,7 @@ class ContinualTrainer(TaskTrainer):
             [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
         reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder. With
             `cache_reference` it runs once over the pairs' pivot sentences.
+        objective: the terms of linked words, which alpha weighs. Default: L_align + w L_reg, `args.terms()`.
         eval_dataset: evaluation text by language.
 
     Example:
@@ -95,8 +96,18 @@ class ContinualTrainer(TaskTrainer):
         task: Task,
         pairs: Dataset,
         reference: str | PreTrainedModel,
+        objective: Sequence[Term] | None = None,
         **kwargs: Any,
     ):
+        args = cast(ContinualConfig, self._own_args(args))
+        if objective is not None:
+            args.refuse_unused("objective= names the loss: set this in its terms", *args.LOSS)
+        self.objective = Objective(args.terms() if objective is None else objective)
+        for term in self.objective:
+            if missing := sorted(term.needs - {"links", "f0"}):
+                raise InputError(f"objective: {term.name} reads {missing[0]}, which ContinualTrainer has not")
+            if term.gathers:
+                raise InputError(f"objective: {term.name} contrasts the words of all processes, which FAO has alone")
         # Not part of the model: neither the optimizer nor a checkpoint may include it.
         self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
         self._passes = (-1, 0)
@@ -134,19 +145,21 @@ class ContinualTrainer(TaskTrainer):
             pad_token_id,
             pooling=args.pooling,
             linked_tokens=args.linked_tokens,
-            regularized_words=args.regularized_words,
+            regularized_side=self.objective.kept_side,
+            regularized_words=self.objective.kept_words,
+            needs_reference=self.objective.reads("f0"),
         )
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, pivot)]
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)
-        if args.cache_reference:
+        if args.cache_reference and self.objective.reads("f0"):
             if rows is not None:
                 raise InputError("cache_reference=true: a cache has no language embeddings, leave it out")
             with args.main_process_first(desc="caching the reference vectors"):
                 pair_collator.reference, pairs = cache_features(
                     reference,
                     pairs,
-                    needed={"target": "all"},
+                    needed={self.objective.kept_side: "all"},
                     layers=self.layers,
                     pooling=args.pooling,
                     pad_token_id=pad_token_id,
@@ -178,13 +191,16 @@ class ContinualTrainer(TaskTrainer):
     # ---- Loss ----
 
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        names = ("links", "kept_words")
-        return [self.task.count_items(batch), *(len(batch[name]) if (name := PAIR + n) in batch else 0 for n in names)]
+        pairs = {name.removeprefix(PAIR): value for name, value in batch.items() if name.startswith(PAIR)}
+        return [self.task.count_items(batch), *(self.objective.counts(pairs) if pairs else [0] * len(self.objective))]
+
+    def formula(self) -> str:
+        """Return the objective as plain text."""
+        return self.args.formula(self.objective)
 
     def _loss(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
-        shares = self.args.world_size / counts.clamp(min=1)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
@@ -196,16 +212,14 @@ class ContinualTrainer(TaskTrainer):
                 f"{type(model).__name__} did not pass the sentence pairs on: continual training needs forward hooks, "
                 "which a compiled model or another wrapper skips; train without it"
             )
-        loss = self.task.loss(output, batch) * shares[0]
+        loss = self.task.loss(output, batch) * (self.args.world_size / counts[0].clamp(min=1))
         self.log_term("task", loss)
-        # Every process logs every term, even if its examples came without a pair.
-        align = regularizer = torch.zeros_like(loss)
         if states:
-            align, regularizer = self._alignment(states[0], pairs)
-            align, regularizer = align * shares[1], regularizer * shares[2 if self.args.reduction == "words" else 1]
-            loss = loss + self.args.alpha * (align + self.args.regularizer_weight * regularizer)
-        self.log_term("align", align)
-        self.log_term("regularizer", regularizer)
+            vectors = self._vectors(states[0], pairs)
+            loss = loss + self.args.alpha * self.objective(vectors, counts[1:], self.log_term)
+        else:  # every process logs every term, even if its examples came without a pair
+            for term in self.objective:
+                self.log_term(term.name, torch.zeros_like(loss))
         return loss, output
 
     def _pass_seed(self) -> int:
@@ -218,14 +232,12 @@ class ContinualTrainer(TaskTrainer):
         words = (self.args.seed, _STREAM, *passes, self.args.process_index)
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
-    def _alignment(
-        self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sum the distances of linked words, and those of pivot words to f0."""
-        words = pool_layers([hidden_states[layer] for layer in self.layers], pairs, "token")
-        f0 = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
-        source, target = words[pairs["links"][:, 0]], words[pairs["links"][:, 1]]
-        return self._distance(source, target).sum(), self._distance(words[pairs["kept_words"]], f0).sum()
+    def _vectors(self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
+        """Return the words' vectors and those in the reference."""
+        computed = {"words": pool_layers([hidden_states[layer] for layer in self.layers], pairs, "token")}
+        if self.objective.reads("f0"):
+            computed["f0"] = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
+        return Vectors(pairs, **computed)
 
     def _frozen_vectors(self, pairs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Compute f0 of the pivot words, (words, layers, dim), without gradient."""
@@ -237,9 +249,6 @@ class ContinualTrainer(TaskTrainer):
                 input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True, **own
             ).hidden_states
             return pool_layers([states[layer] for layer in self.layers], pairs, "kept")
-
-    def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return word_distance(a, b, norm="squared_l2", mean_over_dims=self.args.mean_over_dims)
 
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:

@@ -13,6 +13,9 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import find_top
+from hf_xalign.objectives.pivot import KeepPivot
+from hf_xalign.objectives.term import Objective, Term
+from hf_xalign.objectives.words import WordDistance
 from hf_xalign.trainers.shared.base_config import DRAW, Draw, by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -59,6 +62,8 @@ class ContinualConfig(TaskConfig):
         for name, objective in (("continual", _PAPER), ("continual_mean", _MEAN), ("efimov", _EFIMOV))
         for task in _TASKS
     }
+    # Settings that the terms are made from; `objective=` of the trainer replaces them.
+    LOSS: ClassVar[tuple[str, ...]] = ("regularizer_weight", "reduction", "mean_over_dims", "regularized_words")
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
         **TaskConfig.RANGES,
         **dict.fromkeys(("alpha", "regularizer_weight"), (0, inf)),
@@ -112,15 +117,20 @@ class ContinualConfig(TaskConfig):
                 "module of MAO on top, leave it out"
             )
         if self.freeze_encoder:
-            raise InputError("freeze_encoder=true leaves nothing to keep aligned: use recipes/finetune.py")
+            raise InputError("freeze_encoder=true leaves nothing to keep aligned: use hf-xalign train finetune")
 
-    def formula(self) -> str:
-        """Return the objective as plain text."""
-        over = "(1 / links) sum over links" if self.reduction == "links" else "mean over links"
-        kept = "(1 / links) sum over" if self.reduction == "links" else "mean over"
-        power = "^2 / dim" if self.mean_over_dims else "^2"
+    def terms(self) -> list[Term]:
+        """Return the terms of linked words that these settings name, which alpha weighs."""
+        scale: dict[str, Any] = {"norm": "squared_l2", "mean_over_dims": self.mean_over_dims}
+        found: list[Term] = [WordDistance(**scale)]
+        if self.regularizer_weight > 0:
+            words, reduction = self.regularized_words, "links" if self.reduction == "links" else "mean"
+            found.append(KeepPivot(weight=self.regularizer_weight, **scale, words=words, reduction=reduction))
+        return found
+
+    def formula(self, objective: Objective | None = None) -> str:
+        """Return the objective, by default that of these settings, as plain text."""
         return (
-            f"L_task + {self.alpha:g} ({over} ||f(i, s) - f(j, t)||{power} + {self.regularizer_weight:g} {kept} pivot "
-            f"words ||f - f0||{power}); f: {self.pooling} subword, layers {', '.join(map(str, self.layers or [-1]))}"
-            f"{self.start_and_end()}"
+            f"L_task + {self.alpha:g} ({(objective or Objective(self.terms())).formula()}); f: {self.pooling} "
+            f"subword, layers {', '.join(map(str, self.layers or [-1]))}{self.start_and_end()}"
         )

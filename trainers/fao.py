@@ -8,12 +8,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.contrast.heads import ProjectionHead
 from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.features.midpoints import add_midpoints
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
-from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
 from hf_xalign.trainers.shared.average import AverageAtEnd
@@ -31,6 +28,7 @@ class FAOTrainer(WordAlignmentTrainer):
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -62,7 +60,8 @@ class FAOTrainer(WordAlignmentTrainer):
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args = self.args
         peft = hasattr(model, "peft_config")
-        self.layers = layer_index(args.layers, model.config.num_hidden_layers)
+        self._settle_layers(model, args.layers)
+        keeps, centers = self.objective.reads("f0"), self.objective.reads("midpoints")
         if peft:
             self._check_f0(model)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
@@ -73,8 +72,8 @@ class FAOTrainer(WordAlignmentTrainer):
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
-        cached, held = None, args.needs_reference or args.interpolation_weight > 0
-        if args.interpolation_weight and args.reference == "cache":
+        cached = None
+        if centers and args.reference == "cache":
             train_dataset = add_midpoints(
                 model,
                 train_dataset,
@@ -83,12 +82,12 @@ class FAOTrainer(WordAlignmentTrainer):
                 autocast=torch.bfloat16 if args.bf16 else None,
                 ray=args.ray,
             )
-        if args.needs_reference and args.reference == "cache":
+        if keeps and args.reference == "cache":
             with args.main_process_first(desc="caching the reference vectors"):
                 cached, train_dataset = cache_features(
                     model,
                     train_dataset,
-                    needed={args.regularized_side: "all"},
+                    needed={self.objective.kept_side: "all"},
                     layers=self.layers,
                     pooling=args.pooling,
                     pad_token_id=self.processing_class.pad_token_id,
@@ -97,15 +96,9 @@ class FAOTrainer(WordAlignmentTrainer):
                     folder=args.cache_dir,
                     ray=args.ray,
                 )
-        if args.objective == "infonce" and args.projection_dim:
-            # A submodule of the encoder, so that optimizer, DDP and checkpoints include it; it is never exported.
-            model.add_module(HEAD_NAME, ProjectionHead(model.config.hidden_size, args.projection_dim))
+        self._add_heads(model)
         if args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
         # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
-        self.reference = frozen_copy(model) if held and args.reference == "copy" and not peft else None
+        self.reference = frozen_copy(model) if (keeps or centers) and args.reference == "copy" and not peft else None
         return model, train_dataset, self._pair_collator(cached)
-
-    def _project(self, vectors: torch.Tensor) -> torch.Tensor:
-        head = getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, None)
-        return vectors if head is None else head(vectors.to(head.out.weight.dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -10,6 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.objectives.term import Objective
+from hf_xalign.objectives.words import WordContrast
 from hf_xalign.trainers.shared.average import final_weights
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.fsdp import wants_sharding
@@ -142,9 +144,13 @@ class FAOConfig(WordAlignmentConfig):
                     f"{max(index)}, and something below it must be trained"
                 )
 
-    def formula(self) -> str:
+    def contrast(self) -> WordContrast:
+        """Return the contrast of words that these settings name."""
+        return replace(super().contrast(), projection_dim=self.projection_dim)
+
+    def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, and how the final weights are made, as plain text."""
-        return super().formula() + (f"; {final_weights(self.start_share)}" if self.start_share else "")
+        return super().formula(objective) + (f"; {final_weights(self.start_share)}" if self.start_share else "")
 
     def word_vector(self) -> str:
         """Return how a word's vector f is made, as plain text."""

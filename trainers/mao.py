@@ -14,7 +14,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.features.plan import Needed
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
-from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
@@ -34,6 +33,7 @@ class MAOTrainer(WordAlignmentTrainer):
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -82,9 +82,16 @@ class MAOTrainer(WordAlignmentTrainer):
         self._check_f0(model, before)
         train_dataset = self._encoded(train_dataset, model, ahead=True)
         freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
-        self.layers = layer_index([-1], model.config.num_hidden_layers)
+        self._settle_layers(model, [-1])
         module = cast(Any, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)
+        if self._word_view:
+            for term in self.objective:
+                if missing := sorted(term.needs - {"links", "f0"}):
+                    raise InputError(
+                        f"objective: {term.name} reads {missing[0]}, and this module sees the words of links alone: "
+                        "leave the term out, use another peft_type such as lora, or FAO"
+                    )
         features = None
         if self._word_view and module.adapters is None and args.feature_cache is not False:
             features, train_dataset = self._cache(model, module, train_dataset)
@@ -95,13 +102,13 @@ class MAOTrainer(WordAlignmentTrainer):
             with args.main_process_first(desc="splitting pairs into links"):
                 train_dataset = link_rows(train_dataset, alone=alone)
         if features is not None and alone and self._pairs_are_numbered:
-            collator: Any = CachedLinkCollator(features, args.regularized_side, numbers, pivot)
+            collator: Any = CachedLinkCollator(features, self.objective.kept_side, numbers, pivot)
         elif self._word_view:
             collator = WordCollator(
                 pad_token_id=self.processing_class.pad_token_id,
                 linked_tokens=args.linked_tokens,
-                regularized_side=args.regularized_side,
-                regularized_words=args.reference_words,
+                regularized_side=self.objective.kept_side,
+                regularized_words=self.objective.kept_words,
                 features=features,
                 context=not alone,
                 languages=numbers,
@@ -117,8 +124,8 @@ class MAOTrainer(WordAlignmentTrainer):
         cast(nn.Module, model).to(args.device)
         whole = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
-        if args.reference_words != "linked":
-            needed[args.regularized_side] = "all"
+        if self.objective.kept_words != "linked":
+            needed[self.objective.kept_side] = "all"
         encoder = cast(Any, model)
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
             return cache_features(
@@ -136,13 +143,13 @@ class MAOTrainer(WordAlignmentTrainer):
                 ray=args.ray,
             )
 
-    def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
+    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
         if not self._word_view:
-            return super()._word_vectors(model, inputs)
+            return super()._vectors(model, inputs)
         output = model(**{name: inputs[name] for name in _VIEW if name in inputs})
-        return output.last_hidden_state.flatten(0, 1).unsqueeze(1), output
+        return {"words": output.last_hidden_state.flatten(0, 1).unsqueeze(1)}, output
 
-    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         if not self._word_view:
             return super()._frozen_vectors(model, inputs)
         if "word_vectors" in inputs:
@@ -151,7 +158,7 @@ class MAOTrainer(WordAlignmentTrainer):
             view = {name: inputs[name] for name in _VIEW if name in inputs}
             with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
                 frozen = encoder(**view).last_hidden_state
-        return frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1), frozen[:0]
+        return {"f0": frozen.flatten(0, 1)[inputs["kept_words"]].unsqueeze(1)}
 
 
 def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list[str], str]:

@@ -141,7 +141,7 @@ class MAOConfig(WordAlignmentConfig):
                 raise InputError(
                     f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} is set by peft_options"
                 )
-        elif self.has_sentence_terms:
+        elif self.interpolation_weight or self.sentence_weight:
             raise InputError(
                 "interpolation_weight, sentence_weight: this module changes words, and a sentence's vector is that of "
                 "its tokens: use another peft_type such as lora, or FAO"
@@ -152,7 +152,7 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError("cache_dir, ray: this run has no cache, so leave them out")
         if self.reduction == "sub_batches":
             raise InputError("reduction=sub_batches is of FAO: use links, words or sum")
-        if self.batch_of == "links" and (self.linked_tokens != "words" or self.reference_words != "linked"):
+        if self.batch_of == "links" and (self.linked_tokens != "words" or self.loss.kept_words != "linked"):
             raise InputError(
                 "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
                 "or batch_of=pairs"

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
-import re
 from pathlib import Path
 from typing import Any
 
 from hf_xalign import recipes
-from hf_xalign.errors import InputError
 
 FOLDER = Path(str(recipes.__file__)).parent
-_CALL = re.compile(r"(?:(?:accelerate launch|python) )?recipes/(\w+)\.py")
 # {method: line of `hf-xalign train --help`}
 METHODS = {
     "fao": "fine-tune the encoder on word links, with a regularizer (Cao et al. 2020)",
@@ -33,14 +29,11 @@ def script(name: str) -> Path:
 
 
 def description(name: str) -> str:
-    """Return the docstring of a recipe, with `hf-xalign` commands in place of files.
+    """Return the docstring of a recipe.
 
     It parses the file: an import would take seconds.
     """
-    text = ast.get_docstring(ast.parse(script(name).read_text(encoding="utf-8"))) or ""
-    commands = {name: f"hf-xalign train {name}" for name in METHODS}
-    commands |= {name: f"hf-xalign {name}" for name in ("compare", "distances", "reproduce")}
-    return _CALL.sub(lambda call: commands.get(call[1], call[0]), text).replace("recipes/configs/", "")
+    return ast.get_docstring(ast.parse(script(name).read_text(encoding="utf-8"))) or ""
 
 
 def option_lines(arguments: type[Any]) -> str:
@@ -53,18 +46,5 @@ def option_lines(arguments: type[Any]) -> str:
 def config_names(method: str) -> list[str]:
     """Return the configurations of a method, whose name begins theirs."""
     longer = tuple(f"{name}_" for name in METHODS if name.startswith(f"{method}_"))
-    names = sorted(path.name for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))
+    names = sorted(path.stem for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))
     return [name for name in names if not name.startswith(longer)]
-
-
-def find(name: str, kind: str, option: str) -> str:
-    """Return the path of a YAML file: the user's, else the one of this name in a folder (`kind`) of the package."""
-    if Path(name).is_file():
-        return name
-    known = {path.name: path for path in sorted((FOLDER / kind).glob("*.yaml"))}
-    wanted = name if name.endswith(".yaml") else f"{name}.yaml"
-    if wanted in known:
-        return str(known[wanted])
-    close = difflib.get_close_matches(wanted, known, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"the package has {', '.join(known)}"
-    raise InputError(f"{option} {name}: no such file here or in the package; {hint}")

@@ -17,7 +17,7 @@ from hf_xalign.errors import InputError
 
 DESCRIPTION = """Train by a method: run its recipe, which is inside the package.
 
-    hf-xalign train fao --config fao_embedded.yaml --output_dir runs/mine
+    hf-xalign train fao --config fao_embedded --output_dir runs/mine
     hf-xalign train mao --processes 2 --config my_settings.yaml
 
 All other options go to the recipe, and so does everything after `--`. The recipe's --config takes a path, or the name
@@ -72,30 +72,17 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
         raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
     # Imports `recipes.parts` too, which chooses threads and how they wait, before torch reads it.
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
-    words = find_config(words)
     if "--help" in words or "-h" in words:
         recipe.main(["--help"])
-    from hf_xalign.config import check
+    from hf_xalign import config
 
-    check(recipe.ARGUMENTS, words)
+    config.check(recipe.ARGUMENTS, words)
     command = [str(packaged.script(method)), *words]
     if accelerate_config is not None:
-        return _launch(
-            ["--config_file", packaged.find(accelerate_config, "accelerate", "--accelerate_config"), *command]
-        )
+        settings = config.packaged_file(accelerate_config, "accelerate", "--accelerate_config")
+        return _launch(["--config_file", str(settings), *command])
     options = launcher_options(1 if alone else processes)
     return _run_here(command) if options is None else _launch([*options, *command])
-
-
-def find_config(words: Sequence[str]) -> list[str]:
-    """Replace the name of a packaged configuration after `--config` by its path."""
-    found = list(words)
-    for at, word in enumerate(found):
-        if word.startswith("--config="):
-            found[at] = f"--config={packaged.find(word.partition('=')[2], 'configs', '--config')}"
-        elif word == "--config" and at + 1 < len(found):
-            found[at + 1] = packaged.find(found[at + 1], "configs", "--config")
-    return found
 
 
 def launcher_options(processes: int | None) -> list[str] | None:

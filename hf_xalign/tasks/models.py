@@ -106,7 +106,7 @@ def check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name
         raise InputError(
             f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so that layer "
             f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
-            f"recipes/mapping.py --layers {' '.join(map(str, layers))}"
+            f"hf-xalign train mapping --layers {' '.join(map(str, layers))}"
         )
 
 

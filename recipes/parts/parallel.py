@@ -150,7 +150,7 @@ class WordCorpus(Corpus):
 
     def score_more(self, args: WordAlignmentConfig, when: str) -> Scores:
         """Score sentence retrieval in float32 where the loss has terms of sentences."""
-        if not args.has_sentence_terms:
+        if not args.loss.reads("sentences"):
             return {}
         size, desc = args.per_device_eval_batch_size, f"Scoring {when}, sentences"
         return score_sentences(
@@ -389,7 +389,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
     kept = Path(args.output_dir) / EVAL_LINKS
     eval_links = data.eval_links or (str(kept) if resume and is_whole(kept) else None)
     with args.main_process_first(desc="reading the text"):
-        text = read_text(data, eval_links, links=args.objective != "none")
+        text = read_text(data, eval_links, links=args.loss.reads("links"))
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="linking the text"):
         return load_text(
@@ -399,7 +399,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
             eval_links=eval_links,
             text=text,
             subwords=args.subword_links,
-            links=args.objective != "none",
+            links=args.loss.reads("links"),
             drop_identical=args.drop_identical,
             draw=args.draw,
             seed=args.seed,

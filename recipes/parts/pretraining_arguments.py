@@ -40,7 +40,9 @@ class PretrainingArguments(PairColumns, SmokeTest):
     )
     order_of: list[str] = option(_TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [])
     parallel: list[str] = option(
-        _TEXT, "xlm: sentence pairs, as in recipes/fao.py. Default with derive: the corpus and what is derived.", []
+        _TEXT,
+        "xlm: sentence pairs, as in hf-xalign train fao. Default with derive: the corpus and what is derived.",
+        [],
     )
     pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
     pair_halves: Literal["packed", "padded"] = option(

@@ -64,7 +64,7 @@ class TaskArguments(SmokeTest):
     )
     derived_language: str | None = option(
         _DATA,
-        "Folder of recipes/align_mlm.py: text named by the code of its derived language (en-x-inv-trans=FILE) is "
+        "Folder of hf-xalign train align_mlm: text named by the code of its derived language (en-x-inv-trans=FILE) is "
         "natural text, and derived when it is read.",
         None,
     )

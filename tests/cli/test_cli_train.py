@@ -17,6 +17,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from hf_xalign.cli import packaged, train
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
+from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.trainers import FAOConfig
 
@@ -40,8 +41,7 @@ def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
     assert main(["train", "fao", "--processes", "2", *words, "--", *passed]) == 0
     (args,) = launched
     assert Path(args.training_script) == packaged.script("fao") and packaged.script("fao").is_file()
-    config = packaged.FOLDER / "configs" / "mao_mbert_linear.yaml"
-    assert args.training_script_args == [*words, "--processes", "9", f"--config={config}"]
+    assert args.training_script_args == [*words, *passed]
     assert (args.num_processes, args.multi_gpu, args.num_machines, args.mixed_precision) == (2, True, 1, "no")
 
 
@@ -60,20 +60,26 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
     monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
     main(["train", "mapping"])
     assert launched.pop().command == [str(packaged.script("mapping"))]  # one process even so
-    ddp, mao = (
-        str(packaged.FOLDER / path) for path in ("accelerate/ddp_2gpu.yaml", "configs/mao_linear_embedded.yaml")
-    )
-    for words, processes, accelerate, config in [
-        ("fao", None, None, []),
-        ("fao --accelerate_config ddp_2gpu", None, ddp, []),
-        ("fao --accelerate_config own.yaml", None, "own.yaml", []),
-        ("fao --config fao_embedded.yaml", None, None, ["fao_embedded.yaml"]),
-        ("fao --config mao_linear_embedded.yaml", None, None, [mao]),
+    ddp = str(packaged.FOLDER / "accelerate/ddp_2gpu.yaml")
+    for words, accelerate in [
+        ("", None),
+        ("--accelerate_config ddp_2gpu", ddp),
+        ("--accelerate_config own.yaml", "own.yaml"),
     ]:
-        assert main(["train", *words.split()]) == 0
+        assert main(["train", "fao", *words.split()]) == 0
         args = launched.pop()
-        found = (args.num_processes, args.config_file, args.training_script_args[1:])
-        assert found == (processes, accelerate, config), words
+        assert (args.num_processes, args.config_file) == (None, accelerate), words
+
+
+def test_a_configuration_is_a_file_of_the_user_or_one_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fao_infonce_embedded.yaml").write_text("base: fao_embedded\nseed: 7\n")
+    for name, seed, objective in (("fao_infonce_embedded", 0, "infonce"), ("fao_infonce_embedded.yaml", 7, "l2")):
+        _, args = parse((DataArguments, FAOConfig), ["--config", name, "--use_cpu", "true", "--bf16", "false"])
+        assert (args.seed, args.objective) == (seed, objective), name
+    Path("own.yaml").write_text("base: fao_embeded\n")
+    with pytest.raises(InputError, match=r"own.yaml:1: base fao_embeded: no such file here .* did you mean fao_emb"):
+        parse((DataArguments, FAOConfig), ["--config", "own.yaml"])
 
 
 def test_the_status_is_the_recipes_and_an_interrupt_is_left_to_it(launched, monkeypatch, capsys):

@@ -11,10 +11,10 @@ from support.numeric import assert_rounding
 from support.tiny import make_encoder
 from torch import nn
 
-from hf_xalign.losses import sentence_infonce
 from hf_xalign.modeling.contrast.cached_gradient import cached_backward
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentenceHead, pool_sentences
 from hf_xalign.modeling.contrast.momentum import RANDOM, KeyQueue, MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.objectives.sentences import sentence_infonce
 
 
 def averaged(*modules):

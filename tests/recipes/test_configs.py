@@ -33,9 +33,11 @@ def test_every_config_parses_says_how_to_run_it_and_is_the_preset_of_its_name():
     for path in PATHS:
         text = path.read_text()
         method = next(name for name in CLASSES if path.stem.startswith(f"{name}_"))
-        launcher = "python" if method in ("mapping", "align_mlm_grid") else "accelerate launch"
+        command = f"hf-xalign train {method} --config {path.stem}"
+        if method == "align_mlm_grid":
+            command = f"python recipes/{method}.py --config recipes/configs/{path.name}"
         if "\nbase: " not in text:  # else this is said there
-            assert f"{launcher} recipes/{method}.py --config recipes/configs/{path.name}" in text, path.name
+            assert command in text, path.name
             assert "Hardware" in text, path.name
         *grid, data, args = parse(CLASSES[method], ["--config", str(path), *(() if method == "mapping" else CPU)])
         assert args.output_dir == f"runs/{path.stem}"

@@ -35,7 +35,7 @@ def make_record(**changes: Any) -> dict[str, Any]:
         objective="L = mean over links of ||f(i,s) - f(j,t)||^2 + mean over pivot words of ||f - f0||^2",
         paper={"title": "Multilingual Alignment", "id": "2002.03518", "bibtex": "@inproceedings{cao2020}"},
         license="mit",
-        argv=["recipes/fao.py", "--config", "recipes/configs/fao_embedded.yaml", "--output_dir", "out dir"],
+        argv=["/home/me/recipes/fao.py", "--config", "fao_embedded", "--output_dir", "out dir"],
     )
     found["versions"] = {"hf_xalign": "0.1.0", "python": "3.11.9", "torch": "2.13.0", "wandb": None}
     found["git"] = {"commit": "0123abcd" * 5, "dirty": True}
@@ -60,7 +60,7 @@ def _mao(**changes: Any) -> dict[str, Any]:
         base_model=dict(ON_HUB),
         license=None,
         adapter=dict(XALIGN),
-        command=["recipes/mao.py", "--config", "recipes/configs/mao_mbert_linear.yaml"],
+        command=["hf-xalign", "train", "mao", "--config", "mao_mbert_linear"],
         settings={"preset": "mbert_linear"},
         objective="L = mean over links of ||f(i,s) - f(j,t)||^2; f: a linear map over the last subword",
         scores={
@@ -112,12 +112,12 @@ def _ppa() -> dict[str, Any]:
 def _align_mlm() -> dict[str, Any]:
     derived, corpus, out = "en-x-inv-trans", "en=/home/me/text/brown.jsonl", "/scratch/me/runs/a b"
     text = {"source": "/home/me/text/brown.jsonl", "hub_id": None, "language": "en", "sentences": 4000}
-    recipe, config = "/home/me/env/lib/hf_xalign/recipes/align_mlm.py", "/home/me/recipes/configs/align_mlm_small.yaml"
+    config = "/home/me/settings/align_mlm_small.yaml"
     return make_record(
         method="align_mlm",
         preset="ours",
         license=None,
-        command=[recipe, "--config", config, "--corpus", corpus, f"--output_dir={out}"],
+        command=["hf-xalign", "train", "align_mlm", "--config", config, "--corpus", corpus, f"--output_dir={out}"],
         settings={"corpus": [corpus], "derive": ["inversion", "transliteration"], "output_dir": out},
         objective=AlignMLMConfig(**SETTINGS).formula(),
         paper=dict(AlignMLMTrainer._paper),
@@ -145,7 +145,7 @@ def _task(config: TaskConfig, kind: str, metrics: tuple[str, ...], **task: Any) 
         license=None,
         base_model={"name": "/home/me/runs/fao-0", "hub_id": None},
         languages={"pivot": "en", "others": ["hi"]},
-        command=["/home/me/recipes/finetune.py", "--train_data", "en=/home/me/en.jsonl"],
+        command=["hf-xalign", "train", "finetune", "--train_data", "en=/home/me/en.jsonl"],
         settings={"train_data": ["en=/home/me/en.jsonl"], "preset": config.preset},
         objective=config.formula(),
         paper=None,

@@ -1,10 +1,24 @@
 """A small run of FAO, also to search settings of."""
 
+import re
+from pathlib import Path
+
 from peft import LoraConfig, get_peft_model
 
+from hf_xalign.objectives import KeepMidpoints, KeepPivot
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 from support.launch import SMALL
 from support.tiny import make_encoder, make_links, make_tokenizer
+
+PAGE = Path(__file__).parents[2] / "docs/develop/add-objective.md"
+
+
+def page_terms(**settings):
+    """Return the objective of the page on adding one: its own term, defined there, and two of the library."""
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(compile(blocks[0], str(PAGE), "exec"), names)
+    return [names["OptimalTransport"](**settings), KeepPivot(weight=5.0), KeepMidpoints(weight=5.0)]
 
 
 def config(folder, **settings):
@@ -22,7 +36,7 @@ def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, trainer_c
     )
 
 
-def searcher(folder, model_init, model=None, data=None, callbacks=None, **settings):
+def searcher(folder, model_init, model=None, data=None, callbacks=None, terms=None, **settings):
     """Make a trainer, with `model_init` one that can be searched around."""
     return FAOTrainer(
         model,
@@ -32,6 +46,7 @@ def searcher(folder, model_init, model=None, data=None, callbacks=None, **settin
         processing_class=make_tokenizer(),
         model_init=model_init,
         callbacks=callbacks,
+        objective=terms,
     )
 
 

@@ -262,12 +262,12 @@ def make_file(path, language, option, pairs, *, reverse):
 def make_runs(step, written, monkeypatch):
     """Make a run of FAO at each name of a run in `step`, a command or Python, unless `written` or a folder."""
     own = set(WRITTEN.findall(step))
-    configs = [Path(name).read_text("utf-8") for name in re.findall(r"recipes/configs/\w+.yaml", step)]
+    packaged = [ROOT / "recipes" / "configs" / f"{name}.yaml" for name in re.findall(r"--config (\w+)", step)]
+    configs = [path.read_text("utf-8") for path in packaged if path.exists()]
     read = [name for text in configs for name in re.findall(r"^model_name_or_path: (runs/.+)", text, re.MULTILINE)]
     for name in [*RUN.findall(step), *read]:
         if not Path(name).exists() and not any(name.startswith(one) for one in own | written):
-            config = "recipes/configs/fao_embedded.yaml"
-            run(["python", "recipes/fao.py", "--config", config, "--output_dir", name], monkeypatch)
+            run(["hf-xalign", "train", "fao", "--config", "fao_embedded", "--output_dir", name], monkeypatch)
     written |= set() if "--dry_run" in step else own
 
 
@@ -293,7 +293,7 @@ def stand(folder, monkeypatch):
 
 def run(words, monkeypatch):
     """Run a command line in this process, made short."""
-    words = words[2:] if words[:2] == ["accelerate", "launch"] else words[words[0] == "python" :]
+    words = words[words[0] == "python" :]
     room, _, script = words[0].rpartition("/")
     method = Path(script).stem if room else words[1 + (words[1] == "train")]
     words = [*words, *SMALL.get(method, ())]

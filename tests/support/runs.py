@@ -69,12 +69,16 @@ def make(
 ):
     """Make a trainer of [`TRAINERS`] with `count` rows; `seed` and `dropout` are the encoder's, or the tagger's.
 
-    With `lora`, FAO and PPA train adapters; `types` are the kinds of tokens of FAO's encoder.
+    With `page`, FAO has the objective of docs/develop/add-objective.md. With `lora`, FAO and PPA train adapters;
+    `types` are the kinds of tokens of FAO's encoder.
     """
     settings["callbacks"] = callbacks
     encoder = {"seed": seed, "dropout": dropout}
     if trainer == "fao":
-        settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
+        if settings.pop("page", False):
+            settings |= {"preset": "joint", "terms": fao.page_terms()}
+        else:
+            settings = {"objective": "l2", "regularizer_weight": 1.0, **settings}
         model = fao.lora(dropout, layers=4) if lora else make_encoder(layers=4, types=types, **encoder)
         made = fao.searcher(folder, None, model, two_languages(count), **settings)
     elif trainer == "mao":

@@ -285,8 +285,8 @@ def test_f0_is_the_encoder_from_before_the_adapters(start, tmp_path):
     trainer = fao.make(tmp_path, adapted, preset="mao", dropout=False)
     batch = trainer.data_collator([trainer.train_dataset[k] for k in range(3)])
     plain = fao.make(tmp_path, preset="mao", dropout=False)
-    found, _ = trainer._frozen_vectors(trainer.model, batch)
-    expected, _ = plain._frozen_vectors(plain.model, batch)
+    found = trainer._frozen_vectors(trainer.model, batch)["f0"]
+    expected = plain._frozen_vectors(plain.model, batch)["f0"]
     assert found.shape == expected.shape and torch.equal(found, expected)
 
 

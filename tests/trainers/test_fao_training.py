@@ -157,7 +157,7 @@ def test_the_reference_of_a_peft_model_has_no_dropout(tmp_path):
     trainer = make(tmp_path, model, pairs=8)
     batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
     model.train()
-    first, second = (trainer._frozen_vectors(model, batch)[0] for _ in range(2))
+    first, second = (trainer._frozen_vectors(model, batch)["f0"] for _ in range(2))
     assert torch.equal(first, second)
     assert model.training
     with torch.no_grad():

@@ -18,7 +18,7 @@ from support.tiny import make_encoder, make_tokenizer
 from transformers import AutoModel
 from transformers.training_args import ParallelMode
 
-from hf_xalign.cli import packaged
+from hf_xalign.config import packaged_file
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao
 from hf_xalign.recipes.parts.common import run
@@ -133,7 +133,7 @@ def test_the_recipe_scores_and_saves_in_one_process(tmp_path):
     folders = [tmp_path / "one", tmp_path / "two"]
     fao.main([*words, "--output_dir", str(folders[0])])
     words += ["--per_device_train_batch_size", "4", "--output_dir", str(folders[1])]
-    launch_python(__file__, *words, config=packaged.find("fsdp2", "accelerate", "--accelerate_config"))
+    launch_python(__file__, *words, config=packaged_file("fsdp2", "accelerate", "--accelerate_config"))
     one, two = (json.loads((folder / "results.json").read_text("utf-8")) for folder in folders)
     assert (one["hardware"]["processes"], two["hardware"]["processes"]) == (1, 2)
     assert one["scores"]["after"]["de"].keys() == two["scores"]["after"]["de"].keys()

@@ -31,6 +31,8 @@ JOINT = {
     "sentence_weight": 0.5,
     "freeze_embeddings": False,
 }
+# The objective of the page on adding one.
+PAGE = {"trainer": "fao", "page": True, "freeze_embeddings": False}
 TEMPERATURE = {
     "trainer": "fao",
     "language_sampling": "temperature",
@@ -65,6 +67,7 @@ ACCUMULATED = {
 MORE_ACCUMULATED = {
     "fao distances": {"trainer": "fao", "preset": "joint", "objective": "l2", "reference": "cache"},
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
+    "fao page": PAGE,
     "fao temperature": TEMPERATURE,
     "mao linear": RANDOM,
     "mao maps": {**RANDOM, "per_language": "all", "regularizer_weight": 0.5},
@@ -230,6 +233,7 @@ TWO = {
     "align_mlm": {"trainer": "align_mlm", "mlm_probability": 0.05, **ALONE},
     "continual": {"trainer": "continual", "preset": "efimov", "alpha": 0.3, **ALONE},
     "ppa": {"trainer": "ppa", "preset": "paper"},
+    "page": PAGE,
 }
 CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
 MORE_TWO = {
@@ -305,6 +309,7 @@ RESUMED = {
     "fao": {"trainer": "fao", "objective": "infonce"},
     "mao": {"trainer": "mao", "preset": "adapter", "objective": "infonce", "regularizer_weight": 1.0},
     "ppa": {"trainer": "ppa"},
+    "page": PAGE,
 }
 MORE_RESUMED = {
     "fao joint": JOINT,

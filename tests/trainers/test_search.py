@@ -29,10 +29,10 @@ SWEEP = yaml.safe_load((RECIPES / "sweeps" / "fao.yaml").read_text())
 
 
 def run_trial(tmp_path, trial):
-    """The words that `accelerate` is called with, by the agent's own code, for a trial's settings."""
+    """The words that `hf-xalign` is called with, by the agent's own code, for a trial's settings."""
     sweeps = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
-    (tmp_path / "accelerate").write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
-    (tmp_path / "accelerate").chmod(0o755)
+    (tmp_path / "hf-xalign").write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    (tmp_path / "hf-xalign").chmod(0o755)
     given = {"args": {name: {"value": value} for name, value in trial.items()}}
     filled = {**sweeps.create_sweep_command_args(given), "program": [SWEEP["program"]], "env": ["/usr/bin/env"]}
     command = []
@@ -44,10 +44,8 @@ def run_trial(tmp_path, trial):
 
 def test_a_trial_is_the_recipe_with_its_settings(tmp_path):
     trial = {name: p["values"][-1] if "values" in p else p["max"] for name, p in SWEEP["parameters"].items()}
-    launch, program, *options = run_trial(tmp_path, trial)
-    assert (launch, program) == ("launch", "recipes/fao.py")
-    config = options[options.index("--config") + 1]
-    options[options.index("--config") + 1] = str(RECIPES / Path(config).relative_to("recipes"))
+    train, method, *options = run_trial(tmp_path, trial)
+    assert (train, method) == ("train", "fao")
     _, args = parse((DataArguments, FAOConfig), options)
     assert {name: getattr(args, name) for name in trial} == trial
     assert args.output_dir == "runs/sweeps/fao-abc123"

@@ -360,7 +360,7 @@ def test_a_given_optimizer_holds_all_that_is_trained(tmp_path, caplog):
 
     projected = partial(attempt, FAOTrainer, "projected", make_encoder(), objective="infonce", projection_dim=4)
     table = {
-        "projection": (projected, "optimizers: .*no group with alignment_head.hidden"),
+        "projection": (projected, "optimizers: .*no group with alignment_head.align.hidden"),
         "module": (partial(attempt, MAOTrainer, "mao", make_encoder()), "no group with .*xalign"),
         "heads": (
             partial(attempt, PPATrainer, "ppa", make_encoder(), min_tokens=1),

@@ -419,10 +419,10 @@ def test_bfloat16_cache_rounds_only_the_reference(tmp_path):
 def test_infonce_of_fao_equals_loops(tmp_path):
     settings = {"objective": "infonce", "negatives": "all", "temperature": TEMPERATURE}
     trainer, batch = make_fao(tmp_path, projection_dim=16, **settings)
-    head = trainer.model.alignment_head.double()
+    head = trainer.model.alignment_head["align"].double()
 
     def f(words, language=None):
         return {word: head(x) for word, x in word_vectors(trainer.model, words, "last", "words").items()}
 
     found = compare(trainer, batch, loop_loss(f, f, make_links(6), settings))
-    assert {"alignment_head.hidden.weight", "alignment_head.out.weight"} < set(found)
+    assert {"alignment_head.align.hidden.weight", "alignment_head.align.out.weight"} < set(found)

@@ -153,11 +153,7 @@ class AlignmentTrainer(HubTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         **kwargs: Any,
     ):
-        self.args = args = self.config_class() if args is None else args
-        if not isinstance(args, self.config_class):
-            raise InputError(
-                f"args is a {type(args).__name__}: {type(self).__name__} needs {self.config_class.__name__}"
-            )
+        self.args = args = self._own_args(args)
         check_arguments(type(self), args, {"model": model, **kwargs})
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
@@ -226,6 +222,14 @@ class AlignmentTrainer(HubTrainer):
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
+
+    @classmethod
+    def _own_args(cls, args: Any) -> Any:
+        """Return the settings, by default new ones; refuse those of another trainer."""
+        args = cls.config_class() if args is None else args
+        if not isinstance(args, cls.config_class):
+            raise InputError(f"args is a {type(args).__name__}: {cls.__name__} needs {cls.config_class.__name__}")
+        return args
 
     def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
         """Search for the best settings with Optuna; every trial gets a new model from `model_init`.

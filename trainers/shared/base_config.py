@@ -163,6 +163,7 @@ class AlignmentConfig(TrainingArguments):
             self.bf16 = False
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False
+            self.use_cpu = True  # transformers refuses bf16 without a GPU otherwise
         super().__post_init__()
         check_resolved(self)
         for tracker in self.report_to or []:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,37 +20,36 @@ from hf_xalign.data.batches.token_index import TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import split_pairs
-from hf_xalign.distributed import gather_rows, whole_loss
+from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import make_evaluation_links
-from hf_xalign.losses import sentence_infonce, word_distance, word_infonce
+from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import stopped_at
-from hf_xalign.modeling.pooling import pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
+from hf_xalign.objectives.pivot import midpoints
+from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
-from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
+from hf_xalign.trainers.shared.word_config import WordAlignmentConfig, check_specials
 
 # Pairs of a sub-batch in Cao's script and those made from it.
 SUB_BATCH = 4
 # More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
+# Vectors of the encoder before training that a batch may bring from the cache, and what terms call them.
+_CACHED = {"reference": "f0", "midpoints": "midpoints"}
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
     """Return the vectors of a batch's words, (words, layers, dim); `name` is that of their [`TokenIndex`]."""
     tokens = TokenIndex(inputs[f"{name}_index"], inputs.get(f"{name}_word"), inputs.get(f"{name}_counts"))
     return torch.stack([pool_words(hidden, tokens) for hidden in states], dim=1)
-
-
-def _midpoints(sentences: torch.Tensor) -> torch.Tensor:
-    source, target = sentences.chunk(2)
-    return (source + target) / 2
 
 
 def probe(model: PreTrainedModel) -> torch.Tensor:
@@ -64,23 +64,24 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
 
 
 class WordAlignmentTrainer(AlignmentTrainer):
-    """Trainer for a loss on the vectors of linked words (Cao et al. 2020; MAO eq. 1-3; ROTATE eq. 7-10).
+    """Trainer for a loss on the vectors of words and sentences of parallel text.
 
-    L = L_align + w L_reg. L_align is the sum over links of ||f(i, s) - f(j, t)||^2. L_reg is the sum over regularized
-    words of ||f - f0||^2. `reduction` says how both are divided by counts over the whole optimizer step and all
-    processes, or by those of sub-batches. With `objective="infonce"`, L_align is
-    [`~hf_xalign.losses.word_infonce`], averaged over both words of
-    every link.
+    The loss is a list of terms ([`~hf_xalign.objectives.Term`]), each divided by its count over the whole optimizer
+    step and all processes. The trainer computes what they read: vectors of linked words, of all words, of sentences,
+    and those of the encoder before training.
 
-    Two more terms hold the vectors of whole sentences, the means of their tokens. Interpolation is the distance of a
-    pair's midpoint (s + t) / 2 to where the encoder before training has it (SALT 2026). The sentence contrast is
-    [`~hf_xalign.losses.sentence_infonce`] (as in LaBSE). Both are means over pairs.
+    A method sets `layers` and calls `_encoded` and `_pair_collator`, or overrides where f and f0 come from.
 
-    A method sets `layers`. Its batches come from `_pair_collator`, or it overrides where f and f0 come from.
+    Args: (the others are those of [`AlignmentTrainer`])
+        objective: the terms of the loss. Default: those of the settings, `args.terms()`.
+
+    Raises:
+        InputError: next to `objective`, a setting of the loss; or a term reads what this trainer has not.
     """
 
     can_shard = True
     args: WordAlignmentConfig
+    objective: Objective
     # Aligned layers, as indices into the hidden states.
     layers: list[int]
     # True if `link_pairs` are row numbers of the corpus, not of the batch.
@@ -90,17 +91,47 @@ class WordAlignmentTrainer(AlignmentTrainer):
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        model: str | PreTrainedModel | None,
+        args: WordAlignmentConfig | None = None,
+        *,
+        objective: Sequence[Term] | None = None,
+        **kwargs: Any,
+    ):
+        args = cast(WordAlignmentConfig, self._own_args(args))
+        if objective is not None:
+            args.refuse_unused("objective= names the loss: set this in its terms", *args.of_the_loss)
+        self.objective = args.loss if objective is None else Objective(objective)
+        if args.language_sampling == "ucb" and not self.objective.reports_links:
+            raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
+        super().__init__(model, args, **kwargs)
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
+
+    def formula(self) -> str:
+        """Return the objective, and what f is in it, as plain text."""
+        return self.args.formula(self.objective)
+
+    def _settle_layers(self, model: PreTrainedModel, layers: Sequence[int]) -> None:
+        """Set `layers` to those that the terms read, by default these."""
+        depth = model.config.num_hidden_layers
+        number = partial(layer_index, num_layers=depth)
+        self.layers = self.objective.all_layers(layers, number)
+        places = [[self.layers.index(k) for k in number(term.layers or layers)] for term in self.objective]
+        self._places = [None if place == list(range(len(self.layers))) else place for place in places]
+
+    def _add_heads(self, model: PreTrainedModel) -> None:
+        """Add the modules of the terms to the encoder, so that optimizer, DDP and checkpoints include them."""
+        if heads := self.objective.heads(model.config.hidden_size):
+            cast(nn.Module, model).add_module(HEAD_NAME, heads)
 
     def _check_f0(self, model: PreTrainedModel, before: torch.Tensor | None = None) -> None:
         """Require that a `PeftModel` without its adapters stays the encoder from before them, if f0 is in the loss.
 
         `before` is that encoder's [`probe`], if it is known.
         """
-        if not (self.args.needs_reference or self.args.interpolation_weight):
+        if not self.objective.reads("f0", "midpoints"):
             return
         cause, peft = "", cast(Any, model)
         for config in peft.peft_config.values():
@@ -127,6 +158,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
         A large corpus of which not all rows are needed `ahead` of training is encoded as its rows are drawn.
         """
+        check_specials(self.processing_class, self.args.linked_tokens, self.objective.kept_words)
+        linked = self.objective.reads("links")
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
@@ -139,9 +172,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self._check_output_dir()
             with self.args.main_process_first(desc="linking words"):
                 dataset = (
-                    split_pairs(dataset)
-                    if self.args.objective == "none"
-                    else align_words(dataset, drop_identical=self.args.drop_identical)
+                    align_words(dataset, drop_identical=self.args.drop_identical) if linked else split_pairs(dataset)
                 )
         length = min(self.args.max_length, position_limit(model.config))
         if len(dataset) > ENCODED_AHEAD and not ahead:
@@ -154,7 +185,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 self.processing_class,
                 max_length=length,
                 subword_links=self.args.subword_links,
-                keep_unlinked=self.args.objective == "none",
+                keep_unlinked=not linked,
             )
 
     def _pair_collator(self, reference: CachedVectors | None = None) -> PairCollator:
@@ -163,13 +194,14 @@ class WordAlignmentTrainer(AlignmentTrainer):
             pad_token_id=self.processing_class.pad_token_id,
             pooling=self.args.pooling,
             linked_tokens=self.args.linked_tokens,
-            regularized_side=self.args.regularized_side,
-            regularized_words=self.args.reference_words,
-            # The frozen encoder then runs on both sides of the batch itself.
-            needs_reference=self.args.needs_reference and not self.args.interpolation_weight,
+            regularized_side=self.objective.kept_side,
+            regularized_words=self.objective.kept_words,
+            # For the midpoints, the frozen encoder runs on both sides of the batch itself.
+            needs_reference=self.objective.reads("f0") and not self.objective.reads("midpoints"),
             reference=reference,
-            sentences=self.args.sentence_weight > 0,
-            sub_batch=SUB_BATCH if self.args.reduction == "sub_batches" else None,
+            sentences=self.objective.reads("texts"),
+            every_word=self.objective.reads("words"),
+            sub_batch=SUB_BATCH if self.objective.reads("sub_batches") else None,
         )
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
@@ -179,10 +211,13 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self._losses = torch.zeros(2, len(languages), device=self.args.device)
         return self.bandit
 
-    def _note(self, losses: torch.Tensor, languages: torch.Tensor, processes: int = 1) -> None:
-        """Add the losses of links, float (links,), that so many processes note, to their languages, int64 (links,)."""
+    def _note(self, losses: torch.Tensor, languages: torch.Tensor, gathered: bool) -> None:
+        """Add the losses of links, float (links,), to their languages, int64 (links,)."""
         if not self._in_step:
             return
+        if gathered:
+            languages = gather_rows(languages)
+        processes = self.args.world_size if gathered else 1
         losses = losses.detach().to(self._losses.dtype)
         self._losses.index_add_(1, languages, torch.stack([losses, torch.ones_like(losses)]) / processes)
 
@@ -226,70 +261,47 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self._losses = losses if self.args.process_index == 0 else torch.zeros_like(losses)
 
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        return [len(batch["links"]), len(batch["kept_words"]), len(batch.get("input_ids", ())) // 2]
+        return self.objective.counts(batch)
 
     def _loss(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
-        words, output = self._word_vectors(model, inputs)
-        links, kept, pairs = counts
-        f0, midpoints = words[:0], words[:0]
-        if self.args.needs_reference or self.args.interpolation_weight:
-            f0, midpoints = self._frozen_vectors(model, inputs)
-        if self.args.objective == "none":
-            loss = words.sum() * 0.0
-        elif self.args.objective == "infonce":
-            loss = self._infonce(inputs, words, links)
-        else:
-            source, target = words[inputs["links"][:, 0]], words[inputs["links"][:, 1]]
-            if self.args.align_target == "frozen" and self.args.regularized_side == "target":
-                target = f0[inputs["kept_links"]]
-            elif self.args.align_target == "frozen":
-                source = f0[inputs["kept_links"]]
-            distances = self._distance(source, target)
-            if "link_languages" in inputs:
-                self._note(distances, inputs["link_languages"])
-            loss = self._reduce(distances, links, inputs.get("link_divisors"))
-        self.log_term("align", loss)
-        if self.args.regularizer_weight > 0:
-            drift = self._distance(words[inputs["kept_words"]], f0)
-            over_words = self.args.reduction == "words" or self.args.objective == "none"
-            regularizer = self._reduce(drift, kept if over_words else links, inputs.get("kept_divisors"))
-            self.log_term("regularizer", regularizer)
-            loss = loss + self.args.regularizer_weight * regularizer
-        if not self.args.has_sentence_terms:
-            return loss, output
-        sentences = self._sentences(output, inputs["attention_mask"])
-        if self.args.interpolation_weight > 0:
-            drift = self._distance(_midpoints(sentences), midpoints)
-            interpolation = self._reduce(drift, pairs)
-            self.log_term("interpolation", interpolation)
-            loss = loss + self.args.interpolation_weight * interpolation
-        if self.args.sentence_weight > 0:
-            contrast = self._sentence_infonce(sentences[:, 0], inputs["texts"], pairs)
-            self.log_term("sentences", contrast)
-            loss = loss + self.args.sentence_weight * contrast
-        return loss, output
+        computed, output = self._vectors(model, inputs)
+        if self.objective.reads("f0", "midpoints"):
+            computed |= self._frozen_vectors(model, inputs)
+        if "link_pairs" in inputs and not self._pairs_are_numbered:
+            # The same number on another process is another sentence pair.
+            inputs = inputs | {"link_pairs": inputs["link_pairs"] * self.args.world_size + self.args.process_index}
+        vectors = Vectors(inputs, heads=self._head, note=self._note, **computed)
+        return self.objective(vectors, counts, self.log_term, self._places), output
 
-    def _word_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """Compute f of all words, (words, layers, dim), in one forward over both sides."""
+    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
+        """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""
         output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
-        return self._pool(output, inputs, "token"), output
+        computed = {}
+        if self.objective.reads("links", "words", "f0"):
+            computed["words"] = self._pool(output, inputs, "token")
+        if self.objective.reads("sentences"):
+            computed["sentences"] = self._sentences(output, inputs["attention_mask"])
+        return computed, output
 
-    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute f0 of the regularized words (kept words, layers, dim), and of the midpoints (pairs, layers, dim).
+    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Compute `f0` of the kept words (kept words, layers, dim), and `midpoints` (pairs, layers, dim).
 
-        Without gradient. One that the loss does not read is empty.
+        Without gradient, and each only if a term reads it.
         """
-        empty = inputs["input_ids"].new_zeros(0)
-        if "reference" in inputs or "midpoints" in inputs:
-            return inputs.get("reference", empty), inputs.get("midpoints", empty)
+        computed = {own: inputs[name] for name, own in _CACHED.items() if name in inputs}
+        if computed:
+            return computed
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
-            if not self.args.interpolation_weight:
+            if not self.objective.reads("midpoints"):
                 output = self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"])
-                return self._pool(output, inputs, "kept"), empty
-            words, output = self._word_vectors(encoder, inputs)
-            return words[inputs["kept_words"]], _midpoints(self._sentences(output, inputs["attention_mask"]))
+                return {"f0": self._pool(output, inputs, "kept")}
+            output = self._forward(encoder, inputs["input_ids"], inputs["attention_mask"])
+            computed["midpoints"] = midpoints(self._sentences(output, inputs["attention_mask"]))
+            if self.objective.reads("f0"):
+                computed["f0"] = self._pool(output, inputs, "token")[inputs["kept_words"]]
+            return computed
 
     def _sentences(self, output: Any, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the mean token of each sentence, (sentences, layers, dim)."""
@@ -324,40 +336,3 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def _depth(self) -> int:
         return self.model.config.num_hidden_layers
-
-    def _project(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map vectors (words, dim) to what InfoNCE compares, (words, any dim); runs outside autocast."""
-        return vectors
-
-    def _infonce(self, inputs: dict[str, torch.Tensor], words: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
-        """InfoNCE over the links of all processes."""
-        vectors, pairs = words[inputs["links"].T.reshape(-1), 0], inputs["link_pairs"]
-        if not self._pairs_are_numbered:
-            # The same number on another process is another sentence pair.
-            pairs = pairs * self.args.world_size + self.args.process_index
-        with torch.autocast(vectors.device.type, enabled=False):
-            source, target = map(gather_rows, self._project(vectors).chunk(2))
-            pairs = gather_rows(pairs)
-            groups = pairs if self.args.negatives == "other_sentences" else None
-            loss = word_infonce(source, target, temperature=self.args.temperature, groups=groups)
-            if "link_languages" in inputs:
-                self._note(loss.view(2, -1).mean(0), gather_rows(inputs["link_languages"]), self.args.world_size)
-            return whole_loss(loss.sum() / (2 * links))
-
-    def _sentence_infonce(self, sentences: torch.Tensor, texts: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
-        """InfoNCE over the sentence pairs of all processes; pairs with the same pivot text are no negatives."""
-        with torch.autocast(sentences.device.type, enabled=False):
-            source, target = map(gather_rows, nn.functional.normalize(sentences, dim=-1).chunk(2))
-            loss = sentence_infonce(source, target, temperature=self.args.temperature, pairs=gather_rows(texts))
-            return whole_loss(loss.sum() / (2 * pairs))
-
-    def _distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return word_distance(a, b, norm=self.args.norm, mean_over_dims=self.args.mean_over_dims)
-
-    def _reduce(
-        self, distances: torch.Tensor, count: torch.Tensor, divisors: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        if divisors is not None:
-            return (distances / divisors).sum() * self.args.world_size
-        total = distances.sum() * self.args.world_size
-        return total if self.args.reduction == "sum" else total / count

@@ -14,8 +14,11 @@ from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.errors import InputError
-from hf_xalign.losses import Norm
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
+from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot
+from hf_xalign.objectives.sentences import SentenceContrast
+from hf_xalign.objectives.term import Objective, Term
+from hf_xalign.objectives.words import Norm, WordContrast, WordDistance
 from hf_xalign.trainers.shared.base_config import DRAW, SAMPLING, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 logger = logging.getLogger(__name__)
@@ -55,8 +58,12 @@ CAO: dict[str, Any] = {
 class WordAlignmentConfig(AlignmentConfig):
     """Settings of a [`WordAlignmentTrainer`]; fields left at None take the preset's value."""
 
-    # Settings that only InfoNCE reads.
+    # Settings that only InfoNCE reads, and those of every loss; `objective=` of a trainer replaces them all.
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
+    LOSS: ClassVar[tuple[str, ...]] = (
+        *("objective", "align_target", "regularizer_weight", "interpolation_weight", "sentence_weight"),
+        *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims"),
+    )
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("regularizer_weight", "interpolation_weight", "sentence_weight"), (0, inf)),
@@ -130,24 +137,43 @@ class WordAlignmentConfig(AlignmentConfig):
         return self.objective == "infonce" and self.PRESETS[self.preset]["norm"] != "relative"
 
     @property
+    def of_the_loss(self) -> tuple[str, ...]:
+        """Names of the settings that the terms of the loss are made from."""
+        return self.LOSS + self.INFONCE
+
+    def terms(self) -> list[Term]:
+        """Return the terms of the loss that these settings name."""
+        distance: dict[str, Any] = {"norm": self.norm, "mean_over_dims": self.mean_over_dims}
+        links_only = "mean" if self.reduction in ("links", "words") else self.reduction
+        pivot = "mean" if self.reduction == "words" or self.objective == "none" != self.reduction else self.reduction
+        found: list[Term] = []
+        if self.objective == "infonce":
+            found.append(self.contrast())
+        elif self.objective == "l2":
+            target = {"target": self.align_target, "side": self.regularized_side}
+            found.append(WordDistance(**distance, **target, reduction=links_only))
+        if self.regularizer_weight > 0:
+            which = {"side": self.regularized_side, "words": self.regularized_words}
+            found.append(KeepPivot(weight=self.regularizer_weight, **distance, **which, reduction=pivot))
+        if self.interpolation_weight > 0:
+            found.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=links_only))
+        if self.sentence_weight > 0:
+            found.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
+        return found
+
+    def contrast(self) -> WordContrast:
+        """Return the contrast of words that these settings name."""
+        return WordContrast(temperature=self.temperature, negatives=self.negatives)
+
+    @property
+    def loss(self) -> Objective:
+        """The terms of the loss that these settings name."""
+        return Objective(self.terms())
+
+    @property
     def sees_languages(self) -> bool:  # type: ignore[override]
         """True if links have losses."""
-        return self.objective != "none"
-
-    @property
-    def needs_reference(self) -> bool:
-        """True if f0, the vectors before training, is part of the loss."""
-        return self.regularizer_weight > 0 or self.align_target == "frozen"
-
-    @property
-    def has_sentence_terms(self) -> bool:
-        """True if the vectors of whole sentences are part of the loss."""
-        return self.interpolation_weight > 0 or self.sentence_weight > 0
-
-    @property
-    def reference_words(self) -> RegularizedWords:
-        """Words of the regularized side that the loss reads."""
-        return self.regularized_words if self.needs_reference else "linked"
+        return self.loss.reports_links
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
@@ -164,7 +190,7 @@ class WordAlignmentConfig(AlignmentConfig):
             )
         if self.objective == "none" and not self.sentence_weight:
             raise InputError("objective=none: without links something else must align, set sentence_weight")
-        if self.objective == "none" and self.needs_reference and self.regularized_words == "linked":
+        if self.objective == "none" and self.regularizer_weight > 0 and self.regularized_words == "linked":
             raise InputError("objective=none has no links: set regularized_words=all or regularizer_weight=0")
         if (
             self.objective != "infonce" and not self.sentence_weight
@@ -177,16 +203,7 @@ class WordAlignmentConfig(AlignmentConfig):
         """Refuse an encoder or a tokenizer that these settings cannot train."""
         word_tokenizer(tokenizer)
         super().check_model(model, tokenizer)
-        before, after = special_frame(tokenizer)
-        both = self.reference_words == "all_specials"
-        missing = [] if before or (self.linked_tokens == "words" and not both) else ["first"]
-        missing += [] if after or (self.linked_tokens in ("words", "cls") and not both) else ["last"]
-        if missing:
-            raise InputError(
-                f"linked_tokens={self.linked_tokens}, regularized_words={self.regularized_words}: this tokenizer puts "
-                f"no special token {' and none '.join(missing)} in a sentence; use linked_tokens=words and "
-                "regularized_words=all"
-            )
+        check_specials(tokenizer, self.linked_tokens, self.loss.kept_words)
         if not hasattr(model, "peft_config"):
             check_no_head(model)
         refuse_language_embeddings(model, "alignment by word links")
@@ -196,37 +213,23 @@ class WordAlignmentConfig(AlignmentConfig):
         found = super().preset_values() | ({"regularizer_weight": 0.0} if self._contrast_alone else {})
         return found | ({"regularized_words": "all"} if self.objective == "none" else {})
 
-    def formula(self) -> str:
-        """Return the objective, and what f is in it, as plain text."""
-        power = {"squared_l2": "^2", "l2": "", "relative": "^2 / ||f0||^2"}[self.norm]
-        power += " / dim" if self.mean_over_dims else ""
-        means = "sum over each 4 pairs of the mean"
-        align, keep = {
-            "sum": ("sum", "sum"),
-            "words": ("mean", "mean"),
-            "links": ("mean", "(1 / links) sum"),
-            "sub_batches": (means, means),
-        }[self.reduction]
-        target = "f0(j, t)" if self.align_target == "frozen" else "f(j, t)"
-        pull = f"{align} over links ||f(i, s) - {target}||{power}"
-        if self.objective == "infonce":
-            cosine = f"cos(x, c) / {self.temperature:g}"
-            pull = f"mean over linked words x of -log softmax over words c of {cosine}, at x's link"
-        terms = [] if self.objective == "none" else [pull]
-        if self.regularizer_weight:
-            words = f"{self.regularized_words.partition('_')[0]} {self.regularized_side} words"
-            words += ", [CLS] and [SEP]" if self.regularized_words == "all_specials" else ""
-            terms.append(f"{self.regularizer_weight:g} {keep} over {words} ||f - f0||{power}")
-        if self.interpolation_weight:
-            middle = f"||m - m0||{power.replace('f0', 'm0')}"
-            terms.append(f"{self.interpolation_weight:g} {align} over pairs {middle}, m: midpoint of both sentences")
-        if self.sentence_weight:
-            cosine = f"cos(x, y) / {self.temperature:g}"
-            terms.append(
-                f"{self.sentence_weight:g} mean over sentences x of -log softmax over the others y of {cosine}"
-            )
-        return f"{' + '.join(terms)}; f: {self.word_vector()}"
+    def formula(self, objective: Objective | None = None) -> str:
+        """Return the objective, by default that of these settings, and what f is in it, as plain text."""
+        return f"{(objective or self.loss).formula()}; f: {self.word_vector()}"
 
     def word_vector(self) -> str:
         """Return how a word's vector f is made, as plain text."""
         return f"{self.pooling} subword"
+
+
+def check_specials(tokenizer: PreTrainedTokenizerBase, linked: LinkedTokens, kept: RegularizedWords) -> None:
+    """Refuse a tokenizer without the special tokens that are linked or regularized."""
+    before, after = special_frame(tokenizer)
+    both = kept == "all_specials"
+    missing = [] if before or (linked == "words" and not both) else ["first"]
+    missing += [] if after or (linked in ("words", "cls") and not both) else ["last"]
+    if missing:
+        raise InputError(
+            f"linked_tokens={linked}, regularized_words={kept}: this tokenizer puts no special token "
+            f"{' and none '.join(missing)} in a sentence; use linked_tokens=words and regularized_words=all"
+        )

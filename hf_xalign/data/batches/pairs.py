@@ -55,6 +55,9 @@ class LinkCollator:
     [SEP], as published code does), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of the source
     languages, batches have `link_languages` int64 (L,), that of each link.
 
+    With `every_word`, all words of both sides are in use, and batches have `word_sentences` int64 (W,): each one's row
+    of `input_ids`.
+
     With `sub_batch`, batches have `link_divisors` int64 (L,) and `kept_divisors` int64 (G,): the number of links, or
     of regularised words, that so many pairs in turn have together.
     """
@@ -63,6 +66,7 @@ class LinkCollator:
     linked_tokens: LinkedTokens = "words"
     regularized_side: Side = "target"
     regularized_words: RegularizedWords = "linked"
+    every_word: bool = field(default=False, kw_only=True)
     sub_batch: int | None = field(default=None, kw_only=True)
     numbers: dict[str, int] | None = field(default=None, init=False)
 
@@ -78,8 +82,18 @@ class LinkCollator:
                     every = self.regularized_words == "all_specials"
                     specials = len(ends) + np.arange(2 if every else _SPECIALS[self.linked_tokens])
                     used = np.union1d(used, np.concatenate([np.flatnonzero(ends), specials]))
+                elif self.every_word:
+                    used = np.union1d(used, np.flatnonzero(np.asarray(row[f"{side}_ends"])))
                 sentences.append((row, side, used))
         return links, sentences
+
+    def _kept(self, links: list[np.ndarray], sentences: list[Sentence]) -> list[Sentence]:
+        """Return the sentences of the regularized side with the words that stay near f0, among those in use."""
+        half, size = SIDES.index(self.regularized_side), len(links)
+        kept = sentences[half * size : half * size + size]
+        if self.every_word and self.regularized_words == "linked":
+            return [(row, side, np.unique(p[:, half])) for (row, side, _), p in zip(kept, links, strict=True)]
+        return kept
 
     def _link_tensors(
         self, links: list[np.ndarray], sentences: list[Sentence], places: list[np.ndarray]
@@ -89,7 +103,8 @@ class LinkCollator:
         flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
         link_words = np.concatenate(flat)
         half = SIDES.index(self.regularized_side)
-        kept = np.concatenate([places[k][sentences[k][2]] for k in range(half * size, half * size + size)])
+        kept_sentences = self._kept(links, sentences)
+        kept = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept_sentences)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
         counts = [len(part) for part in links]
         more = {}
@@ -97,7 +112,7 @@ class LinkCollator:
             own = [self.numbers[row["source_lang"]] for row, _, _ in sentences[:size]]
             more["link_languages"] = torch.from_numpy(np.repeat(own, counts))
         if self.sub_batch is not None:
-            kept_counts = [len(used) for _, _, used in sentences[half * size : half * size + size]]
+            kept_counts = [len(used) for _, _, used in kept_sentences]
             more["link_divisors"] = _divisors(counts, self.sub_batch)
             more["kept_divisors"] = _divisors(kept_counts, self.sub_batch)
         return {
@@ -159,6 +174,8 @@ class PairCollator(LinkCollator):
             **self._link_tensors(links, sentences, number_used(sentences)),
             **_index_tensors("token", word_token_index(spans, owners, ids.shape[1], self.pooling)),
         }
+        if self.every_word:
+            batch["word_sentences"] = torch.from_numpy(owners)
         if "midpoint" in rows[0]:
             batch["midpoints"] = torch.from_numpy(np.array([row["midpoint"] for row in rows], dtype=np.float32))
         if self.sentences:
@@ -166,14 +183,16 @@ class PairCollator(LinkCollator):
         half = SIDES.index(self.regularized_side)
         kept = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:
-            stored = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in sentences[kept]]
+            stored = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._kept(links, sentences)]
             batch["reference"] = self.reference.read(np.concatenate(stored))
         elif self.needs_reference:
             width = int(mask[kept].sum(1).max())
             batch["kept_ids"] = input_ids[kept, :width].clone()
             batch["kept_mask"] = attention_mask[kept, :width].clone()
-            own = owners // len(rows) == half
-            tokens = word_token_index(spans[own], owners[own] - kept.start, width, self.pooling)
+            own = self._kept(links, sentences)
+            spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in own])
+            owners = np.repeat(np.arange(len(own)), [len(used) for _, _, used in own])
+            tokens = word_token_index(spans, owners, width, self.pooling)
             batch.update(_index_tensors("kept", tokens))
         return batch
 

@@ -1,4 +1,4 @@
-"""Arguments of `recipes/mapping.py`, in addition to those of its data."""
+"""Arguments of `hf-xalign train mapping`, in addition to those of its data."""
 
 from __future__ import annotations
 

@@ -6,7 +6,10 @@ import pytest
 import torch
 from support.numeric import assert_rounding
 
-from hf_xalign.losses import entry_cosine, moco_infonce, sentence_infonce, word_distance, word_infonce
+from hf_xalign.objectives.lexicon import entry_cosine
+from hf_xalign.objectives.momentum import moco_infonce
+from hf_xalign.objectives.sentences import sentence_infonce
+from hf_xalign.objectives.words import word_distance, word_infonce
 
 DIM, T = 6, 0.07
 FLOAT64 = torch.float64

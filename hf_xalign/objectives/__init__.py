@@ -1,0 +1,21 @@
+"""Training objectives: a loss is a list of terms, each with its formula as a plain function beside it.
+
+Notation as in the papers: f(i, s) is the tuned encoder's vector of word i of sentence s, f0 the encoder before
+alignment, and (i, j) in a(s, t) a word link.
+"""
+
+from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot
+from hf_xalign.objectives.sentences import SentenceContrast
+from hf_xalign.objectives.term import Objective, Term, Vectors
+from hf_xalign.objectives.words import WordContrast, WordDistance
+
+__all__ = [
+    "KeepMidpoints",
+    "KeepPivot",
+    "Objective",
+    "SentenceContrast",
+    "Term",
+    "Vectors",
+    "WordContrast",
+    "WordDistance",
+]

@@ -1,0 +1,58 @@
+"""Cosine of the input embeddings of dictionary entries (ALIGN-MLM)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hf_xalign.objectives.sentences import at_least_float32
+
+
+def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor, *, sparse: bool = False) -> torch.Tensor:
+    """Compute L_ALIGN = -mean over dictionary entries of cos(E[b_i1], E[b_i2]) (ALIGN-MLM, section 3).
+
+    Args:
+        embeddings: float (V, d), E: the input word embeddings.
+        entries: int64 (n, 2), n >= 1: the tokens b_i1, b_i2 of each entry. A token may be in several entries.
+        sparse: return the gradient as a sparse tensor of the used rows. Autograd adds it in place to the dense
+            gradient of E's other uses. If E has no other use in the backward pass, its `grad` is sparse, which most
+            optimizers refuse.
+
+    Returns:
+        Scalar in [-1, 1], at least float32, also under autocast. It can be differentiated once. A row of zeros has
+        cosine 0 and gradient 0.
+
+    Example:
+        >>> entry_cosine(torch.eye(2), torch.tensor([[0, 0], [0, 1]]))
+        tensor(-0.5000)
+    """
+    return _EntryCosine.apply(embeddings, entries, sparse)
+
+
+class _EntryCosine(torch.autograd.Function):
+    """Gathers both tokens of the entries at once, and builds the gradient in either layout."""
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: torch.Tensor, entries: torch.Tensor, sparse: bool) -> torch.Tensor:
+        with torch.autocast(embeddings.device.type, enabled=False):
+            (units,) = at_least_float32(embeddings.index_select(0, entries.reshape(-1)))
+            inverse_norms = torch.linalg.vector_norm(units, dim=-1, keepdim=True).reciprocal()
+            inverse_norms.masked_fill_(inverse_norms.isinf(), 0.0)
+            units = (units * inverse_norms).view(*entries.shape, -1)
+            cosines = (units[:, 0] * units[:, 1]).sum(-1)
+        ctx.save_for_backward(entries, units, inverse_norms.view(*entries.shape, 1), cosines)
+        ctx.shape, ctx.dtype, ctx.sparse = embeddings.shape, embeddings.dtype, sparse
+        return -cosines.mean()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, scale: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        entries, units, inverse_norms, cosines = ctx.saved_tensors
+        # d cos(a, b) / da = (b / |b| - cos(a, b) a / |a|) / |a|
+        turned = torch.addcmul(units.flip(1), units, cosines.view(-1, 1, 1), value=-1.0)
+        rows = (turned * (inverse_norms * (-scale / len(entries)))).flatten(0, 1).to(ctx.dtype)
+        if ctx.sparse:
+            tokens = entries.reshape(1, -1)
+            return torch.sparse_coo_tensor(tokens, rows, ctx.shape, check_invariants=False), None, None
+        return rows.new_zeros(ctx.shape).index_add_(0, entries.reshape(-1), rows), None, None

@@ -1,0 +1,55 @@
+"""Contrast with a queue of keys from a momentum encoder (PPA)."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from hf_xalign.objectives.sentences import at_least_float32
+
+
+def moco_infonce(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    queue_keys: torch.Tensor,
+    *,
+    temperature: float,
+    pairs: torch.Tensor | None = None,
+    queue_pairs: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Compute InfoNCE of queries against their keys and a queue of earlier keys (MoCo, He et al. 2020; PPA eq. 3).
+
+    The loss of query i is -log exp(q_i . k_i / T) / (exp(q_i . k_i / T) + sum over the queue of exp(q_i . k / T)).
+    Vectors are not normalised here.
+
+    Args:
+        queries: float (n, dim).
+        keys: float (n, dim), the key of each query, without gradient.
+        queue_keys: float (K, dim), the queue before this step's keys enter it.
+        temperature: T.
+        pairs: int64 (n,), the pair of each query. Keys of the same pair in the queue, from an earlier epoch, are then
+            no negatives. By default they are, as published. Needs `queue_pairs`.
+        queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, which is never a negative. By
+            default every slot has a key.
+
+    Returns:
+        float (n,), at least float32, also under autocast; 0 for a query without negatives.
+
+    Example:
+        >>> queries, queue = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        >>> moco_infonce(queries, queries, queue, temperature=1.0)  # log((e + 1) / e)
+        tensor([0.3133])
+    """
+    with torch.autocast(queries.device.type, enabled=False):
+        queries, keys, queue_keys = at_least_float32(queries, keys, queue_keys)
+        queries = queries / temperature
+        negatives = queries @ queue_keys.T
+        if queue_pairs is not None:
+            left_out = (queue_pairs == -1).unsqueeze(0)
+            if pairs is not None:
+                left_out = left_out | (pairs.unsqueeze(1) == queue_pairs)
+            negatives = negatives.masked_fill(left_out, float("-inf"))
+        elif pairs is not None:
+            raise ValueError("moco_infonce: pairs says nothing without queue_pairs")
+        logits = torch.cat([(queries * keys).sum(-1, keepdim=True), negatives], dim=1)
+        return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64), reduction="none")

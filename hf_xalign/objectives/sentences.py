@@ -1,0 +1,92 @@
+"""Terms of whole sentences: the contrast of a sentence with the batch's translations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from hf_xalign.distributed import gather_rows
+from hf_xalign.objectives.term import Read, Term, Vectors
+
+
+def sentence_infonce(
+    source: torch.Tensor, target: torch.Tensor, *, temperature: float, pairs: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Compute InfoNCE of sentences within a batch, in both directions.
+
+    The loss of source i is -log exp(x_i . y_i / T) / sum over j of exp(x_i . y_j / T). The loss of target i exchanges
+    x and y. Vectors are not normalised here.
+
+    Args:
+        source: float (n, dim). Gather the rows of all processes first for candidates from all of them, see
+            [`~hf_xalign.distributed.gather_rows`].
+        target: float (n, dim), row i the translation of source i.
+        temperature: T.
+        pairs: int64 (n,). Rows with equal numbers, such as pairs that share a text, are no candidates for each other.
+
+    Returns:
+        float (2 n,), at least float32, also under autocast: the loss of each source, then of each target.
+
+    Example:
+        >>> x = torch.eye(2)
+        >>> sentence_infonce(x, x, temperature=1.0)
+        tensor([0.3133, 0.3133, 0.3133, 0.3133])
+    """
+    with torch.autocast(source.device.type, enabled=False):
+        source, target = at_least_float32(source, target)
+        logits = (source / temperature) @ target.T
+        if pairs is not None:
+            logits = logits.masked_fill((pairs.unsqueeze(1) == pairs).fill_diagonal_(False), float("-inf"))
+        own = torch.arange(len(source), device=source.device)
+        return torch.cat([nn.functional.cross_entropy(side, own, reduction="none") for side in (logits, logits.T)])
+
+
+def at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensors in float32, or in their own type if that is wider."""
+    return [tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors]
+
+
+@dataclass(kw_only=True)
+class SentenceContrast(Term):
+    """Contrast of sentences with the translations of all processes (as in LaBSE), see [`sentence_infonce`].
+
+    Pairs with the same pivot text are no negatives of each other.
+
+    Args: (the others are those of [`Term`])
+        temperature: T.
+
+    Inputs: `vectors.sentences` (2B, 1, dim), `batch["texts"]` int64 (B,).
+
+    Example:
+        >>> batch = {"texts": torch.tensor([0, 1])}
+        >>> sentences = torch.eye(2).repeat(2, 1).unsqueeze(1)
+        >>> SentenceContrast(temperature=1.0)(Vectors(batch, sentences=sentences)) / 4
+        tensor(0.3133)
+    """
+
+    temperature: float = 0.05
+
+    name: ClassVar[str] = "sentences"
+    reads: ClassVar[tuple[Read, ...]] = ("sentences", "texts")
+    gathers: ClassVar[bool] = True
+    one_layer: ClassVar[bool] = True
+
+    def count(self, batch: dict[str, torch.Tensor]) -> int:
+        """Return the number of sentences of a batch."""
+        return len(batch["input_ids"])
+
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the sum over the sentences of all processes, in both directions."""
+        sentences = vectors.sentences[:, 0]
+        with torch.autocast(sentences.device.type, enabled=False):
+            source, target = map(gather_rows, nn.functional.normalize(sentences, dim=-1).chunk(2))
+            pairs = gather_rows(vectors.batch["texts"])
+            return sentence_infonce(source, target, temperature=self.temperature, pairs=pairs).sum()
+
+    def formula(self) -> str:
+        """Return the term without its weight as plain text."""
+        cosine = f"cos(x, y) / {self.temperature:g}"
+        return f"mean over sentences x of -log softmax over the others y of {cosine}"

@@ -1,0 +1,272 @@
+"""Terms of a loss: what each reads, how it is divided, and the sum that a trainer minimizes."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import nn
+
+from hf_xalign.data.batches.pairs import RegularizedWords, Side
+from hf_xalign.distributed import process_count, whole_loss
+from hf_xalign.errors import InputError, suggestion
+
+Read = Literal["links", "words", "f0", "sentences", "midpoints", "texts", "sub_batches"]
+_VECTORS = ("words", "f0", "sentences", "midpoints")
+
+
+class Vectors:
+    """What the terms read of one batch of B sentence pairs, computed once. All vectors are float (n, layers, dim).
+
+    Attributes:
+        batch: the collated tensors, see [`~hf_xalign.data.batches.pairs.PairCollator`].
+        words: f of the batch's W words, those of the source sides first.
+        f0: f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
+        sentences: the mean token of each of the 2B sentences, all sources and then all targets.
+        midpoints: the midpoints of the B pairs' sentence vectors in the encoder before training, without gradient.
+        heads: the modules that terms make, by the name of the term.
+
+    Raises:
+        InputError: a term uses vectors that it does not name in `reads`.
+    """
+
+    batch: dict[str, torch.Tensor]
+    words: torch.Tensor
+    f0: torch.Tensor
+    sentences: torch.Tensor
+    midpoints: torch.Tensor
+    heads: Callable[[str], nn.Module]
+    note: Callable[..., None]
+
+    def __init__(
+        self,
+        batch: dict[str, torch.Tensor],
+        *,
+        heads: Callable[[str], nn.Module] | None = None,
+        note: Callable[..., None] | None = None,
+        **computed: torch.Tensor,
+    ):
+        self.batch = batch
+        self.heads = heads or nn.ModuleDict().__getitem__
+        self._note = note
+        self.__dict__.update(computed)
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        if name in _VECTORS:
+            raise InputError(f"vectors.{name} was not computed: name it in the term's `reads`")
+        raise AttributeError(name)
+
+    def linked(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the vectors of both words of each link, source and target, each (links, layers, dim)."""
+        links = self.batch["links"]
+        return self.words[links[:, 0]], self.words[links[:, 1]]
+
+    def report_links(self, losses: torch.Tensor, *, gathered: bool = False) -> None:
+        """Report the loss of each link, float (links,), from which `language_sampling=ucb` learns.
+
+        `gathered` losses are those of the links of all processes, in the order of `gather_rows`.
+        """
+        if self._note is not None and "link_languages" in self.batch:
+            self._note(losses, self.batch["link_languages"], gathered)
+
+    def at(self, positions: Sequence[int] | None) -> Vectors:
+        """Return the vectors of the layers at these positions; None are all."""
+        if positions is None:
+            return self
+        found = copy.copy(self)
+        found.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _VECTORS if n in self.__dict__})
+        return found
+
+
+@dataclass(kw_only=True)
+class Term(ABC):
+    """One term of a loss: a sum over its items of a batch, divided by their number in the whole optimizer step.
+
+    A subclass names what it `reads`; the trainer computes exactly that:
+
+    | `reads` | what the term finds |
+    | --- | --- |
+    | `links` | `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words |
+    | `words` | `vectors.words` of all words, and `batch["word_sentences"]` int64 (W,), their sentences, 0 to 2B-1 |
+    | `f0` | `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words` |
+    | `sentences` | `vectors.sentences` |
+    | `midpoints` | `vectors.midpoints` |
+    | `texts` | `batch["texts"]` int64 (B,), equal for equal pivot sentences |
+    | `sub_batches` | `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator` |
+
+    Args:
+        weight: factor of the term in the loss.
+        layers: the hidden states that it reads, by number (0: embeddings, -1: last). Default: the trainer's.
+
+    Example:
+        >>> import torch
+        >>> from dataclasses import dataclass
+        >>> from hf_xalign.objectives import Term, Vectors
+        >>> @dataclass(kw_only=True)
+        ... class Cosine(Term):
+        ...     name = "cosine"
+        ...     reads = ("links",)
+        ...     def count(self, batch):
+        ...         return len(batch["links"])
+        ...     def __call__(self, vectors):
+        ...         return (1 - torch.cosine_similarity(*vectors.linked(), dim=-1)).sum()
+        ...     def formula(self):
+        ...         return "mean over links 1 - cos(f(i, s), f(j, t))"
+        >>> batch = {"links": torch.tensor([[0, 1]])}
+        >>> Cosine()(Vectors(batch, words=torch.eye(2).unsqueeze(1)))
+        tensor(1.)
+    """
+
+    weight: float = 1.0
+    layers: Sequence[int] | None = None
+
+    name: ClassVar[str]
+    reads: ClassVar[tuple[Read, ...]] = ()
+    # True if the sum is already over the items of all processes, as that of a contrast with gathered candidates.
+    gathers: ClassVar[bool] = False
+    # True if the term compares vectors of one layer.
+    one_layer: ClassVar[bool] = False
+    # True if the term reports the loss of each link.
+    reports_links: ClassVar[bool] = False
+
+    @abstractmethod
+    def count(self, batch: dict[str, torch.Tensor]) -> int | None:
+        """Return the number of items of a batch that the sum is divided by; None: it is not divided."""
+
+    @abstractmethod
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the sum over this process's items, a scalar; with `gathers` over those of all processes."""
+
+    @abstractmethod
+    def formula(self) -> str:
+        """Return the term without its weight as plain text, for record and card."""
+
+    @property
+    def needs(self) -> frozenset[Read]:
+        """What this term reads under its own settings."""
+        return frozenset(self.reads)
+
+    @property
+    def kept(self) -> tuple[Side, RegularizedWords] | None:
+        """Side and words whose f0 the term reads; None if it reads none."""
+        return None
+
+    def head(self, size: int) -> nn.Module | None:
+        """Return a module that is trained with the encoder of this hidden size and left out of the result, if any."""
+        return None
+
+
+class Objective(Sequence[Term]):
+    """Terms of a loss, in order: L = sum of weight * term.
+
+    Raises:
+        InputError: no term, something that is no term, two of one name, a weight that is not positive, or two terms
+            that keep different sides or words.
+
+    Example:
+        >>> from hf_xalign.objectives import KeepPivot, Objective, WordDistance
+        >>> Objective([WordDistance(norm="l2"), KeepPivot(weight=5.0, norm="l2")]).formula()
+        'mean over links ||f(i, s) - f(j, t)|| + 5 mean over all target words ||f - f0||'
+    """
+
+    def __init__(self, terms: Iterable[Term]):
+        self._terms = list(terms) if isinstance(terms, Iterable) else [terms]
+        if not self._terms:
+            raise InputError("objective: give at least one term")
+        for term in self._terms:
+            if not isinstance(term, Term):
+                raise InputError(f"objective: {term!r} is no Term, such as hf_xalign.objectives.WordContrast()")
+            if not 0 < term.weight < inf:
+                raise InputError(
+                    f"objective: {term.name} has weight {term.weight}: give a positive one or leave it out"
+                )
+            if unknown := sorted(term.needs - set(get_args(Read))):
+                hint = suggestion(unknown[0], get_args(Read)) or f": choose from {', '.join(get_args(Read))}"
+                raise InputError(f"objective: {term.name} reads {unknown[0]}, which no trainer has{hint}")
+        names = [term.name for term in self._terms]
+        if double := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(f"objective: two terms are called {double[0]}: give a subclass another `name`")
+        kept = [term.kept for term in self._terms if term.kept]
+        sides, words = {side for side, _ in kept}, {words for _, words in kept if words != "linked"}
+        if len(sides) > 1 or len(words) > 1:
+            raise InputError(
+                "objective: the terms read f0 of different words "
+                f"({', '.join(f'{which} {side}' for side, which in kept)}): keep one side and choice in a run"
+            )
+        # Of the side that moves if no term reads f0.
+        self.kept_side: Side = kept[0][0] if kept else "target"
+        self.kept_words: RegularizedWords = words.pop() if words else "linked"
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._terms[index]
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def __iter__(self) -> Iterator[Term]:
+        return iter(self._terms)
+
+    def reads(self, *names: Read) -> bool:
+        """Return whether a term reads one of these."""
+        return any(term.needs & set(names) for term in self)
+
+    @property
+    def reports_links(self) -> bool:
+        """True if a term reports the loss of each link."""
+        return any(term.reports_links for term in self)
+
+    def formula(self) -> str:
+        """Return the sum as plain text."""
+        return " + ".join(("" if term.weight == 1 else f"{term.weight:g} ") + term.formula() for term in self)
+
+    def all_layers(self, default: Sequence[int], number: Callable[[Sequence[int]], list[int]]) -> list[int]:
+        """Return the hidden states that some term reads; `number` makes positive numbers of layers.
+
+        Raises:
+            InputError: a term that compares one layer has several.
+        """
+        found: dict[int, None] = {}
+        for term in self:
+            layers = number(term.layers or default)
+            if term.one_layer and len(layers) != 1:
+                raise InputError(f"{type(term).__name__} compares vectors of one layer: give one layer, not {layers}")
+            found |= dict.fromkeys(layers)
+        return list(found)
+
+    def heads(self, size: int) -> nn.ModuleDict:
+        """Return the modules that terms train next to the encoder, by the name of the term."""
+        made = {term.name: term.head(size) for term in self}
+        return nn.ModuleDict({name: head for name, head in made.items() if head is not None})
+
+    def counts(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """Return each term's number of items of a batch."""
+        return [term.count(batch) or 0 for term in self]
+
+    def __call__(
+        self,
+        vectors: Vectors,
+        counts: torch.Tensor,
+        log: Callable[[str, torch.Tensor], None],
+        positions: Sequence[Sequence[int] | None] | None = None,
+    ) -> torch.Tensor:
+        """Return a micro-batch's share of the loss: summed over micro-batches, averaged over processes.
+
+        `counts` are those of the whole optimizer step, int64 (terms,). `log` gets the name and the value of each
+        term. `positions` are each term's layers among those of the vectors, by default all.
+        """
+        loss: Any = None
+        for term, count, layers in zip(self, counts, positions or [None] * len(self), strict=True):
+            total = term(vectors.at(layers))
+            if not term.gathers:
+                total = total * process_count()
+            if term.count(vectors.batch) is not None:
+                total = total / count.clamp(min=1)
+            value = whole_loss(total) if term.gathers else total
+            log(term.name, value)
+            loss = term.weight * value if loss is None else loss + term.weight * value
+        return loss

@@ -1,0 +1,218 @@
+"""Terms of a loss: what they read is there, what does not fit is refused, and one of a user's own trains."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from datasets import Dataset
+from support.fao import page_terms
+from support.launch import STEP
+from support.numeric import assert_rounding
+from support.tiny import make_encoder, make_links, make_tokenizer
+
+from hf_xalign.data.batches.pairs import PairCollator
+from hf_xalign.objectives import (
+    KeepMidpoints,
+    KeepPivot,
+    Objective,
+    SentenceContrast,
+    Term,
+    Vectors,
+    WordContrast,
+    WordDistance,
+)
+from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
+
+
+@dataclass(kw_only=True)
+class AllWords(Term):
+    """Sum over all words of their squared length, by the sentence's number."""
+
+    name = "words"
+    reads = ("words",)
+
+    def count(self, batch):
+        return len(batch["word_sentences"])
+
+    def __call__(self, vectors):
+        assert len(vectors.words) == len(vectors.batch["word_sentences"])
+        return (vectors.words.square().sum((1, 2)) * (1 + vectors.batch["word_sentences"])).sum()
+
+    def formula(self):
+        return "mean over words (1 + k) ||f||^2"
+
+
+def make(folder, objective, model=None, pairs=8, **settings):
+    args = FAOConfig(
+        output_dir=str(folder), preset="joint", report_to="none", use_cpu=True, save_strategy="no", **settings
+    )
+    return FAOTrainer(
+        make_encoder(layers=4) if model is None else model,
+        args,
+        train_dataset=make_links(pairs),
+        processing_class=make_tokenizer(),
+        objective=objective,
+    )
+
+
+def test_settings_and_terms_are_one_loss(tmp_path):
+    """The terms of a preset, given one by one, train as the preset does."""
+    terms = [WordContrast(temperature=0.05), KeepPivot(weight=5.0), KeepMidpoints(weight=5.0), SentenceContrast()]
+    found = []
+    for name, objective, settings in (("terms", terms, {}), ("settings", None, {"sentence_weight": 1.0})):
+        trainer = make(tmp_path / name, objective, max_steps=3, learning_rate=1e-2, **settings)
+        trainer.train()
+        found.append((trainer.formula(), dict(trainer.model.named_parameters())))
+    assert found[0][0] == found[1][0]
+    for name, weight in found[0][1].items():
+        assert torch.equal(weight, found[1][1][name]), name
+
+
+def test_a_term_reads_a_layer_of_its_own(tmp_path):
+    """Two layers in one run: each term has that of its own, and f0 of the same."""
+    objective = [WordDistance(layers=[2]), KeepPivot(norm="squared_l2", layers=[1, -1]), KeepMidpoints(layers=[1])]
+    for reference in ("copy", "cache"):
+        model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
+        trainer = make(tmp_path / reference, objective, model, 3, reference=reference)
+        with torch.no_grad():
+            for weight in trainer.model.parameters():
+                if weight.requires_grad:
+                    weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+        batch = trainer.data_collator([trainer.train_dataset[k] for k in range(3)])
+
+        def states(encoder, batch=batch):
+            output = encoder(batch["input_ids"], batch["attention_mask"], output_hidden_states=True)
+            return output.hidden_states
+
+        def words(hidden, batch=batch):
+            chosen = hidden.flatten(0, 1)[batch["token_index"]]
+            sums = chosen.new_zeros(len(batch["token_counts"]), chosen.shape[1])
+            return sums.index_add(0, batch["token_word"], chosen) / batch["token_counts"].unsqueeze(1)
+
+        now, then = states(trainer.model), [hidden.detach() for hidden in states(before)]
+        expected = sum((words(now[2])[i] - words(now[2])[j]).square().sum() for i, j in batch["links"].tolist()) / len(
+            batch["links"]
+        )
+        expected = expected + sum(
+            (words(now[k])[w] - words(then[k])[w]).square().sum() for k in (1, 4) for w in batch["kept_words"].tolist()
+        ) / len(batch["kept_words"])
+        mask = batch["attention_mask"].unsqueeze(-1)
+        ours, theirs = ((hidden * mask).sum(1) / mask.sum(1) for hidden in (now[1], then[1]))
+        for k in range(3):
+            middle, place = (ours[k] + ours[k + 3]) / 2, (theirs[k] + theirs[k + 3]) / 2
+            expected = expected + (middle - place).square().sum() / place.square().sum() / 3
+        loss = trainer.compute_loss(trainer.model, batch)
+        dtype = torch.float64 if reference == "copy" else torch.float32
+        assert_rounding(loss, expected, STEP, max(expected.item(), 1), dtype)
+
+
+def test_all_words_are_in_the_batch_and_the_linked_ones_alone_are_kept():
+    rows = [
+        {
+            "source_ids": [2, 7, 8, 5, 3],
+            "source_starts": [1, 3],
+            "source_ends": [3, 4],
+            "links": [[1, 0]],
+            "target_ids": [2, 9, 6, 3],
+            "target_starts": [1, 2],
+            "target_ends": [2, 3],
+        }
+    ] * 2
+    plain, every = (
+        PairCollator(0, pooling="mean", regularized_words="linked", every_word=every)(rows) for every in (False, True)
+    )
+    assert every["word_sentences"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and "word_sentences" not in plain
+    assert every["links"].tolist() == [[1, 4], [3, 6]] and plain["links"].tolist() == [[0, 2], [1, 3]]
+    assert every["kept_words"].tolist() == [4, 6] and every["kept_links"].tolist() == [0, 1]
+    for name in ("kept_ids", "kept_mask", "kept_index", "kept_word", "kept_counts", "kept_links"):
+        assert torch.equal(every[name], plain[name]), name
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    class Nameless(AllWords):
+        name = "align"
+
+    class Unknown(AllWords):
+        reads = ("word",)
+
+    class Quiet(AllWords):
+        reads = ("sentences",)
+
+        def count(self, batch):
+            return 1
+
+    refused = {
+        "give at least one term": [],
+        "is no Term": [torch.nn.MSELoss()],
+        "words has weight 0": [AllWords(weight=0)],
+        "words has weight nan": [AllWords(weight=float("nan"))],
+        r"two terms are called align: give a subclass another": [WordDistance(), Nameless()],
+        "reads word, which no trainer has; did you mean 'words'": [Unknown()],
+        "f0 of different words": [KeepPivot(), WordDistance(target="frozen", side="source")],
+        "mean_over_dims=true needs": None,
+    }
+    for message, terms in refused.items():
+        with pytest.raises(ValueError, match=message):
+            Objective(terms) if terms is not None else KeepPivot(mean_over_dims=True)
+    with pytest.raises(ValueError, match=r"vectors.words was not computed: name it in the term's `reads`"):
+        make(tmp_path, [Quiet()], max_steps=1).train()
+    trainers = {
+        r"regularizer_weight=3\.0: objective= names the loss": ([AllWords()], {"regularizer_weight": 3.0}),
+        "WordContrast compares vectors of one layer": ([WordContrast(layers=[1, 2])], {}),
+        "layers .9.: encoder has layers 0": ([WordDistance(layers=[9])], {}),
+        "language_sampling=ucb: no term": ([AllWords()], {"language_sampling": "ucb"}),
+    }
+    for message, (objective, settings) in trainers.items():
+        with pytest.raises(ValueError, match=message):
+            make(tmp_path, objective, **settings)
+    args = MAOConfig(output_dir=str(tmp_path), report_to="none", use_cpu=True)
+    given = {"train_dataset": make_links(4), "processing_class": make_tokenizer()}
+    with pytest.raises(ValueError, match="words reads words, and this module sees the words of links alone"):
+        MAOTrainer(make_encoder(), args, **given, objective=[AllWords()])
+
+
+def test_the_page_against_a_loop():
+    """The cost of the plan, and the plan's margins: 1/n a source word, 1/m a target word."""
+    words = torch.randn(9, 1, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
+    owners = torch.tensor([0, 0, 1, 1, 1, 2, 2, 2, 3])
+    batch = {"word_sentences": owners, "input_ids": torch.zeros(4, 5)}
+    term = page_terms(entropy=0.5, iterations=500)[0]
+    expected = 0.0
+    for source, target in ((0, 2), (1, 3)):
+        x, y = (words[owners == k, 0].double() for k in (source, target))
+        cost = torch.tensor([[1 - float(torch.cosine_similarity(a, b, dim=0)) for b in y] for a in x])
+        kernel, v = torch.exp(-cost / 0.5), torch.ones(len(y), dtype=cost.dtype)
+        for _ in range(500):
+            u = 1 / len(x) / (kernel @ v)
+            v = 1 / len(y) / (kernel.T @ u)
+        plan = u[:, None] * kernel * v
+        assert torch.allclose(plan.sum(1), torch.full((len(x),), 1 / len(x), dtype=plan.dtype))
+        expected += float((plan * cost).sum())
+    assert float(term(Vectors(batch, words=words))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
+    from hf_xalign.trainers.shared import word
+
+    monkeypatch.setattr(word, "align_words", None)
+    rows = [{"source": f"katze {k}", "target": f"cat {k}", "source_lang": "de", "target_lang": "en"} for k in range(4)]
+    args = FAOConfig(
+        output_dir=str(tmp_path),
+        preset="joint",
+        report_to="none",
+        use_cpu=True,
+        max_steps=9,
+        learning_rate=1e-2,
+        logging_steps=1,
+    )
+    trainer = FAOTrainer(
+        make_encoder(),
+        args,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=make_tokenizer(),
+        objective=page_terms(),
+    )
+    trainer.train()
+    losses = [row["loss/transport"] for row in trainer.state.log_history if "loss/transport" in row]
+    assert 0 < losses[-1] < losses[0]
+    assert trainer.formula().startswith("mean over pairs sum over words T(i, j) (1 - cos(f(i, s), f(j, t)))")

@@ -340,6 +340,11 @@ def _fits(annotation: ast.expr, value: Any) -> bool:
             text = key.id == "str" if isinstance(key, ast.Name) else True  # JSON has no other keys than text
             fits = isinstance(value, dict) and all(_fits(inner, one) for one in value.values())
             return fits and (text or all(re.fullmatch(r"-?\d+", one) for one in value))
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=kinds)):
+            fits = isinstance(value, list) and len(value) == len(kinds)
+            return fits and all(_fits(kind, one) for kind, one in zip(kinds, value, strict=True))
+        case ast.Name(id=kind) if kind.endswith("Config"):
+            return isinstance(value, dict)
         case ast.Constant(value=None):
             return value is None
         case ast.Name(id=kind) if kind in _PLAIN:
@@ -375,6 +380,10 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
         right, wanted = _is_declared(declared.get(name), value)
         if not (right or name.endswith("alpha")):
             raise InputError(f"{where}: {name} is {value!r}; it is {wanted}. Correct it.")
+    if not isinstance(base := (adapter.get("auto_mapping") or {}).get("base_model_class"), (str, type(None))):
+        raise InputError(f"{where}: auto_mapping has the base_model_class {base!r}; it is a name. Correct it.")
+    if (task := adapter.get("task_type")) is not None and task not in known:
+        raise InputError(f"{where}: task_type is {task!r}, which the installed PEFT does not know.")
     for name in _TABLES_OF_PATTERNS:
         table, kinds = adapter.get(name) or {}, int if name == "rank_pattern" else (int, float)
         if not all(isinstance(value, kinds) and 0 < value < 1 << 20 for value in table.values()):

@@ -31,6 +31,7 @@ _OWN_KIND = "XALIGN"  # as in hf_xalign.modeling.xalign, which takes seconds to 
 # Keys of the record's `data`, and their names on the card.
 _DATA = {
     "train": "training",
+    "vectors": "word vectors",
     "dictionary": "training dictionary",
     "text": "text of the anchors",
     "pairs": "sentence pairs",
@@ -134,6 +135,8 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 def _base(record: Mapping[str, Any]) -> str:
     """Return the encoder that training or mapping started from."""
     base = record["base_model"]
+    if vectors := (record.get("maps") or {}).get("vectors"):
+        return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
     if from_scratch(record):
         return "an encoder with random weights"
     if base["name"] == "embedded":
@@ -166,7 +169,7 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     """Return the files of the maps, and the values of the snippet that uses them."""
     maps = record.get("maps")
     if not maps or not maps["files"]:
-        return {"maps": "", "mapped_encoder": False}
+        return {"maps": "", "mapped_encoder": False, "vectors": ""}
     base, settings = record["base_model"], record["settings"]
     language, file = next(iter(maps["files"].items()))
     to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
@@ -174,6 +177,8 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     return {
         "maps": ", ".join(code(name) for name in maps["files"].values()),
         "maps_on_hub": repo_id is not None,
+        "vectors": ", ".join(code(name) for name in maps.get("vectors", {"files": {}})["files"].values()),
+        "vector_files": [literal(name) for name in maps.get("vectors", {"files": {}})["files"].values()],
         "mapped_encoder": maps.get("encoder", False),
         "map_from": literal(language if to_pivot else record["languages"]["pivot"]),
         "several_layers": len(layers) > 1,

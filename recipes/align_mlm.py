@@ -15,7 +15,7 @@ Several languages have a `--corpus` and a `--dictionary` each.
 dictionary's input embeddings are drawn together). Prints the loss on held-out text and the alignment of the
 embeddings before and after, and where everything was saved. The folder is an ordinary checkpoint with its dictionary
 (`token_entries.json`), the derived language (`derived_language.json`) where there is one, `results.json` and a card.
-The grid of objectives and derived languages is `recipes/align_mlm_grid.py`.
+`hf-xalign reproduce align_mlm_small` runs objectives and derived languages and ends in their tables.
 """
 
 from __future__ import annotations

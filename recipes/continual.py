@@ -53,11 +53,12 @@ class ContinualArguments(TaskArguments, PairColumns):
         check_models([self.reference], whole=False)
         check_files(self.pairs)
 
-    def extra_data(self) -> dict[str, list[dict[str, Any]]]:
+    def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
         from hf_xalign.recipes.parts.parallel import source_entry
 
-        return {"pairs": [source_entry(item, split=self.pairs_split, drawn=self.max_pairs) for item in self.pairs]}
+        drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
+        return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
 
     def build(self, args: ContinualConfig, task: Task, **given: Any) -> ContinualTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""

@@ -13,6 +13,14 @@ Learn from a dictionary, score bilingual lexicon induction, and add text for the
 Monolingual encoders, one for each side, as in MAO's lexicon induction: `--source_model dbmdz/bert-base-german-cased
 --target_model google-bert/bert-base-cased`; then only the maps are saved.
 
+Map files of word vectors (fastText's, word2vec's, GloVe's), without an encoder and without text:
+
+    python recipes/mapping.py --source_vectors cc.de.300.vec.gz --target_vectors cc.en.300.vec.gz \
+        --dictionary de-en.txt --method rcsls --output_dir runs/de-en
+
+The mapped vectors of both languages are written to `vectors/`, and P@1 of a held-out part of the dictionary, or of
+`--test_dictionary`, is printed.
+
 `--model_name_or_path` takes a Hub id, a checkpoint of FAO, or a folder of MAO. The run prints the scores before and
 after, and where everything was saved. The output folder holds the maps (`maps/de-en.safetensors`, for
 `hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card. Affine maps of the last
@@ -42,6 +50,12 @@ def main(argv: list[str] | None = None) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)
+    if args.source_vectors:
+        args.check_files()
+        from hf_xalign.recipes.parts.mapping.vectors import map_vectors
+
+        map_vectors(data, args)
+        return
     data.shrink(args)
     data.check_files()
     args.check_files()

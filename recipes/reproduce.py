@@ -71,6 +71,8 @@ def main(argv: list[str] | None = None) -> None:
         hint = suggestion(unknown[0], known) or f"; the rows are {', '.join(known)}"
         raise InputError(f"only: no row {unknown[0]!r}{hint}")
     check_output(args.output_dir)
+    if not args.dry_run:
+        check_text(tables, args.only, args.seeds)
     for one in tables:
         rows = [row for row in one.rows if not args.only or row in args.only]
         seeds = args.seeds or one.seeds
@@ -83,6 +85,26 @@ def main(argv: list[str] | None = None) -> None:
                         print(f"\n## {one.name}, {row}\n{command}", flush=True)
                         call(command)
             print(f"\n{show(one, rows, seeds)}")
+
+
+def check_text(tables: Sequence[Table], only: Sequence[str], seeds: Sequence[int] | None) -> None:
+    """Refuse files of text that the unfinished commands of rows (`only`, or all) read and that are not there."""
+    from hf_xalign.data.sources import FILE_SUFFIXES, check_files
+
+    commands = [
+        command
+        for one in tables
+        for row in one.rows
+        if not only or row in only
+        for command in one.commands(row, seeds or one.seeds)
+        if not command.finished()
+    ]
+    try:
+        check_files(
+            dict.fromkeys(word for command in commands for word in command.words if word.endswith(FILE_SUFFIXES))
+        )
+    except InputError as error:
+        raise InputError(f"{error}. Name other places by --data NAME=PATH; --dry_run lists the names") from error
 
 
 def describe(table: Table, rows: Sequence[str], seeds: Sequence[int]) -> list[str]:

@@ -25,7 +25,7 @@ COMMANDS = {
     "prepare": "clean noisy sentence pairs",
     "align-words": "align the words of sentence pairs",
     "extend-vocabulary": "add pieces for words that an encoder's tokenizer cannot write, or splits badly",
-    "train": "train by a method: fao, mao, ppa, mapping, align_mlm, align_mlm_grid, finetune, continual",
+    "train": "train by a method: fao, mao, ppa, mapping, align_mlm, finetune, continual",
     "evaluate": "score word and sentence retrieval of a model, and compare it with its base",
     "compare": "compare fine-tuned systems over languages and seeds",
     "distances": "measure distances of linked and random words, at each stage of an encoder",

@@ -17,7 +17,6 @@ METHODS = {
     "ppa": "align sentences by momentum contrast, and words by TLM (post-pretraining alignment)",
     "mapping": "learn a matrix between word vectors, without training the encoder",
     "align_mlm": "pre-train by MLM, XLM, DICT-MLM or ALIGN-MLM",
-    "align_mlm_grid": "pre-train, fine-tune and test a grid of objectives and derived languages",
     "finetune": "fine-tune for a task in one language, and score it on many",
     "continual": "fine-tune for a task while linked words of other languages stay aligned",
 }
@@ -45,6 +44,4 @@ def option_lines(arguments: type[Any]) -> str:
 
 def config_names(method: str) -> list[str]:
     """Return the configurations of a method, whose name begins theirs."""
-    longer = tuple(f"{name}_" for name in METHODS if name.startswith(f"{method}_"))
-    names = sorted(path.stem for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))
-    return [name for name in names if not name.startswith(longer)]
+    return sorted(path.stem for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))

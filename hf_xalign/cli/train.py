@@ -23,9 +23,6 @@ DESCRIPTION = """Train by a method: run its recipe, which is inside the package.
 All other options go to the recipe, and so does everything after `--`. The recipe's --config takes a path, or the name
 of a configuration inside the package."""
 
-# Mapping runs in one process, and the grid starts its own processes.
-_ONE_PROCESS = ("mapping", "align_mlm_grid")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add one parser for each method, whose help is the docstring of the recipe."""
@@ -67,7 +64,7 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
         raise InputError(f"--processes {processes}: must be at least 1")
     if processes is not None and accelerate_config is not None:
         raise InputError("--processes and --accelerate_config both set the number of processes: pass one of them")
-    alone = method in _ONE_PROCESS
+    alone = method == "mapping"
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
     # Imports `recipes.parts` too, which chooses threads and how they wait, before torch reads it.

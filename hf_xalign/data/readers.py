@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 from xml.etree.ElementTree import Element
 
 import pyarrow  # type: ignore[import-untyped]
@@ -98,11 +98,13 @@ def clean_text(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace(MARK, ""))
 
 
-def read_lines(path: str | Path, *, keep_marks: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(
+    path: str | Path, *, keep_marks: bool = False, undecodable: Literal["strict", "replace"] = "strict"
+) -> Iterator[tuple[int, str]]:
     """Yield `(row, line)` of a UTF-8 file, without line ends and U+FEFF; `keep_marks` removes it at line starts only.
 
     Only a line feed ends a line, so that odd separators inside a sentence never shift the alignment. Where a file has
-    none, a carriage return does.
+    none, a carriage return does. Bytes that are not UTF-8 are an error, or U+FFFD with `undecodable="replace"`.
     """
     row, offset = 0, 0
     with open_bytes(path) as stream:
@@ -112,7 +114,7 @@ def read_lines(path: str | Path, *, keep_marks: bool = False) -> Iterator[tuple[
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is no text")
                 if row < 3 and (encoding := _other_encoding(raw, row)):
                     raise InputError(f"{path}, line {row}: {encoding}, not UTF-8. {_convert(encoding)}")
-                line = raw.decode().rstrip("\r\n")
+                line = raw.decode(errors=undecodable).rstrip("\r\n")
                 yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
                 offset += len(raw)
         except UnicodeDecodeError as error:

@@ -6,19 +6,17 @@ pyplot is not used: it would choose a backend and register figures for the whole
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cache import replacing
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.transfer import Correlation, TransferRun
 from hf_xalign.palette import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}
 _DPI = 150
 
@@ -30,34 +28,6 @@ def require_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise InputError('figures need matplotlib: run pip install "hf_xalign[plots]"') from error
-
-
-def alignment_plot(
-    runs: Sequence[TransferRun], path: str | os.PathLike, correlation: Correlation | None = None
-) -> Path:
-    """Draw alignment against delta in percent, as figure 3 of the ALIGN-MLM paper, with `correlation` as the title.
-
-    Markers show objectives, colours transformations. More kinds than markers or colours are an InputError.
-    """
-    marker = _assign("objectives", [run.objective for run in runs], _MARKERS)
-    colour = _assign("transformations", [run.transformation for run in runs], COLOURS)
-    figure = new_figure(6.4, 4.0)
-    from matplotlib.lines import Line2D
-
-    axes = figure.subplots()
-    for run in runs:
-        kind: dict[str, Any] = {"marker": marker[run.objective], "color": colour[run.transformation]}
-        axes.scatter(100 * run.alignment, 100 * run.delta, s=60, edgecolors="black", linewidths=0.5, **kind)
-    axes.set_xlabel("alignment of the input embeddings (%)")
-    axes.set_ylabel("supervised minus zero-shot (points)")
-    if correlation is not None:
-        p = f"p = {correlation.p_value:.3f}" if correlation.p_value >= 0.001 else "p < 0.001"
-        title = f"Spearman's rho = {correlation.rho:.2f}, {p} ({correlation.runs} runs)"
-        axes.set_title(title, fontsize="medium")
-    keys = [Line2D([], [], linestyle="none", marker=own, color="grey", label=name) for name, own in marker.items()]
-    keys += [Line2D([], [], linestyle="none", marker="s", color=own, label=name) for name, own in colour.items()]
-    figure.legend(handles=keys, loc="outside right upper", fontsize="small")
-    return save_figure(figure, path)
 
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:
@@ -86,15 +56,6 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
     return save_figure(figure, path)
-
-
-def _assign(what: str, names: Sequence[str], signs: Sequence[str]) -> dict[str, str]:
-    distinct = list(dict.fromkeys(names))
-    if len(distinct) > len(signs):
-        raise InputError(
-            f"alignment plot: {len(distinct)} {what}, but only {len(signs)} can be distinguished. Draw fewer."
-        )
-    return dict(zip(distinct, signs))
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -15,24 +15,6 @@ from hf_xalign.statistics.bootstrap import interval
 MOST_EXACT = 12
 
 
-class TransferRun(NamedTuple):
-    """Scores of one pre-training run (`mlm` on `trans o inv`), fractions from 0 to 1.
-
-    SUP was trained and tested on the derived language, ZS trained on the natural one and tested on the derived one.
-    """
-
-    objective: str
-    transformation: str
-    alignment: float
-    supervised: float
-    zero_shot: float
-
-    @property
-    def delta(self) -> float:
-        """Score lost by zero-shot transfer, SUP - ZS."""
-        return self.supervised - self.zero_shot
-
-
 class Correlation(NamedTuple):
     """Spearman's correlation; the two-sided p-value counts every permutation (`exact`), or is the t approximation."""
 

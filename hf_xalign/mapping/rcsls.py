@@ -12,7 +12,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors, matched
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.mapping.vecmap import side_of, take_steps
+from hf_xalign.mapping.vecmap import side_of, step_means, take_steps
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
 from hf_xalign.search.csls import plain_float32
 from hf_xalign.search.neighbourhoods import Neighbourhoods
@@ -99,8 +99,9 @@ def rcsls(
         for n, layer in enumerate(layers):
             sides, near, means = [], [], []
             for pairs, pool in ((source, pools[0]), (target, pools[1])):
-                candidates, own = take_steps(pool[:, n].to(precision), steps)
-                sides.append(take_steps(pairs[:, n].to(precision), steps, own)[0])
+                own = [mean.to(precision) for mean in step_means(pool[:, n], steps)]
+                candidates = take_steps(pool[:, n].to(precision), steps, own)
+                sides.append(take_steps(pairs[:, n].to(precision), steps, own))
                 near.append(Neighbourhoods(candidates.contiguous(), k, _CHUNK))
                 means.append(own)
             (x, y), (near_x, near_y) = sides, near

@@ -14,7 +14,7 @@ from torch import Tensor
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.checks import at_least_one, check_vectors
-from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, take_steps, vecmap
+from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, step_means, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32
 
@@ -92,9 +92,11 @@ def self_learning(
     target = target.to(source.device)
     pairs = torch.from_numpy(index_pairs(seed_pairs, "seed pairs", (len(source), len(target)))).to(source.device)
 
-    x, z = (take_steps(side.double(), DEFAULT_STEPS)[0].float() for side in (source, target))
-    matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
-    x, z = x[:cutoff], z[:cutoff]
+    sides = []
+    for side, rows in ((source, pairs[:, 0]), (target, pairs[:, 1])):
+        means = step_means(side, DEFAULT_STEPS)
+        sides.append([take_steps(part.double(), DEFAULT_STEPS, means).float() for part in (side[:cutoff], side[rows])])
+    (x, matched_x), (z, matched_z) = sides
     generator = torch.Generator().manual_seed(seed)
     best, turns, stuck, finished = -math.inf, 0, 0, False
     with plain_float32(x.device), progress(total=max_iterations, desc="self-learning", unit="turn") as bar:

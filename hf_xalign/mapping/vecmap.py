@@ -20,6 +20,9 @@ from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
 
+# Rows copied at a time.
+_ROWS = 4096
+
 DEFAULT_STEPS: tuple[Step, ...] = ("unit", "centre", "unit")
 
 
@@ -78,8 +81,8 @@ def vecmap(
     for layer in range(x.shape[1]):
         normal = []
         for pairs, words in given:
-            means = None if words is None else take_steps(words[:, layer].double(), DEFAULT_STEPS)[1]
-            normal.append(take_steps(pairs[:, layer].double(), DEFAULT_STEPS, means))
+            means = step_means((pairs if words is None else words)[:, layer], DEFAULT_STEPS)
+            normal.append((take_steps(pairs[:, layer].double(), DEFAULT_STEPS, means), means))
         (normal_x, means_x), (normal_z, means_z) = normal
         if whiten:
             weight_x, weight_z = _whitened(normal_x, normal_z)
@@ -94,19 +97,22 @@ def vecmap(
     return LanguageMap(source_side, target_side, "vecmap, rotation", layers)
 
 
-def take_steps(
-    vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor] | None = None
-) -> tuple[Tensor, list[Tensor]]:
-    """Normalise vectors (words, dim); also return what each `centre` subtracts: their mean, or the next of `means`."""
-    given = None if means is None else iter(means)
-    taken = []
+def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor]) -> Tensor:
+    """Normalise vectors (words, dim); each `centre` subtracts the next of `means`."""
+    given = iter(means)
     for step in steps:
-        if step == "unit":
-            vectors = unit(vectors)
-        else:
-            taken.append(vectors.mean(0, dtype=torch.float64).to(vectors) if given is None else next(given))
-            vectors = vectors - taken[-1]
-    return vectors, taken
+        vectors = unit(vectors) if step == "unit" else vectors - next(given).to(vectors)
+    return vectors
+
+
+def step_means(vectors: Tensor, steps: tuple[Step, ...]) -> list[Tensor]:
+    """Return what each `centre` subtracts from vectors (words, dim), float64; copies a few rows at a time."""
+    means: list[Tensor] = []
+    for n, step in enumerate(steps):
+        if step == "centre":
+            totals = [take_steps(part.double(), steps[:n], means).sum(0) for part in vectors.split(_ROWS)]
+            means.append(torch.stack(totals).sum(0) / len(vectors))
+    return means
 
 
 def side_of(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:

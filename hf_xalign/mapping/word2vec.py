@@ -1,14 +1,19 @@
-"""Word vectors in the text format of word2vec, MUSE and VecMap: `N D`, then lines of a word and D numbers."""
+"""Word vectors in the formats of word2vec, fastText, MUSE and VecMap.
+
+Text: `N D`, then lines of a word and D numbers. Binary (`.bin`): the same first line, then for each word its UTF-8
+bytes, a blank and D little-endian float32.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import logging
 import os
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import TextIO, cast
+from typing import IO, NamedTuple, TextIO, cast
 
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
@@ -16,7 +21,7 @@ import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 
 from hf_xalign.cache import replacing
-from hf_xalign.data.readers import clean_text, read_lines
+from hf_xalign.data.readers import clean_text, file_format, open_bytes, read_lines
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
 
@@ -24,6 +29,18 @@ logger = logging.getLogger(__name__)
 
 # Rows of text in memory at a time.
 _ROWS = 2_000
+# Larger sizes and longer words are those of another kind of file.
+_MOST_DIMENSIONS, _LONGEST_WORD = 100_000, 10_000
+# First bytes of a fastText model.
+_FASTTEXT_MODEL = (793712314).to_bytes(4, "little")
+
+
+class _Block(NamedTuple):
+    """Some rows of a file: words, vectors float32 (words, dim), and what is wrong with the bad rows left out."""
+
+    words: list[str]
+    vectors: np.ndarray
+    faults: list[str]
 
 
 def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -> None:
@@ -60,19 +77,20 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
             file.writelines(row % (word, *numbers) for word, numbers in block)
 
 
-def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
-    """Read word vectors, with or without (GloVe) a first line `N D`.
+def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: int | None = None) -> Anchors:
+    """Read word vectors from a text file, with or without (GloVe) a first line `N D`, or from word2vec's `.bin`.
 
-    Words are NFC-normalised. The first row of a repeated word is used, and the number of ignored rows is logged. The
-    anchors have one layer, -1, and counts of 0.
+    Words are NFC-normalised. The first row of a repeated word is used. A row with a wrong number of fields, a field
+    that is not a finite number, or bytes that are not UTF-8 is left out. The log has the number of both kinds, and the
+    first bad row. The anchors have one layer, -1, and counts of 0.
 
     Args:
-        path: UTF-8 file with single spaces between fields; `.gz` is decompressed.
+        path: file with single spaces between fields, or `.bin`; a path that ends in `.gz` is decompressed.
         lang: language code of the words.
+        limit: number of words to read, from the first row on; by default all.
 
     Raises:
-        InputError: the file cannot be read; a row has a wrong number of fields or a field that is not a finite number;
-            or the number of rows differs from the first line.
+        InputError: the file cannot be read or has no good row, or it ends before the number of rows in its first line.
 
     Example:
         >>> import tempfile
@@ -82,58 +100,147 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None) -> Anchors:
         >>> anchors.words, anchors.vectors[1, 0].tolist()
         (['Haus', 'Hund'], [0.0, 2.0])
     """
+    path = Path(path)
+    promised, blocks = _read_binary(path) if file_format(path) == ".bin" else _read_text(path)
     words: dict[str, int] = {}
-    blocks: list[np.ndarray] = []
-    rows = 0
-    lines: Iterator[str] = (line for _, line in read_lines(Path(path)))
-    first = next(lines, "")
-    fields = first.split()
-    if len(fields) == 2 and all(field.isascii() and field.isdigit() and len(field) < 10 for field in fields):
-        (promised, size), start = map(int, fields), 2
+    parts: list[np.ndarray] = []
+    rows = good = 0
+    faults: list[str] = []
+    for block in blocks:
+        new = [words.setdefault(word, good + k) == good + k for k, word in enumerate(block.words)]
+        parts.append(block.vectors[new])
+        good += len(block.words)
+        rows += len(block.words) + len(block.faults)
+        faults += block.faults
+        if limit is not None and len(words) >= limit:
+            break
     else:
-        promised, size, lines, start = None, len(fields) - 1, chain([first], lines), 1
-    if size < 1:
-        raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
-    while block := list(islice(lines, _ROWS)):
-        names, vectors = _parse(block, size, path, start + rows)
-        blocks.append(vectors[[words.setdefault(word, rows + k) == rows + k for k, word in enumerate(names)]])
-        rows += len(block)
+        if promised is not None and rows < promised:
+            raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Is the file complete?")
     if not words:
-        raise InputError(f"{path}: no words.")
-    if promised not in (None, rows):
-        raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Is the file complete?")
-    if len(words) < rows:
-        logger.warning("%s: %d rows of repeated words are ignored", path, rows - len(words))
-    found = torch.from_numpy(np.concatenate(blocks)).unsqueeze(1)
-    return Anchors(list(words), found, torch.zeros(len(words), dtype=torch.int64), lang=lang)
+        raise InputError(f"{path}: no words{f'; {faults[0]}' if faults else ''}.")
+    if faults:
+        logger.warning("%s: %d of %d rows are bad and left out; the first, %s", path, len(faults), rows, faults[0])
+    if len(words) < good:
+        logger.warning("%s: %d rows of repeated words are ignored", path, good - len(words))
+    names = list(words)[:limit]
+    found = torch.from_numpy(np.concatenate(parts))[: len(names)].unsqueeze(1)
+    return Anchors(names, found, torch.zeros(len(names), dtype=torch.int64), lang=lang)
 
 
-def _parse(lines: list[str], size: int, path: str | os.PathLike, start: int) -> tuple[list[str], np.ndarray]:
-    """Return the words and vectors, float32 (rows, size), of some rows; `start` is the number of the first row."""
-    words, texts = [], []
+def _first_line(text: str) -> tuple[int, int] | None:
+    """Return N and D of a first line, or None of another line."""
+    fields = text.split()
+    if len(fields) == 2 and all(field.isascii() and field.isdigit() and len(field) < 10 for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None
+
+
+def _read_text(path: Path) -> tuple[int | None, Iterator[_Block]]:
+    """Return the number of rows that the first line says, and the blocks."""
+    lines: Iterator[str] = (line for _, line in read_lines(path, undecodable="replace"))
+    first = next(lines, "")
+    if (found := _first_line(first)) is not None:
+        (promised, size), start = found, 2
+    else:
+        promised, size, lines, start = None, len(first.split()) - 1, chain([first], lines), 1
+    if not 1 <= size <= _MOST_DIMENSIONS:
+        raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
+
+    def blocks() -> Iterator[_Block]:
+        row = start
+        while block := list(islice(lines, _ROWS)):
+            yield _parse(block, size, row)
+            row += len(block)
+
+    return promised, blocks()
+
+
+def _parse(lines: list[str], size: int, start: int) -> _Block:
+    """Parse rows of `size` numbers; `start` is the number of the first row."""
+    words, texts, rows, faults = [], [], [], []
     for row, line in enumerate(lines, start=start):
-        word, _, numbers = line.rstrip(" ").partition(" ")
-        if not word or not numbers or numbers.count(" ") != size - 1:
+        name, _, numbers = line.rstrip(" ").partition(" ")
+        word = clean_text(name)
+        if "\ufffd" in word:
+            faults.append(f"row {row}: {line[:40]!r} ... is not UTF-8")
+        elif not word or not numbers or numbers.count(" ") != size - 1:
             found = len(line.rstrip(" ").split(" "))
-            raise InputError(
-                f"{path}, row {row}: {found} fields, {line[:40]!r} ... Expected a word and {size} numbers with single "
-                "spaces between."
+            faults.append(
+                f"row {row}: {found} fields, {line[:40]!r} ..., not a word and {size} numbers with single spaces"
             )
-        words.append(clean_text(word))
-        texts.append(numbers)
+        else:
+            words.append(word)
+            texts.append(numbers)
+            rows.append(row)
     try:
         vectors = _numbers(texts).reshape(-1, size)
-    except pyarrow.ArrowInvalid as error:
-        for row, text in enumerate(texts, start=start):
-            try:
-                _numbers([text])
-            except pyarrow.ArrowInvalid as inner:
-                raise InputError(f"{path}, row {row}: not all fields are numbers ({inner}).") from error
-        raise
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise InputError(f"{path}, row {start + bad[0]}: the vector of {words[bad[0]]!r} holds NaN or infinity")
-    return words, vectors
+    except pyarrow.ArrowInvalid:
+        vectors = np.full((len(texts), size), np.nan, np.float32)
+        for k, text in enumerate(texts):
+            with contextlib.suppress(pyarrow.ArrowInvalid):
+                vectors[k] = _numbers([text])
+    return _finite(words, vectors, rows, faults)
+
+
+def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list[str]) -> _Block:
+    """Leave out the rows with a field that is no finite number."""
+    good = np.isfinite(vectors).all(axis=1)
+    if good.all():
+        return _Block(words, vectors, faults)
+    for k in np.flatnonzero(~good).tolist():
+        faults.append(f"row {rows[k]}: not all fields of {words[k]!r} are finite numbers")
+    return _Block([word for word, use in zip(words, good.tolist()) if use], vectors[good], faults)
+
+
+def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
+    """Return the number of rows that the first line says, and the blocks."""
+    with open_bytes(path) as stream:
+        first = stream.readline(100)
+    if first.startswith(_FASTTEXT_MODEL):
+        raise InputError(f"{path}: a fastText model, not word vectors. Use the .vec file of the same download.")
+    found = _first_line(first.decode("ascii", "replace"))
+    if found is None or not 1 <= found[1] <= _MOST_DIMENSIONS:
+        raise InputError(f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files.")
+    promised, size = found
+
+    def blocks() -> Iterator[_Block]:
+        with open_bytes(path) as stream:
+            stream.readline(100)
+            for start in range(0, promised, _ROWS):
+                words, parts, rows, faults = [], [], [], []
+                stop = min(start + _ROWS, promised)
+                for row in range(start + 1, stop + 1):
+                    name = _word(stream, path, row)
+                    numbers = stream.read(4 * size)
+                    if len(numbers) < 4 * size:
+                        raise InputError(
+                            f"{path}: row 1 says {promised} words, but the file ends in word {row}. Copy it again."
+                        )
+                    try:
+                        word = clean_text(name.decode())
+                    except UnicodeDecodeError:
+                        word = ""
+                    if word:
+                        words.append(word)
+                        parts.append(numbers)
+                        rows.append(row)
+                    else:
+                        faults.append(f"word {row}: {name[:40]!r} is empty or not UTF-8")
+                vectors = np.frombuffer(b"".join(parts), "<f4").reshape(-1, size).astype(np.float32)
+                yield _finite(words, vectors, rows, faults)
+
+    return promised, blocks()
+
+
+def _word(stream: IO[bytes], path: Path, row: int) -> bytes:
+    """Read the bytes of a word up to its blank; a line feed that ends the row before is skipped."""
+    letters = []
+    while (letter := stream.read(1)) != b" ":
+        if not letter or len(letters) > _LONGEST_WORD:
+            raise InputError(f"{path}: word {row} has no end: this is no binary file of word2vec, or not a whole one.")
+        letters.append(letter)
+    return b"".join(letters).lstrip(b"\n")
 
 
 def _numbers(texts: list[str]) -> np.ndarray:

@@ -14,8 +14,11 @@ from torch.nn.functional import embedding_bag
 
 from hf_xalign.search.csls import BLOCK
 
-# Candidates remembered for each query: enough for a few steps, and few compared with all of them.
-_LISTED = 64
+# Candidates remembered for each query: enough for a few steps, and few compared with all of them. In a large space the
+# scores lie closer together, so that a list of one in so many reaches as far down.
+_LISTED, _SHARE = 64, 800
+# Candidates copied at a time.
+_ROWS = 4096
 
 
 class Neighbourhoods:
@@ -24,7 +27,8 @@ class Neighbourhoods:
     A search is one matrix product and one vectorised pass of block maxima over it. The largest scores of a query lie
     in the blocks of largest maxima, so only those are sorted. The search remembers a list of more than k candidates
     for each query, and s, the last score on the list. Let query q come again as a q + e, with a > 0 and e orthogonal
-    to q. Then no candidate c off the list scores above a s + |e| max |c|. Where k candidates on the list reach that
+    to q. Then no candidate c off the list scores above a s + |e| max |c|, where the mean of all c
+    is subtracted from each. Where k candidates on the list reach that
     bound, they are the neighbours and nothing is searched. At a learning rate of 1, this settles four of five queries
     of word vectors of multilingual-e5-small.
 
@@ -34,10 +38,16 @@ class Neighbourhoods:
     def __init__(self, candidates: Tensor, k: int, chunk: int):
         self.candidates = candidates
         self.k = k
-        # Subtracting the mean changes no order and makes max |c| smaller.
-        self.centred = candidates - candidates.mean(0, dtype=torch.float64).to(candidates)
-        self.farthest = torch.linalg.vector_norm(self.centred, dim=1).max()
-        self.listed = min(len(candidates), max(_LISTED, 2 * k))
+        # Subtracting the mean changes no order and makes max |c| smaller. It is taken from scores, not from a copy of
+        # the candidates.
+        parts = candidates.split(_ROWS)
+        total = torch.stack([part.sum(0, dtype=torch.float64) for part in parts]).sum(0)
+        self.centre = (total / len(candidates)).to(candidates)
+        self.farthest, self.longest = (
+            torch.stack([torch.linalg.vector_norm(part - shift, dim=1).max() for part in parts]).max()
+            for shift in (self.centre, torch.zeros_like(self.centre))
+        )
+        self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
         self.blocks = max(self.listed, len(candidates) // BLOCK)
         self.rows = max(1, chunk // len(candidates))
         self.searched: Tensor | None = None
@@ -69,7 +79,7 @@ class Neighbourhoods:
 
     def _search(self, queries: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest scores, sorted, and their candidates, both (n, listed)."""
-        torch.mm(queries, self.centred.T, out=scores)
+        torch.mm(queries, self.candidates.T, out=scores)
         # Place p of block b is candidate p * blocks + b (a maximum over an outer dimension is vectorised).
         # Candidates left over at the end are always compared.
         full = len(self.candidates) // self.blocks * self.blocks
@@ -78,7 +88,7 @@ class Neighbourhoods:
         rest = torch.arange(full, len(self.candidates), device=block.device).expand(len(queries), -1)
         column = torch.cat([column.flatten(1), rest], 1)
         top = scores.gather(1, column).topk(self.listed)
-        return top.values, column.gather(1, top.indices)
+        return top.values - (queries @ self.centre)[:, None], column.gather(1, top.indices)
 
     def _remembered(self, queries: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         """Return neighbours int64 (n, k) from the lists, and the rows that need a search."""
@@ -86,7 +96,7 @@ class Neighbourhoods:
         along = (queries * before).sum(1) / before.square().sum(1).clamp_min(tiny)
         away = torch.linalg.vector_norm(queries - along[:, None] * before, dim=1)
         rounding = 32 * eps * torch.linalg.vector_norm(queries, dim=1)
-        others = along * self.last + (away + rounding) * self.farthest
+        others = along * self.last + away * self.farthest + rounding * self.longest
         # Guess that the k-th score moves with its query, to skip lists that would not settle it. This needs a > 0.
         row = (along * self.kth >= others).nonzero().squeeze(1)
         top = self._scores(queries[row], self.lists[row]).topk(self.k, sorted=False)
@@ -106,4 +116,5 @@ class Neighbourhoods:
             warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
             where = torch.sparse_csr_tensor(starts, lists.flatten(), zeros, shape, check_invariants=False)
         # Seven times faster than gathering the candidates and multiplying.
-        return torch.sparse.sampled_addmm(where, queries, self.centred.T, beta=0.0).values().view_as(lists)
+        scores = torch.sparse.sampled_addmm(where, queries, self.candidates.T, beta=0.0).values().view_as(lists)
+        return scores - (queries @ self.centre)[:, None]

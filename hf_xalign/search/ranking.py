@@ -31,6 +31,13 @@ from hf_xalign.search.csls import (
 
 # Entries expanded at once where candidates are equal: 2**21 keys are 16 MiB.
 _MOST_COPIES = 2**21
+# Where the queries are this many times fewer than their language's vectors, and at least so many cosines make all r,
+# only the r of near candidates are computed.
+_FEW, _MANY = 32, 2**28
+# Rows compared at a time, and more than two products round one cosine differently.
+_ROWS, _SLACK = 4096, 2**-14
+# Parts that a bound of r is taken over, and places of a list, as a multiple of its length, whose r is looked at.
+_PARTS, _LOOK = 4, 8
 
 
 class Ranked(NamedTuple):
@@ -58,7 +65,8 @@ def nearest(
 
     r(x) the mean cosine of x and its k nearest candidates, r(y) that of y and its k nearest vectors of the query's
     language, `neighbourhood` (m, D), by default the queries. r(x) does not change the order of one query's candidates,
-    but is part of the score. The cost under CSLS is one more product, of candidates and neighbourhood.
+    but is part of the score. The cost under CSLS is one more product, of candidates and neighbourhood, or of the
+    few near candidates and neighbourhood where the neighbourhood is large and the queries are few.
 
     `queries` are (q, D) and `candidates` (c, D). Precision, ties and errors are those of
     [`~hf_xalign.search.csls.nearest_neighbours`].
@@ -78,10 +86,14 @@ def nearest(
         # A product may round the scores of equal rows differently, so each is ranked once and answers for its copies.
         x, list_of = _distinct(units["query"])
         y, copy_of = _distinct(units["candidate"])
-        crowding = None
+        copies, crowding = torch.bincount(copy_of), None
         if similarity == "csls":
-            crowding = _mean_of_nearest(y, units.get("neighbourhood", units["query"]), k)
-        indices, scores = _rank(x, y, torch.bincount(copy_of), min(n, len(y)), k, crowding)
+            others = units.get("neighbourhood", units["query"])
+            few = len(x) * _FEW <= len(others) and len(y) * len(others) >= _MANY
+            crowding = (
+                _crowding_of_best(x, y, copies, others, min(n, len(y)), k) if few else _mean_of_nearest(y, others, k)
+            )
+        indices, scores = _rank(x, y, copies, min(n, len(y)), k, crowding)
         if len(y) < len(copy_of):
             indices, scores = _with_copies(indices, scores, copy_of, min(n, len(copy_of)))
         return Ranked(indices[list_of], scores[list_of])
@@ -112,6 +124,53 @@ def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor
     count = torch.minimum(count, (k - count.cumsum(1) + count).clamp_min(0))
     own = (key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
     return key_indices(best), key_scores(best) - own
+
+
+def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: int, k: int) -> Tensor:
+    """Return an r of every y, float32 (rows,), with which the n best y of every x are found.
+
+    It is exact for the n best, and elsewhere a lower bound that is high enough to keep a y from the list. A y whose
+    bound could still put it there gets its exact r, until there is none. So few y are compared with all others.
+    """
+    crowding = _least_crowding(y, others, min(k, len(others)))
+    exact = torch.zeros(len(y), dtype=torch.bool, device=y.device)
+    asking = torch.arange(len(x), device=x.device)
+    while len(asking):
+        best, scores = _rank(x[asking], y, copies, min(_LOOK * n, len(y)), 1, crowding)
+        known = exact[best]
+        floor = scores.masked_fill(~known, -torch.inf).topk(n).values[:, -1:]
+        may = ~known & (scores >= floor)
+        may[:, n:] &= floor > -torch.inf
+        unsure = may.any(1)
+        asking, found = asking[unsure], best[may].unique()
+        if 2 * int(exact.sum() + len(found)) > len(y):
+            return _mean_of_nearest(y, others, k)
+        if len(found):
+            crowding[found] = _mean_of_nearest(y[found], others, k)
+            exact[found] = True
+    return crowding
+
+
+def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
+    """Return a lower bound of the r of every y, float32 (rows,): that of its k nearest in some parts of the others.
+
+    The parts hold the others that are nearest to each of sqrt(others) of them, which are evenly spaced over the rows.
+    A y is compared with the parts whose middle is nearest to it.
+    """
+    centre = others.mean(0)
+    middle = others[torch.linspace(0, len(others) - 1, round(len(others) ** 0.5), device=y.device).long()] - centre
+    middle /= torch.linalg.vector_norm(middle, dim=1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
+    home = torch.cat([(part @ middle.T).argmax(1) for part in others.split(_ROWS)])
+    members = home.argsort(stable=True).split(torch.bincount(home, minlength=len(middle)).tolist())
+    asked = torch.cat([(part @ middle.T).topk(min(_PARTS, len(middle))).indices for part in y.split(_ROWS)])
+    near = y.new_full((len(y), k), -1.0)
+    for column in asked.T:
+        askers = column.argsort(stable=True).split(torch.bincount(column, minlength=len(middle)).tolist())
+        for own, rows in zip(members, askers):
+            for part in rows.split(_ROWS):
+                found = (y[part] @ others[own].T).topk(min(k, len(own))).values
+                near[part] = torch.cat([near[part], found], 1).topk(k).values
+    return near.mean(1) - _SLACK
 
 
 def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:

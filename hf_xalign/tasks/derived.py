@@ -58,11 +58,12 @@ def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: st
         trees = load_treebank(source).remove_columns("tokens")
         return concatenate_datasets([rows, trees.select(range(len(rows)))], axis=1)
     wanted = [name for names in tree_columns(_texts(rows)).values() for name in names]
-    found = dict(read_records(source, split=split, revision=revision)[1])
+    unit, records, _ = read_records(source, split=split, revision=revision)
+    found = dict(records)
     for place in rows["line"]:
         if missing := [name for name in wanted if not found[place].get(name)]:
             raise InputError(
-                f"{source}, {place}: no column {', '.join(missing)}. T_syn needs the tree of every labelled text: "
+                f"{source}, {unit} {place}: no column {', '.join(missing)}. T_syn needs the tree of every text: "
                 "take a .conllu file, or add these columns."
             )
     for name in wanted:

@@ -357,7 +357,7 @@ def draw_pairs(
 ) -> Dataset:
     """Select the pairs that the filters kept, bool (rows,), or of each source the first of them or a seeded draw.
 
-    A larger draw holds a smaller one of the same seed. The sources' entries get the numbers of pairs drawn.
+    A larger draw holds a smaller one of the same seed. The sources' entries get `draw` and the numbers of pairs drawn.
     """
     if max_pairs is None and kept.all():
         return text  # its indices would need more memory than all else
@@ -368,7 +368,7 @@ def draw_pairs(
         if max_pairs is not None:
             drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
             rows = np.sort(drawn[:max_pairs])
-            entry["pairs"] = len(rows)
+            entry |= {"pairs": len(rows), "draw": draw}
         chosen.append(rows)
     return text.select(np.concatenate(chosen))
 

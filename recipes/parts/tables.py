@@ -14,11 +14,12 @@ or the output folder of another step, which then runs before. Variables with a m
     minus     variables of a second value, which is subtracted
     setting   instead of score, the name of a setting of the command of `step`
     mean      true: the mean of the other columns
+    sum       true: their sum
     scale     factor of what is shown, 100 by default
 
-`correlate: [TABLE/COLUMN, TABLE/COLUMN]` of a row is Spearman's correlation of two columns. A row without any of these
-has no experiment, and `config` says where its settings are. A published value of null is a cell that the paper leaves
-out; a row without `published` is drawn only.
+`correlate: [TABLE/COLUMN, TABLE/COLUMN]` of a row is Spearman's correlation of two columns over rows and seeds, and
+`statistic: p_value` of a column its p-value. A row without any of these has no experiment, and `config` says where its
+settings are. A published value of null is a cell that the paper leaves out; a row without `published` is drawn only.
 """
 
 from __future__ import annotations
@@ -136,6 +137,11 @@ class Table:
         return self.content["rows"]
 
     @property
+    def systems(self) -> list[str]:
+        """The rows that are not correlations of other rows."""
+        return [row for row, own in self.rows.items() if "correlate" not in own]
+
+    @property
     def seeds(self) -> list[int]:
         """The paper's seeds."""
         return self.content.get("seeds", self.paper.content.get("seeds", [0]))
@@ -160,7 +166,7 @@ class Table:
         names = self.names(row, column) | {"seed": seed}
         if (
             not names.get("score")
-            or {"mean", "setting", "correlate"} & names.keys()
+            or {"mean", "sum", "setting", "correlate"} & names.keys()
             or self.published(row)[column] is None
         ):
             return []
@@ -173,8 +179,12 @@ class Table:
     def commands(self, row: str, seeds: Sequence[int]) -> list[Command]:
         """Return the commands that a row needs, in their order, each once."""
         if "correlate" in self.rows[row]:
-            tables = [self.paper.table(place.partition("/")[0]) for place in self.rows[row]["correlate"]]
-            every = [command for table in tables for one in table.rows for command in table.commands(one, seeds)]
+            every = [
+                command
+                for table, _ in self.correlated(row)
+                for one in table.systems
+                for command in table.commands(one, seeds)
+            ]
         else:
             every = [
                 command
@@ -194,10 +204,11 @@ class Table:
             if published[column] is None:
                 found[column] = None
             elif "correlate" in names:
-                found[column] = self.correlation(names["correlate"], seeds)
-            elif names.get("mean"):
+                found[column] = self.correlation(row, seeds, names.get("statistic", "rho"))
+            elif names.get("mean") or names.get("sum"):
                 others = [value for value in found.values() if value is not None]
-                found[column] = sum(others) / len(others) if others and len(others) == len(found) else None
+                share = len(others) if names.get("mean") else 1
+                found[column] = sum(others) / share if others and len(others) == len(found) else None
             elif "setting" in names and "step" in names:
                 found[column] = setting(self.paper.commands(names["step"], names | {"seed": 0})[-1], names["setting"])
             else:
@@ -207,15 +218,29 @@ class Table:
                 found[column] = sum(scores) / len(scores) * names.get("scale", 100) if whole else None
         return found
 
-    def correlation(self, places: Sequence[str], seeds: Sequence[int]) -> float | None:
-        """Return Spearman's correlation of two columns, with the paper's sign; None before all rows are finished."""
+    def correlated(self, row: str) -> list[tuple[Table, str]]:
+        """Return the two tables and columns of a row that correlates them."""
+        places = [place.partition("/") for place in self.rows[row]["correlate"]]
+        return [(self.paper.table(table), column) for table, _, column in places]
+
+    def correlation(self, row: str, seeds: Sequence[int], statistic: str) -> float | str | None:
+        """Return `rho`, with the paper's sign, or the `p_value` of a correlation; None before all runs are finished.
+
+        It is a sentence where the correlation is undefined: of fewer than three runs, or where one side is constant.
+        """
         from hf_xalign.evaluation.transfer import spearman
 
-        sides = []
-        for place in places:
-            table, column = self.paper.table(place.partition("/")[0]), place.partition("/")[2]
-            sides.append([table.values(row, seeds)[column] for row in table.rows])
-        return None if None in (*sides[0], *sides[1]) else -spearman(*sides).rho
+        x, y = (
+            [table.values(one, [seed])[column] for one in table.systems for seed in seeds]
+            for table, column in self.correlated(row)
+        )
+        if None in (*x, *y):
+            return None
+        try:
+            found = spearman(x, y)
+        except InputError as error:
+            return f"undefined: {error}"
+        return -found.rho if statistic == "rho" else found.p_value
 
 
 def papers() -> list[str]:

@@ -147,7 +147,7 @@ class TaskArguments(SmokeTest):
         """Return the recipe's trainer, made with the text and tokenizer in `given`."""
         raise NotImplementedError
 
-    def extra_data(self) -> dict[str, list[dict[str, Any]]]:
+    def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
         """Return the record's entries of further training text."""
         return {}
 

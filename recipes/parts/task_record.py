@@ -42,7 +42,7 @@ def start_task_record(
         eval_data=list(map(_entry, data.eval_data, task_data.evaluation.values(), repeat(data.eval_split))),
         objective=args.formula(),
     )
-    record["data"] |= data.extra_data()
+    record["data"] |= data.extra_data(args)
     if task_data.selection:
         parts = task_data.selection.values()
         record["data"]["selection"] = list(map(_entry, data.select_on, parts, repeat(data.select_split)))

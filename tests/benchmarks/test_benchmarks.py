@@ -167,3 +167,14 @@ def test_trainer_steps(script, capsys):
     assert [row[0] for row in rows] == ["FAO", "MAO", "PPA"]
     # MAO's words are cached: no pass through the encoder.
     assert float(rows[0][-1]) > 0 and len(rows[1]) == 5 and len(rows[2]) == 6
+
+
+def test_mapping_vectors(script):
+    """Ours and the references learn maps of the same P@1."""
+    small = {"words": 300, "dim": 12, "pairs": 150, "queries": 60, "noise": 1.0, "epochs": 3}
+    found = script("mapping_vectors").measure(**small)
+    for method in ("rcsls", "vecmap"):
+        own, reference = (found[name]["p@1"] for name in (method, f"{method} (NumPy)"))
+        assert max(abs(a - b) for a, b in zip(own, reference, strict=True)) <= 2 / 60 and own[0] > 0.3
+    part = script("mapping_vectors").measure(**small, extrapolate=True, methods=("rcsls",), only="reference")
+    assert len(part) == 1 and all(seconds > 0 for seconds in part["rcsls (NumPy)"]["learn"])

@@ -1,7 +1,6 @@
 """Distances of linked and random words, against loops over one pair at a time; figures and their files."""
 
 import json
-from itertools import product
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from transformers import BertForTokenClassification
 
 from hf_xalign.evaluation import distances, plots
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
-from hf_xalign.evaluation.transfer import Correlation, TransferRun
 from hf_xalign.evaluation.vectors import encode_words
 
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
@@ -149,19 +147,6 @@ def drawn(monkeypatch):
     save = plots.save_figure
     monkeypatch.setattr(plots, "save_figure", lambda figure, path: (figures.append(figure), save(figure, path))[1])
     return figures
-
-
-def test_alignment_plot(drawn, tmp_path):
-    kinds = product(("mlm", "xlm", "dict_mlm", "align_mlm"), ("trans", "trans o inv"))
-    runs = [TransferRun(*kind, 0.1 * n, 0.95, 0.5 + 0.05 * n) for n, kind in enumerate(kinds)]
-    path = plots.alignment_plot(runs, tmp_path / "deep" / "a.png", Correlation(-0.7273, 0.0096, 8, True))
-    assert path.read_bytes().startswith(b"\x89PNG") and list(path.parent.iterdir()) == [path]
-    [axes] = drawn[0].axes
-    points = [tuple(part.get_offsets()[0].tolist()) for part in axes.collections]
-    assert points == [(100 * run.alignment, 100 * run.delta) for run in runs]
-    assert axes.get_title() == "Spearman's rho = -0.73, p = 0.010 (8 runs)"
-    [legend] = drawn[0].legends
-    assert len(legend.get_texts()) == 6 and len({tuple(part.get_facecolor()[0]) for part in axes.collections}) == 2
 
 
 def test_histogram_grid(drawn, tmp_path):

@@ -1,5 +1,6 @@
 """Anchors: their sentences, what they average, how a run is resumed; matched vectors; word2vec's files."""
 
+import gzip
 import logging
 import math
 from dataclasses import replace
@@ -427,6 +428,36 @@ def test_reads(tmp_path):
         found = read_word2vec(tmp_path / "v")
         assert found.words == words, text
         assert found.vectors.tolist() == [[[1, 2, 3]], [[4, 5, 6]]], text
+
+
+def test_bad_rows_are_counted_and_left_out(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(word2vec, "_ROWS", 2)
+    good, bad = b"w%d 1 2\n", [b"c 1 2 3\n", b"c 1  2\n", b"c 1 x\n", b"c 1 nan\n", b"\xe4 1 2\n", b" 1 2\n", b"c\n"]
+    rows = [row for k, fault in enumerate(bad) for row in (good % k, fault)]
+    (tmp_path / "v").write_bytes(b"%d 2\n" % len(rows) + b"".join(rows))
+    with caplog.at_level(logging.WARNING):
+        found = read_word2vec(tmp_path / "v")
+        assert read_word2vec(tmp_path / "v", limit=3).words == ["w0", "w1", "w2"]
+    assert found.words == [f"w{k}" for k in range(len(bad))] and found.vectors.flatten(1).tolist() == [[1, 2]] * len(
+        bad
+    )
+    assert "7 of 14 rows are bad and left out; the first, row 3: 4 fields, 'c 1 2 3'" in caplog.records[0].message
+    assert len(caplog.records) == 2  # one for each file that was read
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_binary_files_of_word2vec(tmp_path, caplog, monkeypatch, end):
+    monkeypatch.setattr(word2vec, "_ROWS", 2)
+    rows = [("Haus", [1, 0.5]), ("o\u0308l", [0, 2]), ("x", [float("nan"), 1]), ("Haus", [3, 4]), ("a\xa0b", [5, 6])]
+    content = b"6 2\n" + b"".join(w.encode() + b" " + np.array(v, "<f4").tobytes() + end for w, v in rows)
+    content += b"\xff " + np.zeros(2, "<f4").tobytes() + end
+    (tmp_path / "v.bin").write_bytes(content)
+    (tmp_path / "v.bin.gz").write_bytes(gzip.compress(content))
+    for name in ("v.bin", "v.bin.gz"):
+        found = read_word2vec(tmp_path / name)
+        assert found.words == ["Haus", "\xf6l", "a\xa0b"]
+        assert found.vectors[:, 0].tolist() == [[1, 0.5], [0, 2], [5, 6]]
+    assert "2 of 6 rows are bad and left out; the first, row 3: not all fields of 'x'" in caplog.text
 
 
 def test_of_a_repeated_word_the_first_row_counts(tmp_path, caplog, monkeypatch):

@@ -212,16 +212,20 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
 def test_word2vec(tmp_path, monkeypatch):
     monkeypatch.setattr(word2vec, "_ROWS", 2)
     texts = (
-        ("4 2\na 1 2\nb 1 2\nc 1 2 3\nd 1 2\n", "row 4: 4 fields, 'c 1 2 3.*a word and 2 numbers"),
-        ("4 2\na 1 2\nb 1 2\nc 1  2\nd 1 2\n", "row 4: 4 fields.*single spaces"),
-        ("4 2\na 1 2\nb 1 2\nc 1 x\nd 1 2\n", "row 4: not all fields are numbers.*'x'"),
-        ("4 2\na 1 2\nb 1 2\nc 1 nan\nd 1 2\n", "row 4: the vector of 'c' holds NaN"),
         ("5 2\na 1 2\nb 1 2\nc 1 2\nd 1 2\n", "row 1 says 5 words, but 4 rows"),
         ("", "row 1, '', is neither"),
         ("0 3\n", "no words"),
+        ("1 2\na 1 x\n", "no words; row 2: not all fields of 'a' are finite"),
     )
     for k, (text, _) in enumerate(texts):
         (tmp_path / f"v{k}").write_text(text)
+    model = (793712314).to_bytes(4, "little")
+    for name, content in (
+        ("model", model),
+        ("cut", b"2 1\na \0\0\x80?"),
+        ("long", b"1 1\n" + b"x" * 11_000),
+    ):
+        (tmp_path / f"{name}.bin").write_bytes(content)
     (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
     (tmp_path / "plain.gz").write_text("1 1\na 1\n")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"1 1\na 1\n")[:-9])
@@ -232,6 +236,9 @@ def test_word2vec(tmp_path, monkeypatch):
         ),
         (lambda: read_word2vec(tmp_path / "none"), "none.*No such file"),
         (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
+        (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
+        (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),
+        (lambda: read_word2vec(tmp_path / "long.bin"), "word 1 has no end"),
         (lambda: read_word2vec(tmp_path / "plain.gz"), r"plain\.gz: damaged gzip data \(Not a gzipped file"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged gzip data"),
         ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Use one of \(-2, -1\)"),

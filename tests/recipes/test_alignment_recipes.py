@@ -120,9 +120,10 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
     # The links are those of an aligner that saw all the text, and so are the evaluation's.
     assert all(links[row["target"]] == row["links"] for row in more.train if row["target"][-1].isdigit())
     assert few.evaluation["links"][:] == whole.evaluation["links"][:]
-    assert few.link_counts["de-en"]["pairs"] == 10 and "drawn" not in few.sources["train"][0]
+    assert few.link_counts["de-en"]["pairs"] == 10 and {entry["draw"] for entry in few.sources["train"]} == {"seed"}
     first = drawn(files, 5, seed=1, draw="first")
     assert first.train["target"][:5] == whole.train["target"][:5] and len(first.train) == 10
+    assert {entry["draw"] for entry in first.sources["train"]} == {"first"} and "draw" not in whole.sources["train"][0]
     # Pairs whose only words are identical have no links; they are not among those counted.
     (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
     both = drawn(

@@ -15,6 +15,8 @@ from support.tiny import SENTENCES
 import hf_xalign
 from hf_xalign.cache import write_mark
 from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.derived.treebank import read_trees
+from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
@@ -342,3 +344,38 @@ def test_text_named_by_the_code_of_a_derived_language_is_derived(tmp_path):
     assert plain.rows["tokens"][:] == natural.rows["tokens"][:]
     with pytest.raises(InputError, match=r"derived_language\.json: no such file"):
         FinetuneArguments(**options, derived_language=str(tmp_path / "none")).check_files()
+
+
+def test_a_derived_word_order_needs_the_trees_of_all_texts(tmp_path):
+    tree = {"upos": ["DET", "ADJ", "NOUN", "VERB"], "heads": [3, 3, 4, 0], "deprels": ["det", "amod", "nsubj", "root"]}
+    # The adjective of the other language follows its noun.
+    other = [
+        ("la", "DET", 2, "det"),
+        ("maison", "NOUN", 4, "nsubj"),
+        ("verte", "ADJ", 2, "amod"),
+        ("brille", "VERB", 0, "root"),
+    ]
+    lines = [
+        f"{n}\t{word}\t_\t{upos}\t_\t_\t{head}\t{rel}\t_\t_" for n, (word, upos, head, rel) in enumerate(other, 1)
+    ]
+    (tmp_path / "fr.conllu").write_text("\n".join([*lines, "\n"]) * 40)
+    order = WordOrder.learn(read_trees(tmp_path / "fr.conllu"))
+    DerivedLanguage("en", ("syntax",), word_order=order).save(tmp_path / "derived_language.json")
+    trees = {f"{side}_{name}": values for side in ("text_a", "text_b") for name, values in tree.items()}
+    row = {"premise": "the green house shines", "hypothesis": "a red file opens", "label": "entailment"}
+    write_lines(tmp_path / "pairs.jsonl", [row | trees, row | trees | {"label": "neutral"}])
+    write_lines(tmp_path / "bare.jsonl", [row])
+    write_lines(
+        tmp_path / "words.jsonl", [tree | {"tokens": row["premise"].split(), "labels": ["O", "B-A", "I-A", "O"]}]
+    )
+
+    def load(name, task):
+        data = [f"en-x-syntax={tmp_path / name}"]
+        options = {"task": task, "train_data": data, "eval_data": data, "derived_language": str(tmp_path)}
+        return load_task(FinetuneArguments(**options)).train[0].rows[0]
+
+    pair, words = load("pairs.jsonl", "sequence"), load("words.jsonl", "token")
+    assert (pair["text_a"], pair["text_b"]) == ("the house green shines", "a file red opens")
+    assert words["tokens"] == ["the", "house", "green", "shines"] and words["labels"] == ["O", "B-A", "I-A", "O"]
+    with pytest.raises(InputError, match=r"bare\.jsonl, line 1: no column text_a_upos, .* T_syn needs the tree"):
+        load("bare.jsonl", "sequence")

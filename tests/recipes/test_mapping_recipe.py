@@ -1,6 +1,8 @@
 """The mapping recipe from the command line to maps, scores and card, on a tiny encoder and files made here."""
 
 import shutil
+import sys
+from functools import partial
 
 import pytest
 import torch
@@ -10,20 +12,24 @@ from support.families import save_base
 from support.numeric import assert_rounding
 from support.recipe import on_files, output_of, record_of, task_command
 from support.tiny import make_tokenizer
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import HeldOutWords, held_out_words, read_protocols, score_retrieval
 from hf_xalign.links.frozen import read_links
-from hf_xalign.mapping import Anchors, LanguageMap, SideMap
+from hf_xalign.mapping import Anchors, LanguageMap, SideMap, read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
+from hf_xalign.recipes.parts.mapping import data, vectors
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.data import MappingData, score
 from hf_xalign.recipes.parts.mapping.sources import Sources, read_sources
+from hf_xalign.search.csls import Neighbours
 
 OVER = ("--overwrite_output_dir", "true")
 
@@ -267,3 +273,145 @@ def test_directions_of_lexicon_induction():
         corpus.protocols = corpus.protocols[:1]
         raw, _ = score(corpus, args)
         assert raw["de"]["bli_p@1"] < 0.75 and raw["de"]["retrieval_mean"] < 1.0
+
+
+# ---- Files of word vectors ----
+
+
+def vector_files(folder, words=60, size=6, noise=0.0):
+    """Write vectors of two languages, the second those of the first turned, and a dictionary of all words."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(words, size, generator=generator)
+    turn, _ = torch.linalg.qr(torch.randn(size, size, generator=generator))
+    y = x @ turn.T + noise * torch.randn(words, size, generator=generator)
+    for name, rows, letter in (("cc.de.6.vec.gz", x, "w"), ("en.bin", y, "v")):
+        names = [f"{letter}{k}" for k in range(words)]
+        if name.endswith(".bin"):
+            content = b"".join(f"{word} ".encode() + row.numpy().tobytes() for word, row in zip(names, rows))
+            (folder / name).write_bytes(f"{words} {size}\n".encode() + content)
+        else:
+            write_word2vec(Anchors(names, rows.unsqueeze(1), torch.zeros(words)), folder / name)
+    (folder / "de-en.txt").write_text("".join(f"w{k} v{k}\n" for k in range(words)))
+    (folder / "en-de.txt").write_text("".join(f"v{k}\tw{k}\n" for k in range(0, words, 4)))
+    return ["--source_vectors", str(folder / "cc.de.6.vec.gz"), "--target_vectors", f"en={folder / 'en.bin'}",
+            "--dictionary", str(folder / "de-en.txt"), "--output_dir", str(folder / "out")]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"])
+def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
+    """P@1 is 1 with every method, and the written vectors of translations have a cosine near 1."""
+    command = [*vector_files(tmp_path, words=120), "--method", method, "--vectors_format", "vec"]
+    printed = output_of(main, [*command, "--direction", "from_pivot" if method == "vecmap" else "to_pivot"])
+    record = record_of(tmp_path / "out")
+    after = record["scores"]["after"]["de"]
+    assert after["bli_p@1"] == after["bli_p@1, cosine"] == after["bli_coverage"] == 1.0
+    assert "100.0% of the test entries" in printed and "de first" in printed
+    counts = record["maps"]["dictionary"]["de"]
+    assert 0 < after["pool_bli"] - counts["used"] < 60 and counts["used"] == counts["entries"]  # the rest is held out
+    one, other = (read_word2vec(tmp_path / "out/vectors" / f"{code}.vec") for code in ("de", "en"))
+    assert torch.cosine_similarity(one.vectors, other.vectors, dim=-1).min() > 0.99
+    # The map takes the files' own vectors where the run wrote them.
+    [file] = (tmp_path / "out/maps").iterdir()
+    back, raw = LanguageMap.load(file), read_word2vec(tmp_path / "cc.de.6.vec.gz").vectors
+    side = "target" if method == "vecmap" else "source"
+    assert torch.cosine_similarity(back.project(raw, side), one.vectors, dim=-1).min() > 0.999
+    card = (tmp_path / "out/README.md").read_text()
+    assert (
+        "the word vectors `cc.de.6.vec.gz` and `en.bin`" in card and "read_word2vec" in card and "encoder" not in card
+    )
+
+
+def test_word_vectors_with_a_test_dictionary(tmp_path):
+    """Columns may come in either order; a source word of the test dictionary is not learnt from."""
+    command = [*vector_files(tmp_path), "--test_dictionary", str(tmp_path / "en-de.txt"), "--max_vectors", "50"]
+    printed = output_of(main, command)
+    record = record_of(tmp_path / "out")
+    after = record["scores"]["after"]["de"]
+    assert "15 entries, 13 with both vectors, en first" in printed and "held out 15 source words" in printed
+    assert after["pool_bli"] == 50 and after["bli_coverage"] == 13 / 15 and after["bli_p@1"] == 1.0
+    assert record["maps"]["dictionary"]["de"] == {"entries": 45, "source": 37, "target": 37, "used": 37}
+    assert Anchors.load(tmp_path / "out/vectors/de.safetensors").words == [f"w{k}" for k in range(50)]
+    # Its own code of the card runs.
+    code = (tmp_path / "out/README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    exec(code.replace("path/to/this/folder", str(tmp_path / "out")), {})
+    with pytest.raises(InputError, match="holds another run"):
+        main(command)
+    output_of(main, [*command, *OVER, "--vectors_format", "vec.gz"])
+    assert sorted(path.name for path in (tmp_path / "out/vectors").iterdir()) == ["de.vec.gz", "en.vec.gz"]
+
+
+def test_word_vectors_and_settings_that_do_not_fit(tmp_path):
+    command = vector_files(tmp_path)
+    (tmp_path / "fr-it.txt").write_text("chat gatto\n")
+    inside = [*command[:-1], str(tmp_path / "deep")]
+    (tmp_path / "deep/vectors").mkdir(parents=True)
+    shutil.copy(tmp_path / "cc.de.6.vec.gz", tmp_path / "deep/vectors")
+    rows = [
+        (("--layers", "-2"), "layers: a run on word vectors .* does not read it. Remove it"),
+        (("--smoke", "true"), "smoke: a run on word vectors"),
+        (("--train_data", "de=x.tsv"), "train_data: a run on word vectors"),
+        (("--linear", "true", "--method", "rcsls"), "linear: a run on word vectors"),
+        (("--dictionary", str(tmp_path / "fr-it.txt")), "no entry of 1 has a vector in de and in en"),
+        (("--dictionary", f"fr={tmp_path / 'de-en.txt'}"), "the source vectors are of de"),
+        (("--target_vectors", f"de={tmp_path / 'en.bin'}"), "both files are of de"),
+        (("--source_vectors", str(tmp_path / "en.bin")), "the language is missing"),
+        (("--method", "vecmap", "--max_vectors", "5"), "the map of de: whitening"),
+    ]
+    for options, message in rows:
+        with pytest.raises(InputError, match=message):
+            output_of(main, [*command, *options])
+    assert not (tmp_path / "out/results.json").exists()
+    with pytest.raises(InputError, match="where this run writes"):
+        main([*inside, "--source_vectors", str(tmp_path / "deep/vectors/cc.de.6.vec.gz")])
+    with pytest.raises(InputError, match="needs training dictionaries"):
+        main(command[:4])
+    with pytest.raises(InputError, match="one is missing"):
+        main(command[:2])
+    with pytest.raises(InputError, match="max_vectors and vectors_format need"):
+        main(["--max_vectors", "5"])
+
+
+class WholeCopies(TorchDispatchMode):
+    """Names of the operations that make a new tensor of so many rows and columns."""
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.shape, self.made = shape, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        dense, made = (
+            [one for one in tree_leaves(part) if torch.is_tensor(one) and one.layout == torch.strided]
+            for part in ((args, kwargs), out)
+        )
+        given = {one.untyped_storage().data_ptr() for one in dense}
+        for one in made:
+            whole = one.shape[:1] + one.shape[-1:] == self.shape
+            if whole and one.untyped_storage().data_ptr() not in given:
+                self.made.append(str(func))
+        return out
+
+
+@pytest.mark.parametrize("method", ["procrustes", "rcsls", "vecmap", "self_learning"])
+def test_whole_vocabularies_are_not_copied(method):
+    """Of 200,000 words x 300 a copy is 240 MB. RCSLS keeps normalised candidates; nothing else copies a vocabulary."""
+    words, size = 10_000, 24
+    x = torch.randn(words, 1, size, generator=torch.Generator().manual_seed(0))
+    names = ([f"{letter}{k}" for k in range(words)] for letter in "wv")
+    one, other = (Anchors(own, x.clone(), torch.zeros(words), lang=code) for own, code in zip(names, ("de", "en")))
+    entries = {"de": [(f"v{k}", f"w{k}") for k in range(200)]}
+    corpus = MappingData("en", {}, {}, {"de": one, "en": other}, Sources(entries, entries, {}, {}))
+    args = MappingArguments(method=method, supervision="dictionary", dictionary=["de=x"])
+    with pytest.MonkeyPatch.context() as patch, WholeCopies(words, size) as copies:
+        patch.setattr(
+            sys.modules[data.self_learning.__module__],
+            "_search",
+            lambda x, z, dropout: (Neighbours(*[torch.arange(300)] * 2), 1.0),
+        )
+        patch.setattr(vectors, "_ROWS", 1000)
+        if method == "self_learning":
+            patch.setattr(data, "self_learning", partial(data.self_learning, cutoff=300, patience=1, keep=1.0))
+        found, _ = data.learn(corpus, "de", args)
+        vectors._mapped(one.vectors, vectors._of_any_length(found), "source")
+    # Each side's unit, centre and unit again: one at a time stays.
+    assert len(copies.made) == (6 if method == "rcsls" else 0), copies.made

@@ -29,7 +29,7 @@ def words(method, files):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"align_mlm_grid"}))  # the grid runs others
+@pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_smoke_test_of_every_recipe_without_noise(method, files, tmp_path):
     options = [*words(method, files), "--smoke", "--output_dir", str(tmp_path)]
     start = "import sys; from hf_xalign.cli.main import main; sys.exit(main())"

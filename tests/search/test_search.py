@@ -15,6 +15,7 @@ from support.numeric import assert_rounding
 
 from hf_xalign import environment
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.maps import unit
 from hf_xalign.search import csls, ranking
 from hf_xalign.search.csls import nearest_neighbours
 from hf_xalign.search.ranking import nearest
@@ -134,6 +135,8 @@ def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
     with pytest.MonkeyPatch.context() as patched:
         for (module, name), limit in zip(LIMITS, limits, strict=True):
             patched.setattr(module, name, limit)
+        patched.setattr(ranking, "_MANY", few := 0 if limits[0] == 16 else 2**28)
+        patched.setattr(ranking, "_FEW", few)
         found = nearest(queries, candidates, n, similarity=similarity, k=k, neighbourhood=others)
     exact = similarity == "cosine" or is_exact(k, len(candidates), len(queries if others is None else others))
     table = scores(queries, candidates, similarity, k, others)
@@ -152,6 +155,28 @@ def test_lists_of_vectors_of_many_directions(limits, monkeypatch):
             check_lists(nearest(queries, candidates, n, k=k, **given_), table, n, rounding(12, k))
     queries, candidates = vectors(13, 40, dim=3, hubs=True), rising()
     check_lists(nearest(queries, candidates, 8), scores(queries, candidates), 8, rounding(3))
+
+
+@pytest.mark.parametrize("look", [1, 8])
+@pytest.mark.parametrize("n", [1, 5])
+def test_few_queries_compare_few_candidates_with_all_others(n, look, monkeypatch):
+    """The lists and scores are those of all r, of which few are computed."""
+    topics = vectors(31, 40, dim=16)
+    y, others = (topics[torch.arange(1200) % 40] + 0.5 * vectors(seed, 1200, dim=16) for seed in (32, 33))
+    y[700] = y[3]
+    expected = nearest(others[:20], y, n, neighbourhood=others)
+    monkeypatch.setattr(ranking, "_MANY", 0)
+    monkeypatch.setattr(ranking, "_LOOK", look)
+    compared, whole = [], ranking._mean_of_nearest
+    monkeypatch.setattr(ranking, "_mean_of_nearest", lambda x, *rest: compared.append(len(x)) or whole(x, *rest))
+    found = nearest(others[:20], y, n, neighbourhood=others)
+    assert torch.equal(found.indices, expected.indices) and (found.scores - expected.scores).abs().max() < rounding(16)
+    assert n * 2 < sum(compared) < 500
+    bounds, exact = (
+        ranking._least_crowding(*(unit(side) for side in (y, others)), 10),
+        whole(unit(y), unit(others), 10),
+    )
+    assert (bounds <= exact).all() and (exact - bounds).mean() < 0.2
 
 
 def test_equal_candidates_come_in_their_order_and_equal_queries_get_equal_lists():

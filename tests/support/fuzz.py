@@ -610,6 +610,7 @@ READERS = {
     "pharaoh": Reader("l.txt", [b"0-0 1-2\n\n", b"2-2\n0-1\n"], [_links]),
     "eval-links": Reader("eval_links.jsonl", [_lines(_WORDS, _WORDS)], [read_links], "jsonl"),
     "vectors": Reader("v.vec", [b"2 2\nHaus 1 0.5\nHund 0 2e-3\n", b"Haus 1 0.5\n"], [read_word2vec]),
+    "vectors-binary": Reader("v.bin", [b"2 1\na \0\0\x80?\nb \0\0\0@\n"], [read_word2vec]),
     "anchors": Reader("a.safetensors", [_saved(_anchors.save)], [Anchors.load], "tensors"),
     "maps": Reader("m.safetensors", [_saved(_map.save)], [LanguageMap.load], "tensors"),
     "labelled-conll": Reader("l.conll", [_CONLL, b"Ann\tB-X\n#\tO\n"], _examples),

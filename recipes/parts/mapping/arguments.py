@@ -23,7 +23,8 @@ _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "linear": ("rcsls", "vecmap", "self_learning"),
     "refine": ("procrustes",),
 }
-_LEAST = {"rcsls_epochs": 0, "refine": 0, "max_words": 1, "sentences_per_word": 1, "batch_size": 1, "seed": 0}
+_LEAST = {"rcsls_epochs": 0, "refine": 0, "seed": 0}
+_LEAST |= dict.fromkeys(("max_vectors", "max_words", "sentences_per_word", "batch_size"), 1)
 
 _ROTATE = cite(
     "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",
@@ -94,6 +95,19 @@ class MappingArguments:
         "Run", "Encoder of the other languages, if the pivot has another. Default: model_name_or_path.", None
     )
     target_model: str | None = option("Run", "Encoder of the pivot. Default: model_name_or_path.", None)
+    source_vectors: str | None = option(
+        "Word vectors",
+        "Map this file of word vectors, FILE or LANG=FILE: .vec or .txt of word2vec, fastText or GloVe, .bin of "
+        "word2vec, each also .gz. No encoder and no text is read, and the dictionary's columns may come in any order.",
+        None,
+    )
+    target_vectors: str | None = option(
+        "Word vectors", "Word vectors of the pivot, in the form of source_vectors.", None
+    )
+    max_vectors: int = option("Word vectors", "Use the first n words of each file, the most frequent.", 200_000)
+    vectors_format: Literal["safetensors", "vec", "vec.gz"] = option(
+        "Word vectors", "Format of the mapped vectors of both languages.", "safetensors"
+    )
     method: Method = option(
         "Map", "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.", "procrustes"
     )
@@ -122,7 +136,10 @@ class MappingArguments:
     draw: Literal["first", "seed"] = option("Word links", "max_train_pairs: the first pairs, or a draw.", "seed")
     dictionary: list[str] = option("Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE.", [])
     test_dictionary: list[str] = option(
-        "Dictionaries", "Dictionaries for scoring lexicon induction, of the same format.", []
+        "Dictionaries",
+        "Dictionaries for scoring lexicon induction, of the same format. Word vectors: by default a fixed fifth of "
+        "the source words of dictionary, which are then not learnt from.",
+        [],
     )
     dictionary_order: Literal["pivot_first", "other_first"] = option(
         "Dictionaries", "Whose word is first in each line of both: of MUSE's, en-de or de-en.", "pivot_first"
@@ -143,6 +160,12 @@ class MappingArguments:
     seed: int = option("Run", "Seed of self_learning and of bootstrap intervals.", 0)
 
     def __post_init__(self) -> None:
+        if (self.source_vectors is None) != (self.target_vectors is None):
+            raise InputError("source_vectors and target_vectors: one is missing. Name both languages' files.")
+        if self.source_vectors:
+            self.supervision = "dictionary"
+        elif (self.max_vectors, self.vectors_format) != (200_000, "safetensors"):
+            raise InputError("max_vectors and vectors_format need source_vectors and target_vectors. Name the files.")
         for name, methods in _METHODS_OF.items():
             if self.method not in methods and getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 raise InputError(
@@ -167,7 +190,8 @@ class MappingArguments:
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         check_models([self.source_model, self.target_model])
-        check_files([*self.dictionary, *self.test_dictionary, *self.text])
+        vectors = filter(None, [self.source_vectors, self.target_vectors])
+        check_files([*self.dictionary, *self.test_dictionary, *self.text, *vectors])
 
     def changed(self) -> dict[str, Any]:
         """Return the arguments that differ from their defaults, without the output folder."""

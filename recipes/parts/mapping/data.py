@@ -180,7 +180,7 @@ def score(
             if language in corpus.sources.test_dictionaries:
                 for protocol in corpus.protocols:
                     if protocol.cosine or not protocol.name:
-                        induced, own = _induction(corpus, language, k, project, args.seed, protocol)
+                        induced, own = induction(corpus, language, k, project, args.seed, protocol)
                         found |= induced
                         bounds |= own
             end = f", layer {layer}" if len(args.layers) > 1 else ""
@@ -189,9 +189,10 @@ def score(
     return scores, intervals
 
 
-def _induction(
+def induction(
     corpus: MappingData, language: str, layer: int, project: Projection, seed: int, protocol: Protocol
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Score lexicon induction of one layer in both directions: scores, and 95% intervals."""
     own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
     source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
     test = corpus.sources.test_dictionaries[language]

@@ -69,23 +69,11 @@ def save(
     Affine maps on an encoder without adapters are also saved in a model: as an adapter if they are of the last layer
     alone, else as an encoder with mapped layers. `alone` is for two encoders: no model holds both.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    clear_run(folder)
-    for path in _maps_in(folder):
-        path.unlink()
+    clear_maps(folder)
     linked.keep(folder)
-    files = {}
-    for language, one in maps.items():
-        file = inside(folder / MAPS, f"{one.source_lang}-{one.target_lang}.safetensors")
-        one.save(file)
-        files[language] = f"{MAPS}/{file.name}"
-    used = {language: found._asdict() for language, found in coverage.items() if found is not None}
-    record["maps"] = {"files": files, "dictionary": used}
-    saved = {"maps": str(folder / MAPS)}
+    saved = save_maps(record, maps, coverage, folder)
     if not alone:
         linked.tokenizer.save_pretrained(folder)
-    for language, found in used.items():
-        print(f"learnt   {language}: from {found['used']} of {found['entries']} dictionary entries")
     try:
         if alone:
             raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
@@ -93,6 +81,38 @@ def save(
     except InputError as error:
         print(f"model    none: {error}")
     finish(record, folder, {**saved, **linked.export(folder)})
+    print_intervals(record)
+
+
+def clear_maps(folder: Path) -> None:
+    """Make the folder, and delete an earlier run in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    clear_run(folder)
+    for path in _maps_in(folder):
+        path.unlink()
+
+
+def save_maps(
+    record: dict[str, Any],
+    maps: Mapping[str, LanguageMap],
+    coverage: Mapping[str, Coverage | None],
+    folder: Path,
+) -> dict[str, str]:
+    """Write the maps, enter them into the record, and return their folder by its name on the summary."""
+    files = {}
+    for language, one in maps.items():
+        file = inside(folder / MAPS, f"{one.source_lang}-{one.target_lang}.safetensors")
+        one.save(file)
+        files[language] = f"{MAPS}/{file.name}"
+    used = {language: found._asdict() for language, found in coverage.items() if found is not None}
+    record["maps"] = {"files": files, "dictionary": used}
+    for language, counts in used.items():
+        print(f"learnt   {language}: from {counts['used']} of {counts['entries']} dictionary entries")
+    return {"maps": str(folder / MAPS)}
+
+
+def print_intervals(record: Mapping[str, Any]) -> None:
+    """Print the intervals of P@1 of lexicon induction, if there are any."""
     if rows := interval_rows(record):
         print("\n95% intervals by the bootstrap over source words, before and after")
         for language, metric, before, after in rows:

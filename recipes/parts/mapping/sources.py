@@ -33,7 +33,7 @@ class Sources:
     dictionaries: dict[str, Entries]
     test_dictionaries: dict[str, Entries]
     texts: dict[str, list[Dataset]]
-    about: dict[str, list[dict[str, Any]]]
+    entries: dict[str, list[dict[str, Any]]]
     words_given: bool = False  # with the training pairs
 
     def anchor_languages(self, args: MappingArguments) -> set[str]:
@@ -43,7 +43,7 @@ class Sources:
     def used(self, args: MappingArguments) -> dict[str, list[dict[str, Any]]]:
         """Return the entries of `results.json` for the files that this run uses."""
         unused = "dictionary" if args.supervision == "parallel" else None
-        return {name: entries for name, entries in self.about.items() if entries and name != unused}
+        return {name: entries for name, entries in self.entries.items() if entries and name != unused}
 
     def sentences(self, language: str, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[Any]:
         """Return the text for a language's anchors: monolingual, then its side of the pairs (words if given)."""
@@ -56,7 +56,7 @@ class Sources:
 
 def read_sources(args: MappingArguments, revision: str | None = None) -> Sources:
     """Read the dictionaries and texts that the arguments name; `revision` is that of texts from the Hub."""
-    about: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
+    used: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
     lexicons: dict[str, dict[str, Entries]] = {}
     for name in ("dictionary", "test_dictionary"):
         lexicons[name] = {}
@@ -65,13 +65,13 @@ def read_sources(args: MappingArguments, revision: str | None = None) -> Sources
             if args.dictionary_order == "other_first":
                 entries = [(second, first) for first, second in entries]
             lexicons[name].setdefault(language, []).extend(entries)
-            about[name].append(_about(item, source, entries=len(entries)))
+            used[name].append(about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
     for item, source, language in _items(args.text, "text"):
         part = load_monolingual(source, revision=revision)
         texts.setdefault(language, []).append(part)
-        about["text"].append(_about(item, source, part, sentences=len(part)))
-    return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, about)
+        used["text"].append(about(item, source, part, sentences=len(part)))
+    return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, used)
 
 
 def check_languages(sources: Sources, languages: Collection[str], pivot: str, args: MappingArguments) -> None:
@@ -137,7 +137,7 @@ def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: M
                 sum(lower_word(a, first) in words[first] and lower_word(b, second) in words[second] for a, b in own)
                 for first, second in ((pivot, language), (language, pivot))
             )
-            files = ", ".join(entry["source"] for entry in sources.about[name] if entry["language"] == language)
+            files = ", ".join(entry["source"] for entry in sources.entries[name] if entry["language"] == language)
             if backwards > _REVERSED * usable:
                 other = {"pivot_first": "other_first", "other_first": "pivot_first"}[args.dictionary_order]
                 raise InputError(
@@ -170,7 +170,7 @@ def _items(items: Sequence[str], name: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _about(item: str, source: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
+def about(item: str, source: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
     """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
     fingerprint = None if text is None else text._fingerprint

@@ -1,0 +1,259 @@
+"""Learn a map between two files of word vectors, as MUSE, VecMap and fastText do; no encoder and no text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hf_xalign.cache import hold_folder, inside
+from hf_xalign.config import non_default_fields
+from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.sources import parse_source
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import read_protocols
+from hf_xalign.language_codes import check_language
+from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.supervision import Coverage
+from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
+from hf_xalign.modeling.loading import choose_device
+from hf_xalign.modeling.maps import LanguageMap, unit
+from hf_xalign.recipes.parts.common import DataArguments, settle_cpu
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping.data import MappingData, induction, learn
+from hf_xalign.recipes.parts.mapping.report import check_folder, clear_maps, print_intervals, save_maps
+from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, about
+from hf_xalign.recipes.parts.run import finish
+from hf_xalign.record import phase, start_record
+
+VECTORS = "vectors"
+
+# The settings that such a run reads. Every other one is about an encoder or about text.
+READ = {
+    *("source_vectors", "target_vectors", "max_vectors", "vectors_format", "dictionary", "test_dictionary"),
+    *("method", "centre", "whiten", "spectral", "rcsls_epochs", "rcsls_learning_rate", "refine", "direction"),
+    *("supervision", "target_lang", "output_dir", "overwrite_output_dir", "dry_run", "device", "seed"),
+}
+
+# `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
+_FASTTEXT = re.compile(r"(?:cc|wiki)\.([a-z]{2,3})\.")
+# Rows copied at a time.
+_ROWS = 4096
+# Without a test dictionary, one source word in so many is held out.
+_HELD_OUT = 5
+
+
+@dataclass
+class _Lexicon:
+    """Dictionary entries (source word, target word) to learn from and to test on, and where they come from."""
+
+    train: Entries
+    test: Entries
+    lines: list[str]
+    about: dict[str, list[dict[str, Any]]]
+
+
+def map_vectors(data: DataArguments, args: MappingArguments) -> None:
+    """Read the vectors, learn the map, score it, and write the mapped vectors, the map, record and card."""
+    strange = sorted({*non_default_fields(data), *non_default_fields(args)} - READ)
+    if strange:
+        raise InputError(f"{strange[0]}: a run on word vectors (source_vectors) does not read it. Remove it.")
+    folder = Path(args.output_dir)
+    files = _files(data, args)
+    source_lang, target_lang = files
+    for file in files.values():
+        if Path(file).expanduser().resolve().is_relative_to((folder / VECTORS).resolve()):
+            raise InputError(f"{file}: lies where this run writes mapped vectors. Use another output_dir.")
+    if not data.dry_run:
+        check_folder(folder, data.model_name_or_path, overwrite=args.overwrite_output_dir)
+        hold_folder(folder)
+    device = choose_device(args.device)
+    settle_cpu(device.type)
+    record = start_record(
+        method="mapping",
+        preset=args.method,
+        seed=args.seed,
+        base_model=Path(files[source_lang]).name,
+        languages=[source_lang],
+        pivot=target_lang,
+        settings={**non_default_fields(data), **args.changed()},
+        objective=args.formula(),
+        paper=args.paper(),
+        license="unknown",
+    )
+    record["base_model"]["hub_id"] = None
+    with phase(record, "reading"):
+        anchors = {language: _read(file, language, args.max_vectors, device) for language, file in files.items()}
+        lexicon = _read_lexicon(anchors[source_lang], anchors[target_lang], args)
+    record["data"] |= lexicon.about
+    record["data"]["vectors"] = [
+        about(file, file, language=language, words=len(anchors[language])) for language, file in files.items()
+    ]
+    for language, one in anchors.items():
+        words, _, size = one.vectors.shape
+        print(f"vectors  {language}: {words:,} words x {size} dimensions of {files[language]}")
+    print("\n".join(lexicon.lines))
+    print(f"map      {args.method}, {args.direction.replace('_', ' ')}")
+    if data.dry_run:
+        print("dry run: nothing was learnt or saved")
+        return
+    reverse = {
+        name: {source_lang: [(b, a) for a, b in part]}
+        for name, part in (("train", lexicon.train), ("test", lexicon.test))
+    }
+    sources = Sources(reverse["train"], reverse["test"], {}, {})
+    corpus = MappingData(target_lang, {}, {}, anchors, sources)
+    with phase(record, "mapping"):
+        try:
+            one, coverage = learn(corpus, source_lang, args)
+        except InputError as error:
+            raise InputError(f"the map of {source_lang}: {error}") from error
+        one = _of_any_length(one)
+        sides = ("source", "target") if args.direction == "to_pivot" else ("target", "source")
+        for language, side in zip(files, sides):
+            anchors[language] = replace(anchors[language], vectors=_mapped(anchors[language].vectors, one, side))
+    with phase(record, "scoring"):
+        scores, bounds = {}, {}
+        for protocol in read_protocols(["cosine"]):
+            found, own = induction(corpus, source_lang, 0, lambda a, b: (a, b), args.seed, protocol)
+            scores |= found
+            bounds |= own
+        print(f"scored   {scores['bli_coverage']:.1%} of the test entries, those with both vectors")
+        record["scores"]["after"] = {source_lang: scores}
+        record["intervals"] = {"before": {}, "after": {source_lang: bounds}}
+    with phase(record, "writing"):
+        saved = _save(record, anchors, one, coverage, files, args, folder)
+    finish(record, folder, saved)
+    print_intervals(record)
+
+
+def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
+    """Return the source's and the target's file by language."""
+    assert args.source_vectors and args.target_vectors
+    files = {}
+    for name, item, default in (
+        ("source_vectors", args.source_vectors, None),
+        ("target_vectors", args.target_vectors, data.target_lang),
+    ):
+        file, language = parse_source(item)
+        match = _FASTTEXT.match(Path(file).name)
+        language = language or (match[1] if match else default)
+        if language is None:
+            raise InputError(f"{name}={item}: the language is missing. Write it in front, as in de={item}.")
+        check_language(language, name)
+        if language in files:
+            raise InputError(
+                f"{name}={item}: both files are of {language}. Write the language in front, as in de={item}."
+            )
+        files[language] = file
+    return files
+
+
+def _read(file: str, language: str, limit: int, device: torch.device) -> Anchors:
+    """Read vectors and divide each by its length, as every published method does."""
+    anchors = read_word2vec(Path(file).expanduser(), language, limit=limit)
+    for part in anchors.vectors.split(_ROWS):
+        part.copy_(unit(part))
+    return replace(anchors, vectors=anchors.vectors.to(device))
+
+
+def _read_lexicon(source: Anchors, target: Anchors, args: MappingArguments) -> _Lexicon:
+    """Read the dictionaries; without a test dictionary, hold out a fixed part of the source words.
+
+    Which column is the source's is seen from the words. A source word of the test dictionary is not learnt from.
+    """
+    lines, entries = [], {}
+    used: dict[str, list[dict[str, Any]]] = {}
+    for name in ("dictionary", "test_dictionary"):
+        entries[name], used[name] = [], []
+        for item in getattr(args, name):
+            file, language = parse_source(item)
+            if language not in (None, source.lang):
+                raise InputError(
+                    f"{name}={item}: the source vectors are of {source.lang}. Name a dictionary of {source.lang}."
+                )
+            found = load_dictionary(Path(file).expanduser())
+            usable = [
+                int(((source.lookup(a) >= 0) & (target.lookup(b) >= 0)).sum())
+                for a, b in (list(zip(*found)), list(zip(*found))[::-1])
+            ]
+            if not any(usable):
+                raise InputError(
+                    f"{name} {file}: no entry of {len(found)} has a vector in {source.lang} and in {target.lang}. "
+                    "Use a dictionary of these languages, or raise max_vectors."
+                )
+            first = source.lang if usable[0] >= usable[1] else target.lang
+            entries[name] += found if first == source.lang else [(b, a) for a, b in found]
+            used[name].append(about(item, file, language=source.lang, entries=len(found)))
+            what = "learn" if name == "dictionary" else "test"
+            counts = f"{len(found):,} entries, {max(usable):,} with both vectors"
+            lines.append(f"{what:8} {file}: {counts}, {first} first")
+    train, test = entries["dictionary"], entries["test_dictionary"]
+    if test:
+        held_out = {a for a, _ in test}  # of which nothing is learnt
+    else:
+        held_out = {a for a, _ in train if _is_held_out(a)}
+        test = [entry for entry in train if entry[0] in held_out]
+        used["test_dictionary"] = [
+            {**entry, "split": f"1 of {_HELD_OUT} source words"} for entry in used["dictionary"]
+        ]
+    kept = [entry for entry in train if entry[0] not in held_out]
+    if not kept or not test:
+        raise InputError(
+            f"dictionary: {len(kept)} entries are left to learn from and {len(test)} to test on. Use a larger "
+            "dictionary, or another test_dictionary."
+        )
+    lines.append(f"held out {len(held_out):,} source words, {len(test):,} entries; {len(kept):,} to learn from")
+    return _Lexicon(kept, test, lines, used)
+
+
+def _is_held_out(word: str) -> bool:
+    """Return whether a source word is for testing: of its letters alone, so that every run has the same split."""
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big") % _HELD_OUT == 0
+
+
+def _of_any_length(one: LanguageMap) -> LanguageMap:
+    """Return a map learnt on vectors of length 1 for vectors as they are in the file."""
+    if not one.source.means or one.source.steps[0] == "unit":
+        return one
+    return replace(one, source=replace(one.source, steps=("unit", *one.source.steps)))
+
+
+def _mapped(vectors: Tensor, one: LanguageMap, side: Any) -> Tensor:
+    """Map vectors, in their own memory where the size stays."""
+    if one.project(vectors[:1], side).shape[-1] != vectors.shape[-1]:
+        return torch.cat([one.project(part, side) for part in vectors.split(_ROWS)])
+    for part in vectors.split(_ROWS):
+        part.copy_(one.project(part, side))
+    return vectors
+
+
+def _save(
+    record: dict[str, Any],
+    anchors: Mapping[str, Anchors],
+    one: LanguageMap,
+    coverage: Coverage | None,
+    files: Mapping[str, str],
+    args: MappingArguments,
+    folder: Path,
+) -> dict[str, str]:
+    """Replace an earlier run by the map and the mapped vectors, and return their folders by name."""
+    language = next(iter(files))
+    clear_maps(folder)
+    for path in (folder / VECTORS).glob("*"):
+        path.unlink()
+    saved = save_maps(record, {language: one}, {language: coverage}, folder)
+    written = {}
+    for code, found in anchors.items():
+        file = inside(folder / VECTORS, f"{code}.{args.vectors_format}")
+        cpu = replace(found, vectors=found.vectors.cpu())
+        cpu.save(file) if args.vectors_format == "safetensors" else write_word2vec(cpu, file)
+        written[code] = f"{VECTORS}/{file.name}"
+    record["maps"]["vectors"] = {"from": {code: Path(file).name for code, file in files.items()}, "files": written}
+    return {"mapped vectors": str(folder / VECTORS), **saved}

@@ -88,8 +88,10 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         text = " ".join(str(message).splitlines())
-        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # which lengthens it
+        super().__init__(
+            text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
+        )
 
 
 class NonFiniteLossError(RuntimeError):

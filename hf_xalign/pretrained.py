@@ -615,7 +615,9 @@ def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = No
         raise
     except (OSError, ValueError, TransportError) as error:
         if Path(name_or_path).is_dir():
-            raise InputError(f"{name_or_path} has no tokenizer that can be loaded. Save the tokenizer again.") from error
+            raise InputError(
+                f"{name_or_path} has no tokenizer that can be loaded. Save the tokenizer again."
+            ) from error
         reason = str(error).splitlines()[0]
         raise InputError(
             f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"

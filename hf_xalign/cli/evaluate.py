@@ -93,14 +93,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
+    check_models([args.model], whole=False)
+    job = pairs.find_run(args.model)
+    _check_model(args.model, job)
     check_models([args.model, args.base])
     if args.json:
         check_output(args.json, file=True)
     pairs.check_text(args)
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
-    job = pairs.find_run(args.model)
-    _check_model(args.model, job)
 
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.data.prompts import set_prompt

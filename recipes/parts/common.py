@@ -109,7 +109,7 @@ class TextArguments(ParallelText, SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         super().check_files()
-        check_models([self.model_name_or_path])
+        check_models([self.model_name_or_path], adapters=False)
 
 
 @dataclass

@@ -83,7 +83,7 @@ def test_commands_work_on_it(fao, tmp_path, capsys):
     assert {name: again[name] for name in own if name in again} == {name: own[name] for name in own if name in again}
     assert "retrieval_mean" in own.keys() & again.keys()
     pushed = Contents(Path(folder), base_model="someone/base").read("someone/model")
-    assert {"README.md", "results.json", "eval_links.jsonl"} <= set(pushed)
+    assert {"README.md", "results.json"} <= set(pushed)
     assert fao.formula().encode() in pushed["README.md"]
 
 

@@ -42,7 +42,36 @@ def on_page_content(html: str, **kwargs: object) -> str:
 
 
 class Docstrings(griffe.Extension):
-    """Reads `Example:` and `Args: (the others are those of ...)` of a docstring as sections that griffe knows."""
+    """Reads `Example:` and `Args: (the others are those of ...)` of a docstring as sections that griffe knows.
+
+    It also shows a constructor's `**kwargs` as the arguments of the base class that takes them.
+    """
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: object) -> None:
+        """Complete the constructors, once all modules are read."""
+        for module in (pkg, *self._modules(pkg)):
+            for one in module.classes.values():
+                if not one.is_alias:
+                    self._complete(one)
+
+    def _modules(self, module: griffe.Module) -> list[griffe.Module]:
+        inner = [one for one in module.modules.values() if not one.is_alias]
+        return [*inner, *(deeper for one in inner for deeper in self._modules(one))]
+
+    def _complete(self, found: griffe.Class) -> None:
+        own = found.members.get("__init__")
+        if own is None or own.is_alias or not any(one.name == "kwargs" for one in own.parameters):
+            return
+        for base in found.mro():
+            given = base.members.get("__init__")
+            if given is None:
+                continue
+            self._complete(base)
+            named = [one for one in own.parameters if not str(one.kind).startswith("variadic")]
+            known = {one.name for one in named}
+            more = [one for one in given.parameters if one.name not in known]
+            own.parameters = griffe.Parameters(*named, *more)
+            return
 
     def on_instance(self, *, obj: griffe.Object, **kwargs: object) -> None:
         """Change the docstring of a class or function."""

@@ -53,6 +53,23 @@ def configs() -> str:
     return "\n".join(("| configuration | what it runs |", "| --- | --- |", *rows))
 
 
+def presets() -> str:
+    """Return every preset of every method with every value, as Markdown; up to four presets in a table."""
+    trainers, lines = importlib.import_module("hf_xalign.trainers"), list[str]()
+    for method in ("FAO", "MAO", "PPA", "AlignMLM", "Continual", "Task"):
+        found = getattr(trainers, f"{method}Config").PRESETS
+        lines += [f"## {method}", ""]
+        for start in range(0, len(found), 4):
+            names = list(found)[start : start + 4]
+            lines += [f"| | {' | '.join(f'`{name}`' for name in names)} |", f"| --- |{' --- |' * len(names)}"]
+            fields = dict.fromkeys(field for name in names for field in found[name])
+            for field in fields:
+                cells = [f"`{found[name][field]}`" if field in found[name] else "" for name in names]
+                lines.append(f"| `{field}` | {' | '.join(cells)} |")
+            lines.append("")
+    return "\n".join(lines)
+
+
 def refused() -> str:
     """Return a table of transformers' settings and arguments that the trainers refuse, as Markdown."""
     table = importlib.import_module("hf_xalign.trainers.shared.inherited")
@@ -91,6 +108,7 @@ def on_page_markdown(markdown: str, **kwargs: object) -> str:
     markdown = re.sub(r"^<!-- reproduce: (.+) -->$", lambda found: reproduced(found[1]), markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^<!-- options: (.+) -->$", lambda found: options(found[1]), markdown, flags=re.MULTILINE)
     markdown = markdown.replace("<!-- configs -->", configs())
+    markdown = markdown.replace("<!-- presets -->", presets() if "<!-- presets -->" in markdown else "")
     sweep = (ROOT / "recipes" / "sweeps" / "fao.yaml").read_text("utf-8")
     markdown = markdown.replace("<!-- sweep -->", f'```yaml title="sweep.yaml"\n{sweep}```')
     return markdown.replace("<!-- refused -->", refused() if "<!-- refused -->" in markdown else "")

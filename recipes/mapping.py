@@ -15,7 +15,7 @@ Monolingual encoders, one for each side, as in MAO's lexicon induction: `--sourc
 
 Map files of word vectors (fastText's, word2vec's, GloVe's), without an encoder and without text:
 
-    python recipes/mapping.py --source_vectors cc.de.300.vec.gz --target_vectors cc.en.300.vec.gz \
+    hf-xalign train mapping --source_vectors cc.de.300.vec.gz --target_vectors cc.en.300.vec.gz \
         --dictionary de-en.txt --method rcsls --output_dir runs/de-en
 
 The mapped vectors of both languages are written to `vectors/`, and P@1 of a held-out part of the dictionary, or of

@@ -1,9 +1,11 @@
 """README and docs: links lead somewhere, commands parse, Python runs, and the site builds without a network."""
 
 import ast
+import dataclasses
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -13,6 +15,10 @@ import hook  # docs/hook.py
 import pytest
 from support.ground import make_files, make_runs, run, stand
 from support.loopback import serve_hub
+
+from hf_xalign.config import parse
+from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.trainers import FAOConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {str(path.relative_to(ROOT)): path for path in (*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/**/*.md")))}
@@ -71,10 +77,32 @@ def test_every_block_is_run_or_says_why_not(name):
     for reason, language, code in blocks(name):
         if language == "bash" and not reason:
             for words in commands(code):
-                assert re.match(r"hf-xalign |python recipes/\w+\.py ", " ".join(words)), words
+                assert words[0] == "hf-xalign", words
         if language == "python":
             imports = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
             exec(compile(ast.Module(imports, []), name, "exec"), {})
+
+
+# Pages for those who have the checkout.
+CHECKOUT = re.compile(r"CONTRIBUTING|CHANGELOG|SECURITY|docs/(develop|results|reproduce)")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if not CHECKOUT.match(name)])
+def test_commands_need_no_checkout(name):
+    for _, language, code in blocks(name):
+        for words in commands(code) if language == "bash" else ():
+            assert words[0] != "make" and not re.search(r"(recipes|benchmarks)/", " ".join(words)), words
+
+
+def test_the_readme_is_short_and_its_python_is_the_demo():
+    assert len(PAGES["README.md"].read_text("utf-8").split()) <= 800
+    [code] = [code for _, language, code in blocks("README.md") if language == "python"]
+    call = next(node for node in ast.parse(code).body if isinstance(node, ast.Assign) and node.targets[0].id == "args")
+    given = eval(ast.unparse(call.value), {"FAOConfig": FAOConfig})
+    _, demo = parse((DataArguments, FAOConfig), ["--config", "fao_joint_embedded", "--bf16", "false"])
+    rest = re.compile("output_dir|do_eval|(eval|save)_.*|per_device_eval_batch_size|reference$|logging_.*|run_name")
+    names = [field.name for field in dataclasses.fields(FAOConfig) if not rest.match(field.name)]
+    assert {name: getattr(given, name) for name in names} == {name: getattr(demo, name) for name in names}
 
 
 @pytest.mark.slow
@@ -97,12 +125,73 @@ def test_blocks_run(name, tmp_path, monkeypatch):
                 run(words, monkeypatch)
 
 
-@pytest.mark.slow
-def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site once, strictly; return its folder."""
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install .[docs]")
+    folder = tmp_path_factory.mktemp("site")
     # -P: a checkout without an editable install is only a part of the package.
-    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
     assert (done.returncode, done.stderr) == (0, b"")
-    pages = "".join(path.read_text("utf-8") for path in tmp_path.rglob("*.html"))
-    assert "FAOTrainer" in pages and not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Start Chromium without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        own = shutil.which("chromium") or shutil.which("google-chrome")
+        try:
+            found = running.chromium.launch(executable_path=own, args=["--no-sandbox"])
+        except playwright.Error:
+            pytest.skip("there is no Chromium: playwright install chromium")
+        yield found
+        found.close()
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(site):
+    pages = "".join(path.read_text("utf-8") for path in site.rglob("*.html"))
+    assert not re.search(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', pages)
+    trainers = re.sub(r"<[^>]+>", "", (site / "reference" / "trainers.html").read_text("utf-8"))
+    signature = trainers.partition("FAOTrainer(")[2][:1500]
+    assert "model: str | PreTrainedModel | None" in signature and "train_dataset: Any" in signature
+    assert "processing_class: PreTrainedTokenizerBase | None = None" in signature
+
+
+# Code that does not fit its box, tables that do not where there is room, and what runs out of the article.
+OVERFLOW = """() => {
+    const article = document.querySelector("article"), found = [];
+    const right = article.getBoundingClientRect().right + 1;
+    if (document.documentElement.scrollWidth > innerWidth) found.push("the page");
+    for (const box of article.querySelectorAll("pre > code, .md-typeset__scrollwrap, img, svg")) {
+        const shown = box.getBoundingClientRect();
+        const scrolls = box.matches(".md-typeset__scrollwrap") && innerWidth < 720;
+        if (shown.width && (shown.right > right || (!scrolls && box.scrollWidth > box.clientWidth + 1)))
+            found.push(box.tagName + ": " + box.textContent.trim().slice(0, 60));
+    }
+    return found;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_its_box(site, browser, width):
+    page, wide = browser.new_page(viewport={"width": width, "height": 900}), {}
+    for path in sorted(site.rglob("*.html")):
+        page.goto(path.as_uri())
+        if found := page.evaluate(OVERFLOW) if page.query_selector("article") else []:
+            wide[path.relative_to(site).as_posix()] = found
+    assert wide == {}
+
+
+@pytest.mark.slow
+def test_search_works_from_disk_and_findings_fit_three_screens(site, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "results.html").as_uri())
+    assert page.query_selector("article").bounding_box()["height"] <= 3 * 900
+    page.focus("input.md-search__input")
+    page.keyboard.type("Procrustes")
+    page.wait_for_function("/\\d matching doc/.test(document.querySelector('.md-search-result__meta').textContent)")

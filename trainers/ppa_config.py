@@ -91,6 +91,9 @@ class PPAConfig(AlignmentConfig):
     same_pair_negatives: bool = by_preset("moco: use earlier keys of the same pair as negatives, as published.")
     chunk_size: int | None = own(None, "in_batch: pairs in memory at a time, for one more forward (GradCache).")
     key_dropout: bool = own(False, "moco: use dropout in the key encoder too.")
+    prompt: str | None = own(
+        None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
+    )
     mlm_probability: float = own(0.15, "Share of tokens that are masked.")
     head_learning_rate: float = by_preset("Learning rate of a new MLM head; a pre-trained head has the encoder's.")
     head_settling: float = by_preset("Share of the run in which a new MLM head trains alone.")

@@ -82,6 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layer", type=int, help="layer to score: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
     )
+    parser.add_argument(
+        "--prompt", help="text before every sentence, such as 'query: ' of e5 (default: that of the run's training)"
+    )
     parser.add_argument("--batch_size", type=int, help="sentences per forward pass (default: the run's, else 64)")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
     parser.add_argument("--examples", metavar="FOLDER", help="keep the probes' example scores here, for compare")
@@ -101,6 +104,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("examples: only probes keep example scores: give a --probe too")
 
     from hf_xalign.data.encoding import check_pieces
+    from hf_xalign.data.prompts import set_prompt
     from hf_xalign.evaluation.scores import merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
@@ -116,6 +120,7 @@ def run(args: argparse.Namespace) -> None:
     if not probes or args.data or args.links:
         text, lines = pairs.read_text(args, job, linked="words" in args.tasks)
     options = _options(args, job)
+    prompt = args.prompt if args.prompt is not None or job is None else job.setting("prompt")
     names = {"before": args.base or (job.base if job else None), "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
     examples: dict[tuple[str, int], dict[str, ExampleScores]] = {}
@@ -129,6 +134,8 @@ def run(args: argparse.Namespace) -> None:
                 names[stage] = None
                 lines.append(f"no base ({error}): name it by --base")
                 continue
+            if prompt is not None:
+                set_prompt(tokenizer, prompt)
             if text is not None:
                 check_pieces(text, tokenizer, f"{name}, the text")
             scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols, options)

@@ -144,9 +144,13 @@ def position_limit(config: PretrainedConfig) -> int:
 
 
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Return the special tokens before and after a sentence, such as [CLS] and [SEP]."""
-    ids = tokenizer("a").input_ids
-    special = [token in tokenizer.all_special_ids and token != tokenizer.unk_token_id for token in ids]
+    """Return the tokens that the tokenizer puts before and after a sentence, such as [CLS], a prompt, and [SEP]."""
+    encoded = tokenizer("a")
+    ids = encoded.input_ids
+    if tokenizer.is_fast:
+        special = [sequence is None for sequence in encoded.sequence_ids()]
+    else:
+        special = [token in tokenizer.all_special_ids and token != tokenizer.unk_token_id for token in ids]
     text = [k for k, is_special in enumerate(special) if not is_special]
     return (ids[: text[0]], ids[text[-1] + 1 :]) if text else (ids, [])
 

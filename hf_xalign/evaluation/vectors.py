@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit
+from hf_xalign.data.prompts import prompted
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling, pool_sentences
@@ -140,32 +141,48 @@ def encode_sentences(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     texts: str | Sequence[str],
-    layers: Sequence[int] = (-1,),
+    layers: int | Sequence[int] = (-1,),
     pooling: SentencePooling = "mean",
     *,
     lang: str | None = None,
+    prompt: str | None = None,
+    normalize: bool = False,
     batch_size: int = 64,
     max_length: int | None = None,
 ) -> torch.Tensor:
-    """Compute sentence vectors, float32 (texts, layers, dim) on the CPU.
+    """Compute sentence vectors, float32 (texts, layers, dim) on the CPU, or (texts, dim) if `layers` is one number.
 
-    The pooling is `mean` over all tokens, special ones included, `cls` for the first token, or `last` for the last
-    one, which decoders are trained with. `lang` is for a model with one map or embedding per language; by default the
-    map that `set_language` chose. Texts are truncated to `max_length` tokens, by default the model's limit. Other
-    arguments are those of [`encode_words`].
+    Args:
+        model: the encoder, on any device.
+        tokenizer: its tokenizer; a fast one if `prompt` is given.
+        texts: one text or several.
+        layers: -1 is the last layer, 0 the embeddings.
+        pooling: `mean` over all tokens, special ones included, `cls` for the first token, or `last` for the last one,
+            which decoders are trained with.
+        lang: language code, for a model with one map or embedding per language; by default the map that
+            `set_language` chose.
+        prompt: text before each of `texts`, such as `query: ` or `passage: ` of the e5 encoders; by default the
+            tokenizer's own, see [`~hf_xalign.data.prompts.set_prompt`].
+        normalize: divide each vector by its length, so that products are cosines.
+        batch_size: texts per forward pass.
+        max_length: tokens that a text is truncated to, prompt included; by default the model's limit.
 
     Raises:
-        InputError: an unknown pooling, layer or language, or no language for a model with language embeddings.
+        InputError: an unknown pooling, layer or language, no language for a model with language embeddings, or a
+            prompt that the tokenizer joins with the text.
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
         raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: set lang to the texts' language")
     texts = [texts] if isinstance(texts, str) else list(texts)
+    several = [layers] if isinstance(layers, int) else layers
     check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, texts, lang, "the text")
-    with language_context(model, lang):
-        return encode_pooled_sentences(
-            model, tokenizer, texts, layers, (pooling,), batch_size=batch_size, max_length=max_length
+    with language_context(model, lang), prompted(tokenizer, prompt):
+        vectors = encode_pooled_sentences(
+            model, tokenizer, texts, several, (pooling,), batch_size=batch_size, max_length=max_length
         )[pooling]
+    vectors = torch.nn.functional.normalize(vectors, dim=-1) if normalize else vectors
+    return vectors[:, 0] if isinstance(layers, int) else vectors
 
 
 def encode_pooled_sentences(

@@ -116,14 +116,19 @@ def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     return cast(PreTrainedModel, model if backbone is base else backbone)
 
 
-def load_encoder(name: str, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model's encoder (float32, evaluation mode) and its tokenizer, by what [`hf_xalign.load`] takes."""
+def load_encoder(
+    name: str, device: torch.device | str | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a model's encoder (float32, evaluation mode) and its tokenizer, by what [`hf_xalign.load`] takes.
+
+    `device` is the torch device to put it on; the GPU by default, if there is one.
+    """
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
     check_embeddings(encoder, tokenizer)
     if tokenizer.pad_token is None:
         raise InputError(f"{name}: the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
-    cast(nn.Module, encoder).to(device)
+    cast(nn.Module, encoder).to(choose_device(None) if device is None else device)
     return encoder, tokenizer
 
 

@@ -22,7 +22,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.sentence_export import write_settings
+from hf_xalign.modeling.sentence_export import save_tokenizer, write_settings
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 
@@ -103,7 +103,7 @@ def export_onnx(
             with _quiet():
                 quantize_dynamic(made / MODEL, made / INT8, per_channel=True)
         config.save_pretrained(made)
-        tokenizer.save_pretrained(made)
+        save_tokenizer(tokenizer, made)
         write_settings(config, tokenizer, pooling, made)
         os.rename(made, folder)
     return folder

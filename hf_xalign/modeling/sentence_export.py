@@ -25,6 +25,7 @@ from transformers.utils import cached_file
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
 from hf_xalign.data.encoding import check_embeddings, position_limit
+from hf_xalign.data.prompts import prompt_of, prompted
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling
@@ -76,7 +77,7 @@ def save_sentence_transformer(
     try:
         _save_encoder(model, made)
         follow_umask(made)
-        tokenizer.save_pretrained(made)
+        save_tokenizer(tokenizer, made)
         write_settings(model.config, tokenizer, pooling, made)
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder, old)
@@ -89,6 +90,12 @@ def save_sentence_transformer(
     return folder
 
 
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Save a tokenizer without its prompt, which sentence-transformers puts before a text by itself."""
+    with prompted(tokenizer, "") if tokenizer.is_fast else contextlib.nullcontext():
+        tokenizer.save_pretrained(folder)
+
+
 def write_settings(
     config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: SentencePooling, folder: Path
 ) -> None:
@@ -98,6 +105,7 @@ def write_settings(
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
     settings = _settings(config, tokenizer, pooling)
+    (folder / "README.md").write_text(_readme(folder, settings, pooling), encoding="utf-8")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     settings[_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
     for name, value in settings.items():
@@ -111,6 +119,7 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
     chosen = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[pooling]
     versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
     own = read_length(config)
+    prompt = prompt_of(tokenizer) if tokenizer.is_fast else ""
     length = min(tokenizer.model_max_length, position_limit(config), own.get("max_seq_length", math.inf))
     return {
         "modules.json": [
@@ -126,11 +135,42 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
         "2_Normalize/config.json": {},
         _CONFIG: {
             "__version__": versions,
-            "prompts": {},
-            "default_prompt_name": None,
+            "prompts": {"default": prompt} if prompt else {},
+            "default_prompt_name": "default" if prompt else None,
             "similarity_fn_name": "cosine",
         },
     }
+
+
+def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
+    """Return the README of an exported folder: how to load it, and what a sentence vector is."""
+    onnx, prompt = (folder / "onnx").is_dir(), settings[_CONFIG]["prompts"].get("default", "")
+    backend = ', backend="onnx"' if onnx else ""
+    about = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
+    lines = [
+        "---",
+        "library_name: sentence-transformers",
+        "pipeline_tag: sentence-similarity",
+        "tags: [sentence-transformers, hf_xalign]",
+        "---",
+        "",
+        "# Sentence encoder",
+        "",
+        "An encoder whose languages were aligned by hf_xalign, exported for sentence-transformers:",
+        "",
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        f'model = SentenceTransformer("FOLDER"{backend})  # this folder',
+        'vectors = model.encode(["a sentence", "another"])  # normalized: products are cosines',
+        "```",
+        "",
+        f"A sentence vector is {about}, divided by its length. "
+        f"At most {settings[LENGTH_FILE]['max_seq_length']} tokens of a sentence are read.",
+    ]
+    if prompt:
+        lines += ["", f"Every sentence gets the prompt `{prompt}` unless `encode` is given another."]
+    return "\n".join(lines) + "\n"
 
 
 def read_length(config: PreTrainedConfig) -> dict[str, Any]:
@@ -149,11 +189,13 @@ def _check_plain(model: PreTrainedModel) -> None:
     """Refuse a model whose saved weights transformers alone cannot load."""
     if find_top(model) is not None:
         raise InputError(
-            "this encoder has modules that only hf_xalign loads: use encode_sentences, or export an encoder without"
+            "this encoder has modules that sentence-transformers does not load: export it as ONNX, which has them in "
+            "its graph (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
         )
     if any(isinstance(module, LanguageAware) and module.language_maps for module in model.modules()):
         raise InputError(
-            "this encoder has a map for each language, which that package does not name: export model.unmapped"
+            "this encoder has a map for each language, which sentence-transformers does not name: export one as ONNX "
+            "(`hf-xalign export RUN OUT --onnx --lang LANG`), or the encoder alone, model.unmapped"
         )
     check_bare(model, "an export")
 

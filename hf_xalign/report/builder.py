@@ -59,7 +59,7 @@ def render_report(folder: str | os.PathLike) -> str:
     """
     folder = Path(folder)
     record = portable(read_record(folder))
-    log, log_source = _read_log(folder)
+    log, log_source, steps = _read_log(folder)
     distances = _read(folder / "distances.json", "cells")
     retrievals = _read(folder / "retrievals.json", "languages")
     before, after = ((record.get("losses") or {}).get(stage) or {} for stage in ("before", "after"))
@@ -74,7 +74,7 @@ def render_report(folder: str | os.PathLike) -> str:
             intervals=interval_rows(record),
             warnings=record.get("warnings") or [],
             costs=cost_lines(record),
-            curves=_curves(log),
+            curves=_curves(log, record["scores"].get("after") or {}, steps),
             log_source=log_source,
             last_step=max((row["step"] for row in log), default=0),
             histograms=_histograms(distances),
@@ -94,15 +94,17 @@ def render_report(folder: str | os.PathLike) -> str:
         ) from error
 
 
-def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows that the Trainer logged, of the folder or its last checkpoint, and the name of their file."""
+def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str, int]:
+    """Return the rows that the Trainer logged, of the folder or its last checkpoint, their file, and the last step."""
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
     for path in (each / "trainer_state.json" for each in (folder, *checkpoints)):
         if content := _read(path, "log_history"):
             rows = [row for row in content["log_history"] if isinstance(row, dict) and _is_number(row.get("step"))]
-            return rows, str(path.relative_to(folder))
-    return [], ""
+            steps = [row["step"] for row in rows]
+            planned = content.get("max_steps")
+            return rows, str(path.relative_to(folder)), max([*steps, planned if _is_number(planned) else 0])
+    return [], "", 0
 
 
 def _read(path: Path, field: str) -> dict[str, Any] | None:
@@ -145,24 +147,38 @@ def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]
     return found
 
 
-def _curves(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Draw the scores during training and the terms of the loss."""
-    scores: dict[str, list[tuple[float, float]]] = {}
-    losses: dict[str, list[tuple[float, float]]] = {}
+def _curves(
+    log: Sequence[Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], steps: int
+) -> list[dict[str, Any]]:
+    """Draw the scores during training, up to those `after` it at the last step, and the terms of the loss.
+
+    A series of one point is no curve: it is left out.
+    """
+    scores: dict[str, dict[float, float]] = {}
+    losses: dict[str, dict[float, float]] = {}
     for row in log:
         for name, value in row.items():
             if not _is_number(value):
                 continue
             if name == "loss" or name.startswith("loss/") or name.endswith("_loss"):
-                losses.setdefault(name, []).append((row["step"], value))
+                losses.setdefault(name, {})[row["step"]] = value
             elif name.startswith("eval_") and not name.endswith(_NO_SCORES) and "pool" not in name:
-                scores.setdefault(name.removeprefix("eval_"), []).append((row["step"], value))
+                scores.setdefault(name.removeprefix("eval_"), {})[row["step"]] = value
+    for language, own in after.items():
+        for metric, value in own.items():
+            if (name := f"{language}_{metric}") in scores and _is_number(value):
+                scores[name].setdefault(steps, value)
+    ends = {language: [name for name in scores if name.startswith(f"{language}_")] for language in after}
+    for name, points in scores.items():  # the mean over languages
+        parts = [scores[one][steps] for own in ends.values() for one in own if name in one and steps in scores[one]]
+        if not any(name in own for own in ends.values()) and len(parts) == len(after) > 0:
+            points.setdefault(steps, sum(parts) / len(parts))
     found = []
-    if scores:
-        svg = charts.lines(scores, title="scores", percent=True)
-        found.append({"title": "scores on held-out text, in percent", "svg": svg})
-    if losses:
-        found.append({"title": "loss and its terms, as logged", "svg": charts.lines(losses, title="loss")})
+    for title, series in (("scores on held-out text, in percent", scores), ("loss and its terms, as logged", losses)):
+        curves = {name: sorted(points.items()) for name, points in series.items() if len(points) > 1}
+        if curves:
+            drawn = charts.lines(curves, title=title.partition(" ")[0], percent=series is scores)
+            found.append({"title": title, "svg": drawn})
     return found
 
 

@@ -21,6 +21,7 @@ from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
+from hf_xalign.data.prompts import set_prompt
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
@@ -164,6 +165,8 @@ def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTr
         path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
     tokenizer = load_tokenizer(path, revision=data.model_revision)
+    if prompt := getattr(args, "prompt", None):
+        set_prompt(tokenizer, prompt)
     args.check_model(model, tokenizer)
     cast(nn.Module, model).to(args.device)
     return model, tokenizer

@@ -109,7 +109,7 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
         assert said in page.words, said
     assert "eval_runtime" not in page.words and "wandb" not in page.words
     for step in (9, 100, 20):
-        fill(folder, log=[{"step": step, "loss": 1.0}], step=step)
+        fill(folder, log=[{"step": 1, "loss": 2.0}, {"step": step, "loss": 1.0}], step=step)
     (folder / "checkpoint-old").mkdir()
     assert "checkpoint-100/trainer_state.json, up to step 100" in Page(render_report(folder)).words, "the last one"
 
@@ -159,7 +159,7 @@ def test_hostile_text_stays_text(tmp_path):
     record["versions"] = {"hf_xalign": evil, evil: evil}
     record["base_model"]["name"], record["paper"]["bibtex"], record["objective"] = f"a/{evil}", evil, evil
     (tmp_path / "results.json").write_text(json.dumps(record))  # the library itself masks some of it on writing
-    log = [{"step": 1, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5}]
+    log = [{"step": step, f"loss/{evil}": 1.0, f"eval_{evil}": 0.5} for step in (1, 2)]
     fill(tmp_path, log=log, distances=make_grid(stages=(evil,)), retrievals=make_retrievals(evil))
     page = Page(write_report(tmp_path).read_text("utf-8"))
     page.check_loads_nothing()
@@ -214,3 +214,19 @@ def test_one_headline_a_language_and_no_folder_of_this_machine(tmp_path):
         assert all(f"<code>{name}</code>" not in first.split("<h2>Scores")[1] for name in others if name != "pool")
         assert (f"{language}: all {len(scores)} scores" in folded) == bool(others)
     assert "details" in Page(text).tags
+
+
+def test_curves_end_with_the_final_score_and_one_point_is_no_curve(tmp_path):
+    record = make_record()
+    record["scores"]["after"] = {"de": {"retrieval_mean": 0.875}, "bn": {"retrieval_mean": 0.625}}
+    log = [
+        {"step": 0, "eval_de_retrieval_mean": 0.5, "eval_bn_retrieval_mean": 0.25, "eval_retrieval": 0.375},
+        {"step": 5, "eval_de_retrieval_mean": 0.75, "eval_bn_retrieval_mean": 0.5, "eval_retrieval": 0.625},
+        {"step": 10, "loss": 1.0},
+    ]
+    folder = fill(tmp_path, record, log=log, step=10)
+    page = render_report(folder)
+    assert page.count("<polyline") == 3 and "as logged" not in page
+    ends = [line.split()[-1] for line in re.findall(r'<polyline points="([^"]+)"', page)]
+    heights = [float(end.partition(",")[2]) for end in ends]  # de above the mean above bn
+    assert {end.partition(",")[0] for end in ends} == {"420.0"} and heights[0] < heights[2] < heights[1]

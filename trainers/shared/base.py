@@ -35,6 +35,7 @@ from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import read_dataset
+from hf_xalign.data.prompts import set_prompt
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
@@ -176,6 +177,8 @@ class AlignmentTrainer(HubTrainer):
             if not model.name_or_path:
                 raise InputError("this model has no checkpoint to take a tokenizer from: give processing_class")
             processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        if prompt := getattr(args, "prompt", None):
+            set_prompt(processing_class, prompt)
         args.check_model(model, processing_class)
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")

@@ -99,6 +99,9 @@ class WordAlignmentConfig(AlignmentConfig):
     )
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Word links")
     max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data")
+    prompt: str | None = own(
+        None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
+    )
     draw: Draw = by_preset(DRAW, "Data")
     language_sampling: LanguageSampling = by_preset(SAMPLING, "Data")
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")

@@ -80,7 +80,10 @@ class Run(NamedTuple):
 
     def setting(self, name: str, default: Any = None) -> Any:
         """Return a setting of the run."""
-        return self.record.get("settings", {}).get(name, default)
+        value = self.record.get("settings", {}).get(name, default)
+        if default is not None and type(value) is not type(default):
+            raise InputError(f"{self.folder / FILENAME}: settings.{name} is {value!r}. Correct it.")
+        return value
 
 
 def find_run(name: str) -> Run | None:

@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from kept import open_runs, write_runs
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import TrainerCallback
 
 from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, encode_words
 from hf_xalign.config import parse
@@ -57,31 +57,25 @@ BASELINE = "mnrl"
 
 
 class Clock(TrainerCallback):
-    """Measure the wall and CPU seconds of a step after the first."""
+    """Wall and CPU seconds of a run's preparation, and of a step after the first."""
 
     def __init__(self) -> None:
-        self.began = self.now()
-        self.preparing = self.step = 0.0, 0.0
+        self.start = self.now()
 
-    def now(self) -> tuple[float, float]:
-        """Return wall and CPU time."""
-        return time.perf_counter(), time.process_time()
-
-    def since(self, start: tuple[float, float], parts: int = 1) -> tuple[float, float]:
-        """Return the wall and CPU seconds since `start`, divided by `parts`."""
-        wall, cpu = self.now()
-        return (wall - start[0]) / parts, (cpu - start[1]) / parts
+    def now(self) -> np.ndarray:
+        """Return wall and CPU time, float64 (2,)."""
+        return np.array([time.perf_counter(), time.process_time()])
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """End the preparation."""
-        self.preparing = self.since(self.began)
+        self.preparing = self.now() - self.start
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start after the first step, and note the mean at the last."""
         if state.global_step == 1:
             self.start = self.now()
         elif state.global_step == state.max_steps:
-            self.step = self.since(self.start, state.max_steps - 1)
+            self.step = (self.now() - self.start) / (state.max_steps - 1)
 
 
 def options(given: argparse.Namespace, seed: int, folder: str) -> dict[str, Any]:
@@ -102,41 +96,29 @@ def options(given: argparse.Namespace, seed: int, folder: str) -> dict[str, Any]
     }
 
 
-def theirs(system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> PreTrainedModel:
+def theirs(system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> Any:
     """Train by a recipe of sentence-transformers, and return the encoder."""
-    from sentence_transformers import (
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
+    import sentence_transformers as st
     from sentence_transformers.sentence_transformer.losses import MSELoss, MultipleNegativesRankingLoss
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     torch.manual_seed(shared["seed"])
     encoder = Transformer(folder, max_seq_length=128)
-    device = "cpu" if shared["use_cpu"] else None
-    width = encoder.get_embedding_dimension()
-    model = SentenceTransformer(modules=[encoder, Pooling(width, pooling_mode="mean")], device=device)
+    pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode="mean")
+    model = st.SentenceTransformer(modules=[encoder, pooling], device="cpu" if shared["use_cpu"] else None)
     freeze(encoder.auto_model, embeddings=True)
     columns = {"english": pairs["target"][:], "other": pairs["source"][:]}
     if system == "mse":
         columns["label"] = model.encode(columns["english"], show_progress_bar=False).tolist()
     loss = {"mse": MSELoss, "mnrl": MultipleNegativesRankingLoss}[system](model)
     sampler = "no_duplicates" if system == "mnrl" else "batch_sampler"
-    args = SentenceTransformerTrainingArguments(**shared, batch_sampler=sampler)
+    args = st.SentenceTransformerTrainingArguments(**shared, batch_sampler=sampler)
     data = Dataset.from_dict(columns)
-    SentenceTransformerTrainer(model, args, train_dataset=data, loss=loss, callbacks=[clock]).train()
+    st.SentenceTransformerTrainer(model, args, train_dataset=data, loss=loss, callbacks=[clock]).train()
     return encoder.auto_model
 
 
-def ours(
-    system: str,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Dataset,
-    clock: Clock,
-    shared: dict[str, Any],
-) -> PreTrainedModel:
+def ours(system: str, model: Any, tokenizer: Any, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> Any:
     """Train by a preset of FAO, and return the encoder."""
     preset, *own = system.split(",")
     fixed = {"preset": preset, "freeze_embeddings": True, "reference": "cache", "cache_dir": shared["output_dir"]}
@@ -151,25 +133,25 @@ def ours(
 def measure(given: argparse.Namespace, system: str, seed: int) -> dict[str, Any]:
     """Train one system, and return its scores and costs."""
     folder = resolve_model(given.model)
-    device = torch.device("cuda" if torch.cuda.is_available() and not given.use_cpu else "cpu")
+    device = torch.device("cpu" if given.use_cpu else "cuda")
     settle_cpu(device.type)
     model, tokenizer = load_encoder(folder, device)
     english = list(dict.fromkeys(load_sources(given.eval, split="test")["target"][:]))[:SENTENCES]
     before = english_vectors(model, tokenizer, english)
     found: dict[str, Any] = {"system": system, "seed": seed}
     if system != "raw":
-        corpora = [load_sources([source]) for source in given.train]
         text = load_sources(given.train)
-        sources = [{"pairs": len(corpus)} for corpus in corpora]
+        sources: list[dict[str, Any]] = [{"pairs": len(load_sources([source]))} for source in given.train]
         pairs = draw_pairs(text, np.ones(len(text), dtype=bool), sources, given.pairs, seed)
         clock = Clock()
         with tempfile.TemporaryDirectory() as made:
             shared = options(given, seed, made)
             if system in ("mse", "mnrl"):
+                del model  # no part of their memory
                 model = theirs(system, folder, pairs, clock, shared)
             else:
                 model = ours(system, model, tokenizer, pairs, clock, shared)
-        found |= {"step": clock.step, "preparing": clock.preparing, "pairs": len(pairs)}
+        found |= {"step": [*clock.step], "preparing": [*clock.preparing], "pairs": len(pairs)}
         found["peak"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return found | {"scores": score(given, model.eval(), tokenizer, before, english)}
 
@@ -248,7 +230,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/against_sentence_transformers"))
     parser.add_argument("--only", nargs=2, metavar=("SYSTEM", "SEED"), help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
+    if given.steps < 2:
+        parser.error("--steps: at least 2, as the first is not timed")
     given.probe = given.probe or [pos]
+    given.use_cpu |= not torch.cuda.is_available()
     setup = {name: value for name, value in vars(given).items() if name not in ("systems", "seeds", "output", "only")}
     kept = {}
     for seed in [int(given.only[1])] if given.only else given.seeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import hashlib
@@ -203,9 +204,9 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
 
 
 def hold_folder(folder: str | os.PathLike) -> None:
-    """Lock an output folder until this process ends, and remove what a killed run left unfinished in it.
+    """Make and lock an output folder until this process ends, and remove what a killed run left unfinished in it.
 
-    A folder that is not there yet is locked for the runs that share this one's cache.
+    A new folder that is still empty at the end goes again.
 
     Raises:
         InputError: another run writes there, or the folder cannot be made.
@@ -215,23 +216,34 @@ def hold_folder(folder: str | os.PathLike) -> None:
     if folder in held:
         return
     name = hashlib.blake2b(str(folder).encode(), digest_size=16).hexdigest()
-    # Not in the folder, which a refused run must not make.
+    # For systems without locks of folders: not in the folder, which a refused run must not make.
     lock = FileLock(cache_dir("locks") / f"{name}.lock")
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         lock.acquire(blocking=False)
-        if folder.exists():
-            _lock_for_all(folder)
+        _lock_for_all(folder)
     except (Timeout, BlockingIOError):
         raise InputError(
             f"{folder}: another run is writing there now. Wait for it, or give another output_dir."
         ) from None
     held[folder] = lock
+    atexit.register(leave_folder, folder, new)
     for path in folder.glob("*.partial"):
         path.unlink(missing_ok=True)
 
 
+def leave_folder(folder: Path, new: Iterable[Path]) -> None:
+    """Remove new folders, the innermost first, as far as they are empty; the lock of a folder that goes is free."""
+    with contextlib.suppress(OSError):
+        for path in new:
+            path.rmdir()
+    if folder in held and not folder.exists():
+        held.pop(folder).release()
+
+
 def _lock_for_all(folder: Path) -> None:
-    """Lock a folder itself, which runs with another cache see too, where the system can."""
+    """Make a folder and lock it, which runs with another cache see too, where the system can."""
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
     except ImportError:  # Windows
@@ -244,6 +256,11 @@ def _lock_for_all(folder: Path) -> None:
         raise
     except OSError:  # a network file system without locks
         os.close(descriptor)
+        return
+    # A run that ended since has removed the folder that was opened.
+    if not folder.exists() or os.stat(folder).st_ino != os.fstat(descriptor).st_ino:
+        os.close(descriptor)
+        _lock_for_all(folder)
 
 
 def inside(folder: str | os.PathLike, name: str) -> Path:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 
 # Error numbers of an OSError: full disk, quota exceeded, file too large.
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -87,8 +88,10 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         text = " ".join(str(message).splitlines())
-        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text))
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # which lengthens it
+        super().__init__(
+            text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}"
+        )
 
 
 class NonFiniteLossError(RuntimeError):
@@ -108,7 +111,17 @@ def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Ite
             raise
         raise InputError(f"{path}: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        match error:
+            case JSONDecodeError():
+                reason = f"at line {error.lineno}, column {error.colno}"
+            case UnicodeDecodeError():
+                reason = f"byte {error.start} is not {error.encoding.upper()}"
+            case RecursionError():
+                reason = "nested too deeply"
+            case ValueError():
+                reason = str(error)
+            case _:
+                reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: {fault} ({reason}). {remedy}".strip()) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import math
@@ -10,14 +11,14 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.cache import read_json
+from hf_xalign.cache import check_regular, read_json
 from hf_xalign.errors import InputError
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
@@ -31,15 +32,38 @@ _SIZE = re.compile(r"(?:num|n|d)_\w+|dim|\w+_(?:dim|size|heads|layers)|max_posit
 _POSITIVE = re.compile(
     r"d_model|dim|n_embd|(?:hidden|vocab|intermediate|embedding|feedforward)_size|d_ff|ffn_dim|hidden_dim|r"
     r"|(?:num_hidden|num|n)_layers?|(?:num_attention|num_key_value|num|n)_heads?|max_position_embeddings"
-    r"|reduction_factor"
+    r"|reduction_factor|num_labels"
 )
 _IN_WEIGHTS = re.compile(r"hidden_size|d_model|n_embd|vocab_size")
 _LAYERS = re.compile(r"num_hidden_layers|num_layers|n_layers?")
+# Fields that change how a model is built or what it returns, with the values that are read.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "quantization_config": (None,),
+    "attn_implementation": ("sdpa", "eager"),
+    "_attn_implementation": ("sdpa", "eager"),
+    "chunk_size_feed_forward": (0,),
+    "return_dict": (True,),
+}
+_DEFAULTS = ("hidden_size", "num_hidden_layers", "vocab_size")
+_WIDTH = re.compile(r"hidden_size|d_model|n_embd|dim")
+_IN_LAYER = re.compile(r"\.(\d+)\.")
 # {field: part of the name of the table whose rows it counts}
-_TABLES = {"max_position_embeddings": "position_embeddings.w", "type_vocab_size": "token_type_embeddings.w"}
+_TABLES = {
+    "max_position_embeddings": "position_embeddings.w",
+    "type_vocab_size": "token_type_embeddings.w",
+    "vocab_size": "word_embeddings.w",
+    "intermediate_size": "intermediate.dense.w",
+}
 # Fields of an adapter's config: of patterns or lists of names, and objects whose keys are patterns.
 _PATTERNS = ("target_modules", "exclude_modules", "layers_pattern")
 _TABLES_OF_PATTERNS = ("rank_pattern", "alpha_pattern")
+# What a module saved with a task model names as its base. A folder's path would be another machine's, and the base on
+# the Hub would be loaded in place of the fine-tuned model. This is neither, and the error that prints it explains it.
+BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
+EMBEDDED_FOLDER = "multilingual-e5-small-4bit"  # name of the embedded encoder's folder, in everybody's cache
+# Files of a tokenizer's vocabulary, and tokenizers that have none.
+_VOCABULARY = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
+_WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 _DTYPE = re.compile(r"(?:torch\.)?(?:auto|half|float|double|bfloat16|float(?:8\w*|16|32|64))")
 
 
@@ -56,7 +80,7 @@ def check_model_folder(folder: str | os.PathLike) -> None:
         InputError: the file and field that cannot be right, and what to do.
     """
     folder = Path(folder)
-    check_links(folder)
+    check_files(folder)
     config, adapter = _read_object(folder / "config.json"), _read_object(folder / "adapter_config.json")
     shapes, own_shapes = _weights(folder, "model"), _weights(folder, "adapter_model")
     if shapes and not (config or adapter):
@@ -65,19 +89,18 @@ def check_model_folder(folder: str | os.PathLike) -> None:
         _check_config(config, shapes, f"{folder}/config.json")
     if adapter:
         _check_adapter(adapter, own_shapes, f"{folder}/adapter_config.json")
-    kind = _read_object(folder / "tokenizer_config.json").get("tokenizer_class")
-    if not isinstance(kind, (str, type(None))):
-        raise InputError(f"{folder}/tokenizer_config.json: tokenizer_class is {kind!r}; it is a name. Correct it.")
-    tokenizer = folder / "tokenizer.json"
-    if tokenizer.exists() and not _holds_object(tokenizer):
-        raise InputError(f"{tokenizer} is no whole tokenizer. Save or download the tokenizer again.")
 
 
-def check_links(folder: Path) -> None:
-    """Refuse a folder in which a symbolic link leads out of it; links to blobs of the Hub's cache stay inside."""
+def check_files(folder: Path) -> None:
+    """Refuse a folder in which a symbolic link leads out of it, or with a pipe, which reading may never end.
+
+    Links to blobs of the Hub's cache stay inside.
+    """
     for path in (*folder.glob("*"), *folder.glob("*/*")):
         if path.is_symlink() and not _is_inside(path, folder):
             raise InputError(f"{path} is a link that leaves the folder. Remove it, or put the file in its place.")
+        if not path.is_dir():
+            check_regular(path)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
@@ -103,23 +126,65 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _holds_object(path: Path) -> bool:
-    """Return True if a file begins and ends like the JSON of a tokenizer, which is long: it is not parsed here."""
-    with path.open("rb") as file:
-        start = file.read(4096)
-        file.seek(-min(64, path.stat().st_size), os.SEEK_END)
-        return start.lstrip().startswith(b"{") and b'"' in start and file.read().rstrip().endswith(b"}")
+def _check_tokenizer(folder: Path) -> None:
+    """Check a tokenizer's files; tokenizer.json is parsed, and if it is short, loaded: a long one takes a second."""
+    settings = {name: folder / f"{name}.json" for name in ("tokenizer_config", "special_tokens_map", "added_tokens")}
+    read = {name: read_json(path, remedy="Save it again.") for name, path in settings.items() if path.exists()}
+    for name, content in read.items():
+        if not isinstance(content, dict):
+            raise InputError(f"{settings[name]}: no JSON object. Save the tokenizer again.")
+    for name, value in read.get("tokenizer_config", {}).items():
+        right, wanted = True, ""
+        if name == "tokenizer_class":
+            right, wanted = isinstance(value, (str, type(None))), "a name"
+        elif name == "model_max_length":
+            right, wanted = isinstance(value, (int, float, type(None))) and (value is None or value > 0), "above 0"
+        elif name == "padding_side":
+            right, wanted = value in ("left", "right"), "left or right"
+        elif name == "added_tokens_decoder":
+            right = isinstance(value, dict) and all(k.isdecimal() and isinstance(v, dict) for k, v in value.items())
+            wanted = "an object of tokens by their number"
+        elif name.endswith("_token") and not name.startswith("add_"):
+            right, wanted = isinstance(value, (str, dict, bool, type(None))), "a token"
+        if not right:
+            raise InputError(f"{settings['tokenizer_config']}: {name} is {value!r}; it is {wanted}. Correct it.")
+    path = folder / "tokenizer.json"
+    if path.exists():
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            kinds = ("BPE", "Unigram", "WordLevel", "WordPiece")
+            vocabulary = content["model"]["vocab"]
+            highest = max(vocabulary.values()) if isinstance(vocabulary, dict) else len(vocabulary) - 1
+            added = (token["id"] for token in content.get("added_tokens") or () if not token["special"])
+            highest = max([highest, *added])
+            whole = content["model"].get("type") in (None, *kinds) and highest >= 0
+            if whole and path.stat().st_size < 1 << 20:
+                from tokenizers import Tokenizer
+
+                Tokenizer.from_file(str(path))
+        except Exception:  # tokenizers raises bare exceptions
+            whole = False
+        if not whole:
+            raise InputError(f"{path} is no whole tokenizer. Save or download the tokenizer again.")
+        config = _read_object(folder / "config.json")
+        if isinstance(rows := config.get("vocab_size"), int) and highest >= rows:
+            raise InputError(f"{path} has ids up to {highest:,}, and {folder}/config.json a vocab_size of {rows:,}.")
+        return
+    names = [path.name for path in folder.iterdir()]
+    kind = read.get("tokenizer_config", {}).get("tokenizer_class")
+    if not any(map(_VOCABULARY.fullmatch, names)) and kind not in _WITHOUT_FILES:
+        raise InputError(f"{folder} has no tokenizer's files: save the model's tokenizer in the same folder.")
 
 
 def _weights(folder: Path, stem: str) -> dict[str, list[int]]:
     """Return {name: shape} of the tensors in `stem`.safetensors, or in the files that its index names."""
     index = folder / f"{stem}.safetensors.index.json"
     files = [folder / f"{stem}.safetensors"]
-    if index.exists() and not files[0].exists():
+    if index.exists():
         names = _read_object(index).get("weight_map")
         if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
             raise InputError(f"{index}: weight_map is no object of file names. Save the model again.")
-        files = [folder / name for name in sorted(set(names.values()))]
+        files = files if files[0].exists() else [folder / name for name in sorted(set(names.values()))]
         if outside := next((file for file in files if file.parent != folder or file.name == ".."), None):
             raise InputError(f"{index}: weight_map names {outside}, which is not a file of this folder.")
         if gone := next((file for file in files if not file.is_file()), None):
@@ -128,7 +193,7 @@ def _weights(folder: Path, stem: str) -> dict[str, list[int]]:
 
 
 def _header(path: Path) -> dict[str, list[int]]:
-    """Return {name: shape} of a safetensors file, and check that it has the bytes that its header names."""
+    """Return {name: shape} of a safetensors file, and check that its tensors fill it one after another."""
     wrong = InputError(f"{path} is no whole safetensors file. Save or download the model again.")
     if not path.is_file():
         raise wrong
@@ -140,56 +205,78 @@ def _header(path: Path) -> dict[str, list[int]]:
             raise wrong
         try:
             header = json.loads(file.read(length))
-            header.pop("__metadata__", None)
+            about = header.pop("__metadata__", {})
             shapes = {name: entry["shape"] for name, entry in header.items()}
-            ends = [end for entry in header.values() for end in entry["data_offsets"]]
-            whole = max(ends, default=0) == size - 8 - length
-            whole &= all(isinstance(n, int) and n >= 0 for shape in shapes.values() for n in shape)
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            at, whole = 0, _fits(ast.parse("dict[str, str]", mode="eval").body, about)
+            for entry in sorted(header.values(), key=lambda entry: entry["data_offsets"]):
+                start, end = entry["data_offsets"]
+                bits = int(re.findall(r"\d+", entry["dtype"].replace("BOOL", "8"))[0])
+                whole &= start == at and all(isinstance(n, int) and n >= 0 for n in entry["shape"])
+                whole &= 8 * (end - start) == bits * math.prod(entry["shape"])
+                at = end
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise wrong from error
-    if not whole:
+    if not whole or at != size - 8 - length:
         raise wrong
     return shapes
 
 
 def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
-    kind = config.get("model_type")
     known = {*_strings("transformers", "models/auto/*.py"), *_OWN_TYPES}
-    if "model_type" in config and not (isinstance(kind, str) and kind in known):
+    kind = config.get("model_type")
+    if ("model_type" in config or shapes) and not (isinstance(kind, str) and kind in known):
         raise InputError(f"{where}: model_type is {kind!r}, which the installed transformers does not know.")
+    if shapes:  # a field that is left out has its default
+        fields = {name: field for name, field in _declared_config(kind).items() if name in _DEFAULTS and field.value}
+        config = {name: ast.literal_eval(ast.unparse(field.value)) for name, field in fields.items()} | dict(config)
     dims = {n for shape in shapes.values() for n in shape}
     for path, name, value, sizes in _fields(config):
         at = f"{where}: {path}"
+        kind = sizes.get("model_type")
+        rows = {shape[0] for tensor, shape in shapes.items() if _TABLES.get(name, "\0") in tensor and shape}
+        if _SIZE.fullmatch(name):
+            _check_size(name, value, at, set() if rows else dims)
         _check_form(name, value, at, str(kind), sizes.get("vocab_size"))
-        if not _SIZE.fullmatch(name):
+        if not _SIZE.fullmatch(name) or not isinstance(value, int):  # null, or one for each layer
             continue
-        _check_size(name, value, at, set() if name in _TABLES else dims)
-        if not isinstance(value, int):  # null, or one for each layer
-            continue
-        rows = [shape[0] for tensor, shape in shapes.items() if _TABLES.get(name, "\0") in tensor and shape]
-        if _LAYERS.fullmatch(name) and shapes and "num_hidden_groups" not in sizes:  # ALBERT's layers share weights
-            rows = [_layers(shapes)]
-        if rows and value and value > max(rows):
+        # Some families have two positions more than they say.
+        if rows and value not in rows | ({n - 2 for n in rows} if name == "max_position_embeddings" else set()):
             raise InputError(f"{at} is {value:,}, and the weights have {max(rows):,}. Correct it.")
+        shared = "num_hidden_groups" in sizes  # ALBERT's layers share weights
+        if _LAYERS.fullmatch(name) and shapes and not shared and value > (there := _layers(shapes)):
+            raise InputError(f"{at} is {value:,}, and the weights have {there:,}. Correct it.")
+        if sizes is config and _WIDTH.fullmatch(name):
+            matrices = [shape for tensor, shape in shapes.items() if _IN_LAYER.search(tensor) and len(shape) == 2]
+            if 2 * sum(value in shape for shape in matrices) < len(matrices):
+                raise InputError(f"{at} is {value:,}, which most matrices of the weights do not have. Correct it.")
         heads = sizes.get("num_attention_heads") if name == "hidden_size" else None
         if isinstance(heads, int) and heads and not {"head_dim", "d_kv"} & sizes.keys() and value % heads:
             raise InputError(f"{at} is {value:,}, which {heads:,} attention heads do not divide. Correct one of them.")
     _check_memory(config, where)
+    if shapes:
+        _check_names(str(kind), shapes, where)
+
+
+def _check_names(kind: str, tensors: Iterable[str], where: str) -> None:
+    """Refuse weights of which most have names that the source of such a model does not have."""
+    known = _strings("transformers", f"models/{kind.replace('-', '_')}/modeling_*.py", r"self\.(\w+)")
+    if known and kind not in _strings("transformers", "conversion_mapping.py"):
+        known |= {"weight", "bias", "gamma", "beta"}
+        fits = [all(part in known or part.isdigit() for part in name.split(".")) for name in tensors]
+        if 2 * sum(fits) < len(fits):
+            raise InputError(f"{where}: model_type is {kind!r}, and the weights' names are not those of such a model.")
 
 
 def _check_form(name: str, value: Any, where: str, kind: str, vocabulary: Any) -> None:
     """Check a field that is no size."""
-    wanted = None
-    if name == "architectures":
-        right = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        wanted = "a list of names of classes"
-    elif name in ("id2label", "label2id"):
+    wanted, right = "", True
+    if name in ("id2label", "label2id", "auto_map"):
         right, wanted = isinstance(value, dict), "an object"
     elif name in ("dtype", "torch_dtype"):
         right, wanted = isinstance(value, str) and bool(_DTYPE.fullmatch(value)), "the name of a floating-point dtype"
     elif name == "pad_token_id":
         rows = vocabulary if isinstance(vocabulary, int) and vocabulary > 0 else math.inf
-        right = isinstance(value, int) and value < rows
+        right = isinstance(value, int) and -rows <= value < rows
         wanted = "a whole number below vocab_size"
     elif "dropout" in name or name.endswith("_eps"):
         right = not isinstance(value, str) and (not isinstance(value, (int, float)) or 0 <= value <= 1)
@@ -199,8 +286,71 @@ def _check_form(name: str, value: Any, where: str, kind: str, vocabulary: Any) -
         files = ("activations.py", f"models/{kind.replace('-', '_')}/*.py")
         right = not isinstance(value, str) or any(value in _strings("transformers", file) for file in files)
         wanted = "an activation of transformers"
-    if wanted and value is not None and not right:
+    elif name in _FIXED:
+        right, wanted = value in _FIXED[name], f"{_FIXED[name][0]!r}, as others are not read"
+    if value is None or right:
+        right, wanted = _is_declared(_declared_config(kind).get(name), value)
+    if not right:
         raise InputError(f"{where} is {value!r}; it is {wanted}. Correct it.")
+
+
+@cache
+def _declared(package: str, files: str, mark: str) -> dict[str, ast.AnnAssign]:
+    """Return the fields of the class whose source in a package, which is not imported, has a mark."""
+    spec = find_spec(package)
+    for path in Path(spec.origin).parent.glob(files) if spec and spec.origin else ():
+        text = path.read_text(encoding="utf-8")
+        for node in ast.parse(text).body if mark in text else ():
+            if isinstance(node, ast.ClassDef) and mark in (ast.get_source_segment(text, node) or ""):
+                return {ast.unparse(one.target): one for one in node.body if isinstance(one, ast.AnnAssign)}
+    return {}
+
+
+def _declared_config(kind: Any) -> dict[str, ast.AnnAssign]:
+    """Return the fields of a kind of models' config in transformers."""
+    common = _declared("transformers", "configuration_utils.py", "class PreTrainedConfig")
+    return {**common, **_declared("transformers", "models/*/configuration_*.py", f'model_type = "{kind}"')}
+
+
+def _is_declared(field: ast.AnnAssign | None, value: Any) -> tuple[bool, str]:
+    """Return whether a value of JSON is of a field's type, and the type in words; an unknown field has any value."""
+    return (
+        (True, "") if field is None else (_fits(field.annotation, value), f"of type {ast.unparse(field.annotation)}")
+    )
+
+
+_PLAIN = {"int": int, "float": (int, float), "str": str, "bool": bool, "dict": dict, "list": list, "set": list}
+
+
+def _fits(annotation: ast.expr, value: Any) -> bool:
+    """Return False if a value of JSON is not of an annotation's type; a type that is not plain has any value."""
+    match annotation:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _fits(left, value) or _fits(right, value)
+        case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
+            return value is None or _fits(inner, value)
+        case ast.Subscript(value=ast.Name(id="Union"), slice=ast.Tuple(elts=kinds)):
+            return any(_fits(kind, value) for kind in kinds)
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
+            kinds = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return value in [kind.value for kind in kinds if isinstance(kind, ast.Constant)]
+        case ast.Subscript(value=ast.Name(id="list" | "set" as kind), slice=inner):
+            return isinstance(value, list) and all(_fits(inner, one) for one in value)
+        case ast.Subscript(value=ast.Name(id="dict"), slice=ast.Tuple(elts=[key, inner])):
+            text = key.id == "str" if isinstance(key, ast.Name) else True  # JSON has no other keys than text
+            fits = isinstance(value, dict) and all(_fits(inner, one) for one in value.values())
+            return fits and (text or all(re.fullmatch(r"-?\d+", one) for one in value))
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=kinds)):
+            fits = isinstance(value, list) and len(value) == len(kinds)
+            return fits and all(_fits(kind, one) for kind, one in zip(kinds, value, strict=True))
+        case ast.Name(id=kind) if kind.endswith("Config"):
+            return isinstance(value, dict)
+        case ast.Constant(value=None):
+            return value is None
+        case ast.Name(id=kind) if kind in _PLAIN:
+            right = isinstance(value, _PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
+            return right and not (isinstance(value, float) and not math.isfinite(value))
+    return True
 
 
 def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
@@ -210,6 +360,11 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
         raise InputError(
             f"{where}: peft_type is {kind!r}, which the installed PEFT does not know ({len(known)} kinds)."
         )
+    sources = ("hf_xalign", "modeling/xalign/config.py", "XAlignPeftType.XALIGN")
+    if kind not in _OWN_PEFT_TYPES:
+        sources = ("peft", "tuners/*/config.py", f"self.peft_type = PeftType.{kind}\n")
+    common = (_declared("peft", "config.py", f"class {name}") for name in ("PeftConfigMixin", "PeftConfig("))
+    declared = {**next(common), **next(common), **_declared(*sources)}
     dims = {n for shape in shapes.values() for n in shape}
     for name, value in adapter.items():
         if name in ("r", "reduction_factor", "num_heads", "feedforward_size"):
@@ -217,34 +372,128 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
             if name == "r" and dims and value > max(dims):
                 raise InputError(f"{where}: r is {value:,}, and the largest size of the weights is {max(dims):,}.")
         elif ("dropout" in name or name.endswith("alpha")) and (
-            not isinstance(value, (int, float, type(None))) or ("dropout" in name and not 0 <= (value or 0) <= 1)
+            not isinstance(value, (int, float))
+            or not math.isfinite(value)
+            or ("dropout" in name and not 0 <= value <= 1)
         ):
             raise InputError(f"{where}: {name} is {value!r}; it is a number. Correct it.")
-    for name in (*_PATTERNS, *_TABLES_OF_PATTERNS):
-        value, right = adapter.get(name), (str, list) if name in _PATTERNS else dict
-        if value is not None and not isinstance(value, right):
-            wanted = "a list of names, or a pattern" if name in _PATTERNS else "an object of patterns"
+        right, wanted = _is_declared(declared.get(name), value)
+        if not (right or name.endswith("alpha")):
             raise InputError(f"{where}: {name} is {value!r}; it is {wanted}. Correct it.")
-    targets = adapter.get("target_modules")
-    if (
-        isinstance(targets, list)
-        and shapes
-        and not any(f".{one}." in f".{name}" for one in targets for name in shapes)
-    ):
-        raise InputError(
-            f"{where}: target_modules {targets} match no tensor of adapter_model.safetensors. Correct it."
-        )
+    if not isinstance(base := (adapter.get("auto_mapping") or {}).get("base_model_class"), (str, type(None))):
+        raise InputError(f"{where}: auto_mapping has the base_model_class {base!r}; it is a name. Correct it.")
+    if (task := adapter.get("task_type")) is not None and task not in known:
+        raise InputError(f"{where}: task_type is {task!r}, which the installed PEFT does not know.")
+    for name in _TABLES_OF_PATTERNS:
+        table, kinds = adapter.get(name) or {}, int if name == "rank_pattern" else (int, float)
+        if not all(isinstance(value, kinds) and 0 < value < 1 << 20 for value in table.values()):
+            raise InputError(f"{where}: {name} is {table!r}; it has positive numbers for patterns. Correct it.")
     patterns = [adapter.get(name) for name in _PATTERNS]
     patterns += [pattern for name in _TABLES_OF_PATTERNS for pattern in adapter.get(name) or ()]
     for pattern in patterns:
         if isinstance(pattern, str) and not re.fullmatch(r"[\w.-]*", pattern):
             _check_regex(pattern, sorted(shapes), where)
+    prefix = _strings("peft", f"tuners/{kind.lower()}/model.py", r'^    prefix: str = "(\w+)"')
+    head = {"SEQ_CLS": r"classifier|score", "TOKEN_CLS": r"classifier|score", "QUESTION_ANS": "qa_outputs"}
+    needed = [*prefix, *filter(None, [head.get(str(adapter.get("task_type")))])] if shapes else []
+    if lacking := next((one for one in needed if not any(re.search(one, name) for name in shapes)), None):
+        raise InputError(
+            f"{where}: adapter_model.safetensors has no weights called {lacking}, which such an adapter has."
+        )
+    if kind == "LORA" and shapes:
+        _check_lora(adapter, shapes, where)
+
+
+def _check_lora(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
+    """Check LoRA's ranks, modules and layers against its weights."""
+    modules = {
+        name.partition(".lora_")[0].removeprefix("base_model.model."): name for name in shapes if ".lora_" in name
+    }
+    ranks = {shape[0] for name, shape in shapes.items() if name.endswith(".lora_A.weight")}
+    if wrong := ranks - {adapter.get("r", 8), *(adapter.get("rank_pattern") or {}).values()}:
+        raise InputError(f"{where}: r is {adapter.get('r', 8)}, and the weights have {min(wrong)}. Correct it.")
+    targets = adapter.get("target_modules")
+    aimed = [name for name in modules if targets in (None, "all-linear") or _names_module(targets, name)]
+    if all(_names_module(adapter.get("exclude_modules") or [], name) for name in aimed):
+        raise InputError(
+            f"{where}: target_modules {targets} match no tensor of adapter_model.safetensors. Correct it."
+        )
+    layers, pattern = adapter.get("layers_to_transform"), adapter.get("layers_pattern")
+    if pattern and layers is None:
+        raise InputError(f"{where}: layers_pattern needs layers_to_transform. Give both, or remove it.")
+    if layers is None:
+        return
+    if isinstance(targets, str):
+        raise InputError(f"{where}: layers_to_transform needs a list of target_modules, not a pattern. Correct it.")
+    there = {int(number) for name in modules for number in _IN_LAYER.findall(name)}
+    if missing := {layers} - there if isinstance(layers, int) else {*layers} - there:
+        raise InputError(
+            f"{where}: layers_to_transform has {min(missing)}, of which there are no weights. Correct it."
+        )
+    stacks = [pattern] if isinstance(pattern, str) else pattern or []
+    if stacks and not any(re.search(rf"(^|\.){stack}\.\d+\.", name) for stack in stacks for name in modules):
+        raise InputError(
+            f"{where}: layers_pattern {pattern} matches no tensor of adapter_model.safetensors. Correct it."
+        )
+
+
+def _names_module(targets: str | list[str], name: str) -> bool:
+    """Return whether a pattern, or one of the ends of names, is that of a module, as PEFT reads them."""
+    if isinstance(targets, str):
+        return bool(re.fullmatch(targets, name))
+    return any(f".{name}".endswith(f".{target}") for target in targets)
+
+
+def check_base(folder: Path) -> None:
+    """Check the encoder that the adapter of a folder names, unless the folder holds it or it is on the Hub.
+
+    Raises:
+        InputError: the adapter names no encoder, a folder that is not there, or one that cannot be a model.
+    """
+    path = folder / "adapter_config.json"
+    if not path.exists() or (folder / "config.json").exists():
+        return
+    base = _read_object(path).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise InputError(
+            f"{path}: base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add "
+            "it, or use PeftModel.from_pretrained(encoder, adapter)."
+        )
+    there = Path(base).expanduser()
+    if there.is_dir():
+        if not (there / "config.json").exists():
+            raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
+        check_model_folder(there)
+        check_whole(there, tokenizer=False)
+    elif there.name != EMBEDDED_FOLDER and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
+        raise InputError(
+            f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
+            "PeftModel.from_pretrained(encoder, adapter)."
+        )
+
+
+def check_whole(folder: Path, *, tokenizer: bool = True) -> None:
+    """Check that a folder has weights that are read, and a `tokenizer`.
+
+    Raises:
+        InputError: one of them is missing.
+    """
+    stem = "model" if (folder / "config.json").exists() else "adapter_model"
+    if not (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
+        raise InputError(f"{folder} holds no model: it has no config.json and no adapter_config.json.")
+    if not any((folder / f"{stem}.safetensors{end}").exists() for end in ("", ".index.json")):
+        raise InputError(
+            f"{folder} has no {stem}.safetensors, the only kind of weights that is read (others are pickles, which "
+            "run code). Load it with its own library once, and save it with save_pretrained."
+        )
+    if tokenizer:
+        _check_tokenizer(folder)
 
 
 def _fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any, Mapping[str, Any]]]:
     """Yield (path, name, value, config that it is in) of the fields of a config and of the configs in it."""
     for name, value in config.items():
-        if isinstance(value, dict) and name.endswith("config"):
+        if isinstance(value, dict) and name.endswith("config") and name not in _FIXED:
             yield from _fields(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", name, value, config
@@ -297,11 +546,13 @@ def _check_regex(pattern: str, names: list[str], where: str) -> None:
 
 
 @cache
-def _strings(package: str, pattern: str) -> frozenset[str]:
+def _strings(package: str, pattern: str, form: str = r'"([\w.-]+)"') -> frozenset[str]:
     """Return the text constants in files of a package, which is not imported: that takes seconds."""
     spec = find_spec(package)
     files = Path(spec.origin).parent.glob(pattern) if spec and spec.origin else ()
-    return frozenset(word for path in files for word in re.findall(r'"([\w.-]+)"', path.read_text(encoding="utf-8")))
+    return frozenset(
+        word for path in files for word in re.findall(form, path.read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def from_pretrained(auto_class: Any, name_or_path: str | os.PathLike, **options: Any) -> Any:
@@ -323,7 +574,9 @@ def from_pretrained(auto_class: Any, name_or_path: str | os.PathLike, **options:
 @contextmanager
 def plain_errors(name: str, *more: type[Exception]) -> Iterator[None]:
     """Turn what libraries raise on files of the wrong form, and errors of `more`, into an InputError with the name."""
-    wrong_form = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, re.error)
+    wrong_form = (
+        ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, re.error
+    )  # fmt: skip
     try:
         yield
     except InputError:
@@ -334,10 +587,9 @@ def plain_errors(name: str, *more: type[Exception]) -> Iterator[None]:
         strange = kind is Exception or "Validation" in kind.__name__ or isinstance(error, (*wrong_form, *more))
         if not strange or "OutOfMemory" in kind.__name__:
             raise
-        reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{name}: its files make no model that can be loaded ({kind.__name__}: {reason}). Compare its config with "
-            "the weights, or save the model again."
+            f"{name}: its files make no model that can be loaded. Compare its config with the weights, or save the "
+            "model again. --debug shows what the library says."
         ) from error
 
 
@@ -362,6 +614,10 @@ def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = No
     except InputError:
         raise
     except (OSError, ValueError, TransportError) as error:
+        if Path(name_or_path).is_dir():
+            raise InputError(
+                f"{name_or_path} has no tokenizer that can be loaded. Save the tokenizer again."
+            ) from error
         reason = str(error).splitlines()[0]
         raise InputError(
             f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"

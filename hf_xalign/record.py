@@ -17,7 +17,8 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
     scores           {before, untrained, after}, each {language: {metric: value}}: a share (0 to 1), or a count where
                      the metric's name starts with `pool`; untrained is a module at its random start, else empty
-    drift            {statistic: value}: the pivot's word (PPA: sentence) vectors after training compared with before
+    drift            {statistic: value}: the pivot's word vectors after training compared with before, and those of
+                     its sentences where the name starts with `sentence_`
     trainable        {parameters, share}: trained parameters, and their share of the encoder's; or null
     adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind, the
                      languages with a map, and the language without one; or null
@@ -71,6 +72,8 @@ LOCAL = "results.local.json"
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
 _DIVERGED = 3  # times its first value, that a training loss ends above
+# What the names of drift begin with.
+_PIVOT = {"words": "", "sentences": "sentence_"}
 # Rank correlation of the pivot's similarities, below which a run says that they changed.
 _KEPT_ORDER = 0.9
 
@@ -261,11 +264,13 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
             f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
             f"{loss['first']:.4g}: the run diverged, so lower learning_rate"
         )
-    rank = record["drift"].get("rank_correlation")
-    if rank is not None and round(rank, 2) < _KEPT_ORDER:
+    ranks = {kind: record["drift"].get(f"{prefix}rank_correlation") for kind, prefix in _PIVOT.items()}
+    low = {kind: rank for kind, rank in ranks.items() if rank is not None and round(rank, 2) < _KEPT_ORDER}
+    if low:
+        which = ", ".join(f"{kind} {rank:.2f}" for kind, rank in low.items())
         found.append(
-            f"the pivot is not what it was: its similarities before and after have a rank correlation of {rank:.2f}, "
-            f"below {_KEPT_ORDER}; what was built on its old vectors must be built again"
+            "the pivot is not what it was: the rank correlation of its similarities before and after is below "
+            f"{_KEPT_ORDER} ({which}); what was built on its old vectors must be built again"
         )
     return [one for one in found if one]
 

@@ -109,6 +109,17 @@ def cost_lines(record: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def drift_lines(record: Mapping[str, Any]) -> list[str]:
+    """Return a blank line, one on the pivot's words and one on its sentences, as far as the record has them."""
+    found: dict[str, list[str]] = {}
+    for name, value in (record.get("drift") or {}).items():
+        rest = name.removeprefix("sentence_")
+        unit = "words" if name == rest else "sentences"
+        if value is not None:
+            found.setdefault(unit, []).append(f"{rest.replace('_', ' ')} {value:.3f}")
+    return [*([""] if found else []), *(f"pivot {unit}: {', '.join(values)}" for unit, values in found.items())]
+
+
 def format_table(record: Mapping[str, Any]) -> str:
     """Format a record for the terminal: the headline scores, the pivot's drift, the costs, and the saved files."""
     rows = headline_rows(record)
@@ -116,9 +127,7 @@ def format_table(record: Mapping[str, Any]) -> str:
     lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were taken"]
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
-    drift = (record.get("drift") or {}).items()
-    if changed := ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in drift if value is not None):
-        lines += ["", f"pivot: {changed}"]
+    lines += drift_lines(record)
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}

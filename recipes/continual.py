@@ -50,7 +50,7 @@ class ContinualArguments(TaskArguments, PairColumns):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         super().check_files()
-        check_models([self.reference])
+        check_models([self.reference], whole=False)
         check_files(self.pairs)
 
     def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:

@@ -29,18 +29,10 @@ def main(argv: list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import AlignmentRun
+    from hf_xalign.recipes.parts.run import align
     from hf_xalign.trainers import FAOTrainer
 
-    job = AlignmentRun("fao", FAOTrainer, data, args)
-    job.load(load_word_corpus)  # the encoder, the sentence pairs and the links of their words
-    if data.dry_run:
-        return job.estimate()
-    job.score("before")
-    job.prepare()  # the trainer
-    job.train()
-    job.score("after")
-    job.save()  # the record, pictures and the model card
+    align("fao", FAOTrainer, data, args, load_word_corpus)
 
 
 if __name__ == "__main__":

@@ -23,19 +23,11 @@ def main(argv: list[str] | None = None) -> None:
 
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.run import AlignmentRun
+    from hf_xalign.recipes.parts.run import align
     from hf_xalign.recipes.parts.sentences import load_sentence_corpus
     from hf_xalign.trainers import PPATrainer
 
-    job = AlignmentRun("ppa", PPATrainer, data, args)
-    job.load(load_sentence_corpus)  # the encoder and the sentence pairs
-    if data.dry_run:
-        return job.estimate()
-    job.score("before")
-    job.prepare()  # the trainer
-    job.train()
-    job.score("after")
-    job.save()  # the record, pictures and the model card
+    align("ppa", PPATrainer, data, args, load_sentence_corpus)
 
 
 if __name__ == "__main__":

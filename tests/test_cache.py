@@ -1,6 +1,7 @@
 """Files of the cache: written whole or not at all, by one process at a time."""
 
 import errno
+import os
 import subprocess
 import sys
 
@@ -93,3 +94,25 @@ def test_one_run_at_a_time_writes_into_a_folder(tmp_path):
     holder.communicate("\n", timeout=60)
     hold_folder(tmp_path)
     hold_folder(tmp_path)  # once more by the same process
+
+
+def test_a_new_folder_is_locked_from_the_start_and_goes_again_if_it_stays_empty(tmp_path):
+    folder = tmp_path / "new" / "run"
+    code = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
+    command, pipe = [sys.executable, "-c", code, str(folder)], subprocess.PIPE
+    runs = [
+        subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            env={**os.environ, "HF_XALIGN_CACHE": str(tmp_path / f"cache{n}")},
+        )
+        for n in range(3)
+    ]
+    first = [run.stdout.readline() for run in runs]
+    said = [run.communicate("\n", timeout=60)[1] for run in runs]
+    assert sorted(first) == ["", "", "held\n"]
+    assert sum("another run is writing there now" in one for one in said) == 2
+    assert not (tmp_path / "new").exists()

@@ -149,7 +149,7 @@ def test_unusable_folders_are_refused(tmp_path):
             "pickled adapter": (pickled("adapter"), r"has no adapter_model\.safetensors"),
             "pickled encoder": (pickled("base"), "has no weights in safetensors"),
             "code": (load("base", trust_remote_code=True), "^trust_remote_code: no code of a repository is run"),
-            "tokenizer": (load_tokenizer, "has no tokenizer that can be loaded, or is no model at all"),
+            "tokenizer": (load_tokenizer, "has no tokenizer that can be loaded"),
         },
         tmp_path,
     )

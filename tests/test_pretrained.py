@@ -1,12 +1,16 @@
 """The check of a model's folder, and errors of what cannot be loaded."""
 
 import json
+import os
 import shutil
+import struct
 import subprocess
 import sys
 from functools import partial
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from support.families import CONFIGS, NEWER, save_base
 from support.refusals import assert_refused
 from support.tiny import make_encoder, make_tokenizer
@@ -34,6 +38,19 @@ def cut(name, size):
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
 
 
+def drop(name, field):
+    def change(folder):
+        content = json.loads((folder / name).read_text())
+        del content[field]
+        (folder / name).write_text(json.dumps(content))
+
+    return change
+
+
+def piped(name):
+    return lambda folder: ((folder / name).unlink(), os.mkfifo(folder / name))
+
+
 def linked(name, place):
     def change(folder):
         (folder / name).unlink(missing_ok=True)
@@ -54,7 +71,36 @@ def indexed(place):
     return change
 
 
-CONFIG, ADAPTER = "config.json", "adapter_config.json"
+def headed(change, name="model.safetensors"):
+    """Return a function that changes the header of a safetensors file, and leaves its tensors as they are."""
+
+    def write(folder):
+        content = (folder / name).read_bytes()
+        (length,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + length])
+        change(header.setdefault("__metadata__", {}), header[min(set(header) - {"__metadata__"})])
+        text = json.dumps(header).encode()
+        (folder / name).write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
+
+    return write
+
+
+def adapted(**fields):
+    """Return a function that makes an adapter of rank 4 on the folder's query layers, with other fields."""
+
+    def change(folder):
+        names = [f"base_model.model.encoder.layer.{n}.attention.self.query" for n in (0, 1)]
+        weights = {f"{name}.lora_A.weight": torch.zeros(4, 16) for name in names}
+        save_file(weights | {f"{name}.lora_B.weight": torch.zeros(16, 4) for name in names}, folder / ADAPTER_WEIGHTS)
+        own = {"peft_type": "LORA", "r": 4, "target_modules": ["query"], "base_model_name_or_path": "owner/name"}
+        for name in (CONFIG, "model.safetensors"):
+            (folder / name).unlink()
+        changed(ADAPTER, **own | fields)(folder)
+
+    return change
+
+
+CONFIG, ADAPTER, ADAPTER_WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
 ENDLESS = "(a|a)*(a|a)*(.*.*.*.*.*.*.*.*.*.*.*.*)*!"
 WILD = {
     "width": (changed(CONFIG, hidden_size=10**9), "hidden_size is 1,000,000,000, and no tensor"),
@@ -97,6 +143,55 @@ WILD = {
     "targets": (changed(ADAPTER, peft_type="LORA", target_modules=7), "target_modules is 7"),
     "endless": (changed(ADAPTER, peft_type="LORA", target_modules=ENDLESS), "matching .* does not end"),
     "endless rank": (changed(ADAPTER, peft_type="LORA", rank_pattern={ENDLESS: 4}), "matching .* does not end"),
+    "default width": (drop(CONFIG, "hidden_size"), "hidden_size is 768, and no tensor"),
+    "inner width": (changed(CONFIG, intermediate_size=64), "intermediate_size is 64, and the weights have 32"),
+    "other width": (changed(CONFIG, hidden_size=32), "hidden_size is 32, which most matrices"),
+    "activation of no type": (changed(CONFIG, hidden_act=[3]), "hidden_act is .* of type str"),
+    "NaN": (changed(CONFIG, initializer_range=float("nan")), "initializer_range is nan; it is of type float"),
+    "many labels": (changed(CONFIG, num_labels=10**9), "num_labels is 1,000,000,000"),
+    "quantized": (changed(CONFIG, quantization_config={"bits": 4}), "quantization_config is .* others are not read"),
+    "chunks": (changed(CONFIG, chunk_size_feed_forward=7), "chunk_size_feed_forward is 7; it is 0"),
+    "another kind": (changed(CONFIG, model_type="gpt2"), "the weights' names are not those of such a model"),
+    "images": (changed(CONFIG, model_type="vit"), "the weights' names are not those of such a model"),
+    "no kind": (drop(CONFIG, "model_type"), "model_type is None"),
+    "shape": (headed(lambda _, entry: entry.update(shape=[10**9])), "no whole safetensors file"),
+    "offsets": (headed(lambda _, entry: entry.update(data_offsets=[64, 128])), "no whole safetensors file"),
+    "number's type": (headed(lambda _, entry: entry.update(dtype="F8")), "no whole safetensors file"),
+    "metadata": (headed(lambda about, _: about.update(format=7)), "no whole safetensors file"),
+    "broken index": (written("model.safetensors.index.json", b"{"), r"index\.json: not JSON"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"has no model\.safetensors"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer's files"),
+    "pipe": (piped("tokenizer.json"), "tokenizer.json: not a regular file"),
+    "deep tokenizer": (written("tokenizer.json", b'{"model":' * 50_000 + b"}"), "no whole tokenizer"),
+    "tokenizer's model": (changed("tokenizer.json", model={"type": "Zz", "vocab": {"a": 0}}), "no whole tokenizer"),
+    "tokenizer's rules": (changed("tokenizer.json", pre_tokenizer={"type": "Zz"}), "no whole tokenizer"),
+    "longest text": (changed("tokenizer_config.json", model_max_length=-1), "model_max_length is -1; it is above 0"),
+    "token": (changed("tokenizer_config.json", pad_token=7), "pad_token is 7; it is a token"),
+    "added tokens": (written("added_tokens.json", b"[]"), "added_tokens.json: no JSON object"),
+    "ranks": (adapted(r=8), "r is 8, and the weights have 4"),
+    "great rank": (adapted(r=10**9), "r is 1,000,000,000"),
+    "rank of a layer": (adapted(rank_pattern={"query": 10**9}), "rank_pattern is .* positive numbers"),
+    "no base": (adapted(base_model_name_or_path=None), "base_model_name_or_path is None; it names the encoder"),
+    "base that is gone": (adapted(base_model_name_or_path="/no/where"), "is /no/where, and there is no such folder"),
+    "base of no model": (adapted(base_model_name_or_path="/"), "is /, which holds no encoder"),
+    "no target": (adapted(target_modules=["zz"]), r"target_modules \['zz'\] match no tensor"),
+    "no match": (adapted(target_modules="zz.*"), r"target_modules zz\.\* match no tensor"),
+    "excluded": (adapted(exclude_modules=["query"]), "match no tensor"),
+    "layer beyond": (adapted(layers_to_transform=[10**9]), "layers_to_transform has 1000000000"),
+    "pattern alone": (adapted(layers_pattern="layer"), "layers_pattern needs layers_to_transform"),
+    "layers by a pattern": (
+        adapted(layers_to_transform=[0], target_modules=".*query"),
+        "needs a list of target_modules",
+    ),
+    "other stack": (adapted(layers_to_transform=[0], layers_pattern="h"), "layers_pattern h matches no tensor"),
+    "bias": (adapted(bias="zz"), "bias is 'zz'; it is of type Literal"),
+    "alpha": (adapted(lora_alpha=float("nan")), "lora_alpha is nan; it is a number"),
+    "task": (adapted(task_type="ZZ"), "task_type is 'ZZ', which"),
+    "class of the base": (adapted(auto_mapping={"base_model_class": 7}), "base_model_class 7; it is a name"),
+    "copied layers": (adapted(layer_replication=[7]), r"layer_replication is \[7\]; it is of type"),
+    "part of the config": (adapted(eva_config=7), "eva_config is 7; it is of type"),
+    "another method": (adapted(peft_type="IA3"), "no weights called ia3_"),
+    "classifier": (adapted(task_type="SEQ_CLS"), r"no weights called classifier"),
     "no pattern": (changed(ADAPTER, peft_type="LORA", target_modules="((query"), "is no regular expression"),
 }
 
@@ -134,10 +229,10 @@ def test_links_to_blobs_of_the_hub_stay_inside(tmp_path):
     (repository / "blobs").mkdir()
     (snapshot / "config.json").rename(repository / "blobs" / "abc")
     (snapshot / "config.json").symlink_to("../../blobs/abc")
-    check_models([str(snapshot)])
+    check_models([str(snapshot)], whole=False)
     (snapshot / "vocab.txt").symlink_to("../../../elsewhere")
     with pytest.raises(InputError, match=r"vocab\.txt is a link that leaves"):
-        check_models([str(snapshot)])
+        check_models([str(snapshot)], whole=False)
 
 
 def test_what_libraries_raise_names_the_model(tmp_path):

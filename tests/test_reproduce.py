@@ -297,6 +297,13 @@ def test_every_row_of_every_table_runs_to_its_end(paper, tmp_path, monkeypatch, 
         with capfd.disabled():
             print(f"{paper}: {number} of {len(commands)} commands, {len(failed)} failed", flush=True)
     assert not failed, "\n".join(failed)
+    for command in commands:
+        said = json.loads(command.file.read_text("utf-8"))
+        if "--draw" in command.words:
+            assert {entry["draw"] for entry in said["data"]["train"]} == {"first"}
+            assert "draw `first`" in (command.folder / "README.md").read_text("utf-8")
+        if "--selection" in command.words:
+            assert said["settings"]["selection"] == "target"
     for table, row in rows:
         for column, value in table.values(row, [0]).items():
             assert isinstance(value, (int, float)) or not table.parts(row, column, 0), (table.name, row, column)

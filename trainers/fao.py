@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.modeling.features.cache import cache_features
-from hf_xalign.modeling.features.midpoints import add_midpoints
+from hf_xalign.modeling.features.sentences import add_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
@@ -55,13 +55,14 @@ class FAOTrainer(WordAlignmentTrainer):
         2020,
     )
     config_class = FAOConfig
+    method = "fao"
     args: FAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args = self.args
         peft = hasattr(model, "peft_config")
         self._settle_layers(model, args.layers)
-        keeps, centers = self.objective.reads("f0"), self.objective.reads("midpoints")
+        words, sentences = self.objective.reads("f0"), self.objective.reads("sentences0")
         if peft:
             self._check_f0(model)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
@@ -73,8 +74,8 @@ class FAOTrainer(WordAlignmentTrainer):
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
         cached = None
-        if centers and args.reference == "cache":
-            train_dataset = add_midpoints(
+        if sentences and args.reference == "cache":
+            train_dataset = add_sentences(
                 model,
                 train_dataset,
                 layers=self.layers,
@@ -82,7 +83,7 @@ class FAOTrainer(WordAlignmentTrainer):
                 autocast=torch.bfloat16 if args.bf16 else None,
                 ray=args.ray,
             )
-        if keeps and args.reference == "cache":
+        if words and args.reference == "cache":
             with args.main_process_first(desc="caching the reference vectors"):
                 cached, train_dataset = cache_features(
                     model,
@@ -100,5 +101,5 @@ class FAOTrainer(WordAlignmentTrainer):
         if args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
         # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
-        self.reference = frozen_copy(model) if (keeps or centers) and args.reference == "copy" and not peft else None
+        self.reference = frozen_copy(model) if (words or sentences) and args.reference == "copy" and not peft else None
         return model, train_dataset, self._pair_collator(cached)

@@ -116,8 +116,10 @@ class FAOConfig(WordAlignmentConfig):
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
         super().check_settings()
-        if (self.objective == "infonce" or self.sentence_weight) and len(self.layers or []) != 1:
-            raise InputError("objective=infonce, sentence_weight: a contrast is of one layer: give one layer")
+        if any(term.one_layer for term in self.terms()) and len(self.layers or []) != 1:
+            raise InputError(
+                "objective=infonce, sentence_weight, similarity_weight: a contrast is of one layer: give one layer"
+            )
         if self.reference != "cache":
             self.refuse_unused(
                 "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype", "ray"

@@ -61,6 +61,7 @@ class MAOTrainer(WordAlignmentTrainer):
         2022,
     )
     config_class = MAOConfig
+    method = "mao"
     args: MAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

@@ -141,9 +141,10 @@ class MAOConfig(WordAlignmentConfig):
                 raise InputError(
                     f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} is set by peft_options"
                 )
-        elif self.interpolation_weight or self.sentence_weight:
+        elif self.loss.reads("sentences"):
             raise InputError(
-                "interpolation_weight, sentence_weight: this module changes words, and a sentence's vector is that of "
+                "interpolation_weight, sentence_weight, teacher_weight, similarity_weight: this module changes words, "
+                "and a sentence's vector is that of "
                 "its tokens: use another peft_type such as lora, or FAO"
             )
         if not self.on_top:

@@ -32,6 +32,7 @@ from hf_xalign.record import cite
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import reshard, shard
+from hf_xalign.trainers.shared.run import Run, pivot_sentences
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class PPATrainer(AlignmentTrainer):
         2021,
     )
     config_class = PPAConfig
+    method = "ppa"
     can_shard = True
     args: PPAConfig
     # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
@@ -300,6 +302,13 @@ class PPATrainer(AlignmentTrainer):
         self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
 
     # ---- Scores and checkpoints ----
+
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
+        evaluation, size = cast(Dataset, self.eval_dataset), self.args.per_device_eval_batch_size
+        pivot = pivot_sentences(self, model, self.args.sentence_pooling)
+        cast(Run, self.run).pivot[when] = {"sentences": pivot}
+        return score_sentences(model, self.processing_class, evaluation, batch_size=size, desc=f"Scoring {when}")
 
     def _headline(self) -> str:
         return f"sentence_{self.args.sentence_pooling}"

@@ -20,5 +20,5 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.model_cards import write_card
     from hf_xalign.record import read_record
 
-    check_models([args.folder])
+    check_models([args.folder], whole=False)
     print(f"saved: {write_card(args.folder, read_record(args.folder), repo_id=args.repo_id)}")

@@ -93,21 +93,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
+    check_models([args.model], whole=False)
+    job = pairs.find_run(args.model)
+    _check_model(args.model, job)
     check_models([args.model, args.base])
     if args.json:
         check_output(args.json, file=True)
     pairs.check_text(args)
     if args.examples and not args.probe:
         raise InputError("examples: only probes keep example scores: give a --probe too")
-    job = pairs.find_run(args.model)
-    _check_model(args.model, job)
 
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.data.prompts import set_prompt
-    from hf_xalign.evaluation.scores import merge_scores, read_protocols
+    from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import read_probes
-    from hf_xalign.recipes.parts.run import fill_words
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 

@@ -80,7 +80,10 @@ class Run(NamedTuple):
 
     def setting(self, name: str, default: Any = None) -> Any:
         """Return a setting of the run."""
-        return self.record.get("settings", {}).get(name, default)
+        value = self.record.get("settings", {}).get(name, default)
+        if default is not None and type(value) is not type(default):
+            raise InputError(f"{self.folder / FILENAME}: settings.{name} is {value!r}. Correct it.")
+        return value
 
 
 def find_run(name: str) -> Run | None:
@@ -220,10 +223,10 @@ def _link(text: Dataset, run: Run | None, args: argparse.Namespace) -> tuple[Dat
 
     The aligner is fitted on the text and the run's training text; embedded text in no language of it, on its own.
     """
+    from hf_xalign.data.mapped import count_languages
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.links.frozen import FITTED, make_evaluation_links, read_links
-    from hf_xalign.recipes.parts.parallel import count_languages
 
     languages = language_rows(text)
     if run and (run.folder / EVAL_LINKS).is_file():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hf_xalign.data.sources import nearby
 from hf_xalign.errors import InputError
+from hf_xalign.pretrained import check_model_folder, check_whole
 
 DESCRIPTION = """Push a run's folder to the Hub in one commit: model, tokenizer, card and record, no pickled files.
 
@@ -46,6 +47,9 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.repo_id}: name the owner too, as in your-name/{args.repo_id}")
     if not Path(args.folder).is_dir():
         raise InputError(f"{args.folder}: no such folder{nearby(Path(args.folder), 'name the folder of a run')}")
+    check_model_folder(Path(args.folder))
+    if not Path(args.folder, "maps").is_dir():  # of a mapping between two encoders
+        check_whole(Path(args.folder))
     space: dict[str, bytes] = {}
     if args.space:
         if args.revision not in (None, "main"):

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.record import EVAL_LINKS, read_record
     from hf_xalign.report import write_report
 
-    check_models([args.folder])
+    check_models([args.folder], whole=False)
     if args.output is not None:
         check_output(args.output, file=True)
     if args.examples is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -47,3 +48,12 @@ def release_pages(files: frozenset[str]) -> None:
 @cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None)
+
+
+def count_languages(pairs: Dataset) -> Counter[str]:
+    """Count the pairs of each source language. A list of every pair's language would fill the memory."""
+    counts = Counter[str]()
+    for batch in scan_columns(pairs, "source_lang"):
+        for code in batch["source_lang"].value_counts().to_pylist():
+            counts[code["values"]] += code["counts"]
+    return counts

@@ -90,6 +90,9 @@ def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     with open_parquet(path) as file:
         if column not in file.schema_arrow.names:
             raise _no_column(path, column, file.schema_arrow.names)
+        kind = file.schema_arrow.field(column).type
+        if pyarrow.types.is_nested(kind) and not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)):
+            raise InputError(f"{path}: the column {column!r} is of type {kind}, which is no text. Write it as text.")
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(_BATCH, row_groups=[group], columns=[column], use_threads=False):
                 yield pyarrow.record_batch([_clean(batch[column])], names=[column])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from hf_xalign.cache import checksum, hold_folder, read_mark, replacing, write_mark
+from hf_xalign.cache import checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
 from hf_xalign.data.readers import open_parquet
 from hf_xalign.errors import InputError
 
@@ -31,7 +31,6 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
         InputError: the folder cannot be made, another run writes there, or it holds Parquet files of something else.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     hold_folder(folder)
     work = folder / _WORK
     mark = work / "settings.json"
@@ -47,9 +46,7 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
     finally:
         if not {*work.glob("*.json")} - {mark}:
             shutil.rmtree(work, ignore_errors=True)
-            with suppress(OSError):  # not empty
-                for path in new:
-                    path.rmdir()
+            leave_folder(folder, new)
 
 
 def finished_shards(folder: Path) -> list[Path]:

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import check_model_folder
+from hf_xalign.pretrained import check_base, check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
 
 _PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # no Hub id; the recipes write to runs/
@@ -68,12 +68,26 @@ def check_files(items: Iterable[str]) -> None:
                 raise InputError(f"{part}: no such file{nearby(path)}")
 
 
-def check_models(names: Iterable[str | None]) -> None:
-    """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model."""
+def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: bool = True) -> None:
+    """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model.
+
+    Args:
+        names: folders, Hub ids or `embedded`; None is left out.
+        whole: also refuse a folder without weights or tokenizer, and an adapter without its encoder.
+        adapters: False refuses an adapter too.
+    """
     for name in filter(None, names):
         path = Path(name).expanduser()
         if path.is_dir():
             check_model_folder(path)
+            if whole:
+                check_whole(path)
+                check_base(path)
+            if not adapters and not (path / "config.json").exists() and (path / "adapter_config.json").exists():
+                raise InputError(
+                    f"{name} holds an adapter, and an encoder is trained here. Name an encoder, or give the model of "
+                    "hf_xalign.load to a trainer."
+                )
         if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
             hint = nearby(path, "name a run's folder, a Hub model as owner/name, or embedded")
             raise InputError(f"{name}: no such folder{hint}")

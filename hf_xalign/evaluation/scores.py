@@ -55,6 +55,14 @@ def merge_scores(scores: Scores, more: Scores) -> Scores:
     return {language: {**scores.get(language, {}), **more.get(language, {})} for language in languages}
 
 
+def fill_words(scores: dict[str, Any], pooling: str) -> None:
+    """Fill the scores of word vectors before training: for the bare encoder they equal those of pooled tokens."""
+    for language, before in scores["before"].items():
+        for end in ("", "_to_pivot", "_from_pivot", "_types"):
+            if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
+                before[f"retrieval_words{end}"] = before[f"retrieval_{pooling}{end}"]
+
+
 def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
     """Return our protocol and those named: `mao`, or settings of [`Protocol`] such as `legacy` or `legacy+specials`.
 

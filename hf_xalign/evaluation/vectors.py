@@ -227,8 +227,8 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
     Returns:
         `cosine`: mean cosine between an item's two vectors. `relative_distance`: mean of ||after - before|| over mean
         of ||before||. `rank_correlation`: Spearman's correlation, with mean ranks for ties, of the cosines of all
-        pairs of items before and after. At most 1,000 items are paired, every n-th. It is absent where the cosines
-        of all pairs are equal, as those of fewer than three items.
+        pairs of items before and after. At most 1,000 items are paired, every n-th. It is 0 where the cosines of all
+        pairs have become equal, and absent where they were equal before, as those of fewer than three items.
 
     Raises:
         ValueError: the shapes differ, or there are no items.
@@ -246,10 +246,15 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         "relative_distance": ((after - before).norm(dim=-1).mean() / before.norm(dim=-1).mean()).item(),
     }
     pairs = _pair_cosines(before), _pair_cosines(after)
-    if all(len(cosines) and cosines.min() < cosines.max() for cosines in pairs):
+    # Equal vectors have cosines that differ in the last bits: the sums of a product of matrices differ in their order.
+    rounding = 2 * before.shape[1] * np.finfo(np.float64).eps
+    ordered = [len(cosines) > 0 and np.ptp(cosines) > rounding for cosines in pairs]
+    if all(ordered):
         from scipy.stats import spearmanr  # takes most of a second
 
         drift["rank_correlation"] = float(spearmanr(*pairs).statistic)
+    elif ordered[0]:
+        drift["rank_correlation"] = 0.0
     return drift
 
 

@@ -9,7 +9,22 @@ A push is a single commit: it succeeds or leaves the repository unchanged. Large
 failed are not uploaded again.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from hf_xalign.hub.upload import push
-from hf_xalign.modeling.loading import load
+
+if TYPE_CHECKING:
+    from hf_xalign.modeling.loading import load
 
 __all__ = ["load", "push"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `load`, and torch with it, on first use: a push that is refused needs neither."""
+    if name != "load":
+        raise AttributeError(f"module 'hf_xalign.hub' has no attribute {name!r}")
+    from hf_xalign.modeling.loading import load
+
+    return load

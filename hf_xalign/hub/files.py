@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import ModelCard, get_token
-from safetensors import SafetensorError, safe_open
 
+from hf_xalign.cache import read_json
 from hf_xalign.data.embedded import encoder as embedded
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
 from hf_xalign.model_cards import render_card
-from hf_xalign.modeling.tensors import check_finite
-from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
-from hf_xalign.pretrained import check_model_folder
+from hf_xalign.pretrained import BASE_IN_FOLDER, check_model_folder
 from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
@@ -54,12 +52,11 @@ def decides_model(path: str) -> bool:
     return bool(re.fullmatch(_MODEL, path))
 
 
-def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> dict[str, Path]:
+def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     """List the files of a folder that may be pushed, sorted by their relative path with `/`.
 
     Raises:
-        InputError: the folder holds no whole model, or a link that leaves it; or, without `allow_nonfinite`, weights
-            that are NaN or infinite.
+        InputError: the folder holds no whole model, or a link that leaves it.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -67,8 +64,13 @@ def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> di
     check_model_folder(folder)
     names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     files = {name: path for name, path in names.items() if re.fullmatch(f"{_MODEL}|{_OTHER}", name)}
-    weights = [name for name in files if _WEIGHTS.fullmatch(name)]
-    if not weights:
+    for name, path in files.items():
+        if name == CARD:
+            with content_errors(path, "no text", "Save it as UTF-8."):
+                path.read_text("utf-8")
+        elif name.endswith(".json") and name != "tokenizer.json":  # which is long, and loaded by no one here
+            read_json(path, remedy="Write it again, or remove it.")
+    if not any(map(_WEIGHTS.fullmatch, files)):
         raise InputError(
             f"{folder} holds no model: no model.safetensors, adapter_model.safetensors or maps/*.safetensors. Convert "
             "pickled weights (.bin, .pt) with from_pretrained and save_pretrained."
@@ -78,16 +80,21 @@ def list_files(folder: str | os.PathLike, *, allow_nonfinite: bool = True) -> di
         parts = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
         if gone := sorted(parts - set(files)):
             raise InputError(f"{folder}/{gone[0]} is missing, but {index.name} lists it")
-    for name in weights:
-        try:
-            with safe_open(files[name], "pt") as tensors:
-                found = ((key, tensors.get_tensor(key)) for key in tensors.keys())  # noqa: SIM118 (no mapping)
-                check_finite(found, f"{folder}/{name}", allow_nonfinite)
-        except (OSError, SafetensorError) as error:
-            raise InputError(
-                f"{folder}/{name} is not a valid safetensors file ({error}). Save the model again."
-            ) from error
     return files
+
+
+def _check_weights(files: Mapping[str, Path]) -> None:
+    """Refuse weights that are NaN or infinite."""
+    from safetensors import SafetensorError, safe_open  # the last check, as torch takes seconds
+
+    from hf_xalign.modeling.tensors import check_finite
+
+    for path in (path for name, path in files.items() if _WEIGHTS.fullmatch(name)):
+        try:
+            with safe_open(path, "pt") as tensors:
+                check_finite(((key, tensors.get_tensor(key)) for key in tensors.keys()), str(path))  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path} is not a valid safetensors file ({error}). Save the model again.") from error
 
 
 def portable_files(files: Mapping[str, Path]) -> dict[str, bytes | Path]:
@@ -121,7 +128,7 @@ class Contents:
 
     def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None, allow_nonfinite: bool = False):
         self.folder = Path(folder)
-        self.files = list_files(folder, allow_nonfinite=allow_nonfinite)
+        self.files = list_files(folder)
         if base_model is not None and hub_id(base_model) is None:
             raise InputError(f"base_model={base_model}: give an id on the Hub (owner/name), not a path")
         self._base = base_model
@@ -131,6 +138,8 @@ class Contents:
         self._check_base()
         # The repository's full id is known only once it was created.
         _check_tokens(self.folder, self.read("someone/model"))
+        if not allow_nonfinite:
+            _check_weights(self.files)
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""

@@ -10,12 +10,13 @@ from typing import Any
 
 from datasets import Dataset
 
-from hf_xalign.cache import map_rows, replacing
+from hf_xalign.cache import map_rows, replacing, seal
 from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.links.align import align_words
 from hf_xalign.links.symmetrization import LinkFilters
+from hf_xalign.record import EVAL_LINKS
 
 COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
 ALL_LINKS = "all_links"
@@ -52,6 +53,13 @@ def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
         for row in dataset.select_columns([name for name in (*COLUMNS, ALL_LINKS) if name in dataset.column_names]):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
+    """Write the links that a run is scored on, with a checksum, into its folder; returns the file by what it is."""
+    write_links(dataset, folder / EVAL_LINKS)
+    seal(folder / EVAL_LINKS)
+    return {"evaluation links": str(folder / EVAL_LINKS)}
 
 
 def read_links(path: str | os.PathLike) -> Dataset:

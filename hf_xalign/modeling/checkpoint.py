@@ -62,10 +62,10 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
     except (OSError, ValueError, TransportError) as error:
         if not Path(name).is_dir():
             raise nowhere(name) from error
-        reason = str(error).splitlines()[0]
+        reason = "its config.json names none"
         if Path(name, "adapter_config.json").exists():
             reason = "it holds an adapter; hf_xalign.load puts that on its encoder, for a trainer to train on"
-        raise InputError(f"{name} holds no model that transformers knows ({reason})") from error
+        raise InputError(f"{name} holds no model that transformers knows: {reason}.") from error
     named = config.architectures or [] if architectures is None else architectures
     task = next((kind for kind in named if kind.endswith(TASKS)), None)
     options: dict[str, Any] = {"revision": revision, "use_safetensors": True, "output_loading_info": True, **kwargs}
@@ -81,7 +81,11 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         logger.warning(
             "%s reads from left to right: a word's vector knows the words before it alone. Use --pooling last.", name
         )
-    if task is None and (missing := sorted(found["missing_keys"])):
+        model.get_input_embeddings().weight.shape  # noqa: B018 (an encoder of images has none)
+    missing = sorted(found["missing_keys"])
+    if 2 * len(missing) > len(model.state_dict()):
+        raise InputError(f"{name}: the weights are of another model: {missing[0]} and most others are not there.")
+    if task is None and missing:
         logger.warning("%s has no weights for %d parameters, which stay random: %s", name, len(missing), missing[0])
     return model
 

@@ -123,6 +123,17 @@ def remove_autocast(model: nn.Module) -> None:
         model.forward = original
 
 
+@contextlib.contextmanager
+def autocast_removed(model: nn.Module) -> Iterator[None]:
+    """Remove a Trainer's autocast as [`remove_autocast`] does, for a while: the model may be trained further."""
+    kept = {name: model.__dict__[name] for name in ("_original_forward", "forward") if name in model.__dict__}
+    remove_autocast(model)
+    try:
+        yield
+    finally:
+        model.__dict__.update(kept)
+
+
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
     """Return a frozen copy in eval mode without gradients. Parameters that are already frozen are shared."""
     shared = {id(p): p for p in model.parameters() if not p.requires_grad}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, cast
 
@@ -125,6 +126,8 @@ def load_encoder(
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
     check_embeddings(encoder, tokenizer)
+    if tokenizer.pad_token is None:
+        raise InputError(f"{name}: the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
     cast(nn.Module, encoder).to(choose_device(None) if device is None else device)
     return encoder, tokenizer
 
@@ -151,5 +154,10 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
     if not isinstance(config, XAlignConfig):  # which checks that itself
         with safe_open(adapter_weights_file(name, revision, **hub_options(kwargs)), "pt") as weights:
             warn_of_other_base((weights.metadata() or {}).get(SKETCH), config.base_model_name_or_path, model)
-    with pretrained.plain_errors(name, ValueError):
-        return PeftModel.from_pretrained(model, name, revision=revision, **hub_options(kwargs))
+    with pretrained.plain_errors(name, ValueError), warnings.catch_warnings():
+        # PEFT leaves random what the file lacks.
+        warnings.filterwarnings("error", "Found missing adapter keys", UserWarning)
+        try:
+            return PeftModel.from_pretrained(model, name, revision=revision, **hub_options(kwargs))
+        except UserWarning as warning:
+            raise InputError(f"{name}: the adapter's file lacks weights of its modules. Save it again.") from warning

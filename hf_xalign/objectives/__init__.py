@@ -4,16 +4,18 @@ Notation as in the papers: f(i, s) is the tuned encoder's vector of word i of se
 alignment, and (i, j) in a(s, t) a word link.
 """
 
-from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot
-from hf_xalign.objectives.sentences import SentenceContrast
+from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
+from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.objectives.words import WordContrast, WordDistance
 
 __all__ = [
     "KeepMidpoints",
     "KeepPivot",
+    "KeepSimilarities",
     "Objective",
     "SentenceContrast",
+    "SentenceTeacher",
     "Term",
     "Vectors",
     "WordContrast",

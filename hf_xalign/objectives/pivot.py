@@ -1,14 +1,17 @@
-"""Terms that keep the encoder where it was: f0 of words, and the midpoints of sentence pairs."""
+"""Terms that keep the encoder as it was: f0 of words, midpoints of sentence pairs, similarities within the pivot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from torch import nn
 
-from hf_xalign.data.batches.pairs import RegularizedWords, Side
-from hf_xalign.objectives.term import Read, Vectors
+from hf_xalign.data.batches.pairs import SIDES, RegularizedWords, Side
+from hf_xalign.distributed import gather_rows
+from hf_xalign.objectives.sentences import at_least_float32
+from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
 
 
@@ -46,7 +49,7 @@ class KeepPivot(Distance):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """What this term reads under its own settings."""
+        """Names of what this term reads under its own settings."""
         links: set[Read] = {"links"} if self.words == "linked" or self.reduction == "links" else set()
         return super().needs | links
 
@@ -72,18 +75,18 @@ class KeepMidpoints(Distance):
 
     Args: those of [`Distance`].
 
-    Inputs: `vectors.sentences` (2B, layers, dim), `vectors.midpoints` (B, layers, dim).
+    Inputs: `vectors.sentences` (2B, layers, dim), `vectors.sentences0` (2B, layers, dim).
 
     Example:
         >>> sentences = torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]])
-        >>> KeepMidpoints(norm="squared_l2")(Vectors({}, sentences=sentences, midpoints=torch.zeros(1, 1, 2)))
+        >>> KeepMidpoints(norm="squared_l2")(Vectors({}, sentences=sentences, sentences0=torch.zeros(2, 1, 2)))
         tensor(2.)
     """
 
     norm: Norm = "relative"
 
     name: ClassVar[str] = "interpolation"
-    reads: ClassVar[tuple[Read, ...]] = ("sentences", "midpoints")
+    reads: ClassVar[tuple[Read, ...]] = ("sentences", "sentences0")
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
         """Return the number of sentence pairs of a batch."""
@@ -91,11 +94,101 @@ class KeepMidpoints(Distance):
 
     def __call__(self, vectors: Vectors) -> torch.Tensor:
         """Return the sum of the midpoints' distances."""
-        return self.distance(midpoints(vectors.sentences), vectors.midpoints).sum()
+        return self.distance(midpoints(vectors.sentences), midpoints(vectors.sentences0)).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""
         return f"{self.over()} over pairs ||m - m0||{self.power('m0')}, m: midpoint of both sentences"
+
+
+def similarity_change(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """Compute how far each row's cosines to all other rows have moved, on the scale of their spread before.
+
+    Row i: the mean over j != i of (cos(x_i, x_j) - cos(x0_i, x0_j))^2, divided by the variance of all cosines before.
+    On an anisotropic encoder cosines lie close together, so a plain difference would say nothing.
+
+    Args:
+        now: float (n, dim).
+        before: float (n, dim), without gradient.
+
+    Returns:
+        float (n,), at least float32; 0 for fewer than three rows. A shift of all cosines counts, a rotation does not.
+
+    Example:
+        >>> before = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        >>> similarity_change(2 * before, before)
+        tensor([0., 0., 0.])
+    """
+    with torch.autocast(now.device.type, enabled=False):
+        now, before = (nn.functional.normalize(rows, dim=-1) for rows in at_least_float32(now, before))
+        if len(now) < 3:
+            return now.sum(-1) * 0.0
+        others = ~torch.eye(len(now), dtype=torch.bool, device=now.device)
+        cosines = before @ before.T
+        spread = cosines[others].var(correction=0).clamp(min=torch.finfo(cosines.dtype).eps)
+        change = (now @ now.T - cosines).square().masked_fill(~others, 0.0)
+        return change.sum(-1) / ((len(now) - 1) * spread)
+
+
+@dataclass(kw_only=True)
+class KeepSimilarities(Term):
+    """Keep the pivot's similarities to each other within a batch (relational distillation), see [`similarity_change`].
+
+    The pivot may turn as a whole, but what was similar stays similar. Vectors are those of all processes.
+
+    Args: (the others are those of [`Term`])
+        of: `sentences` of the pivot, or its `words`.
+        side: the pivot's column.
+
+    Inputs: `vectors.sentences` and `vectors.sentences0`, each (2B, 1, dim), of which it reads the half of `side`; or
+    `vectors.words` (W, 1, dim), `batch["kept_words"]` int64 (G,) and `vectors.f0` (G, 1, dim).
+
+    Example:
+        >>> before = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).repeat(2, 1).unsqueeze(1)
+        >>> KeepSimilarities()(Vectors({}, sentences=-before, sentences0=before))
+        tensor(0.)
+    """
+
+    of: Literal["sentences", "words"] = "sentences"
+    side: Side = "target"
+
+    gathers: ClassVar[bool] = True
+    one_layer: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name in logs, for sentences or words."""
+        return f"similarities_{self.of}"
+
+    @property
+    def needs(self) -> frozenset[Read]:
+        """Names of what this term reads under its own settings."""
+        return frozenset(["sentences", "sentences0"] if self.of == "sentences" else ["f0"])
+
+    @property
+    def kept(self) -> tuple[Side, RegularizedWords] | None:
+        """Side and words whose f0 the term reads; None if it reads none."""
+        return None if self.of == "sentences" else (self.side, "all")
+
+    def count(self, batch: dict[str, torch.Tensor]) -> int:
+        """Return the number of pivot sentences or words of a batch."""
+        return len(batch["input_ids"]) // 2 if self.of == "sentences" else len(batch["kept_words"])
+
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the sum over the sentences or words of all processes."""
+        if self.of == "words":
+            now, before = vectors.words[vectors.batch["kept_words"]], vectors.f0
+        else:
+            half = SIDES.index(self.side)
+            now, before = vectors.sentences.chunk(2)[half], vectors.sentences0.chunk(2)[half]
+        return similarity_change(gather_rows(now[:, 0]), gather_rows(before[:, 0])).sum()
+
+    def formula(self) -> str:
+        """Return the term without its weight as plain text."""
+        return (
+            f"mean over pivot {self.of} x, mean over the others y of (cos(x, y) - cos(x0, y0))^2, divided by the "
+            "variance of cos(x0, y0)"
+        )
 
 
 def midpoints(sentences: torch.Tensor) -> torch.Tensor:

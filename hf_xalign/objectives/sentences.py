@@ -1,4 +1,4 @@
-"""Terms of whole sentences: the contrast of a sentence with the batch's translations."""
+"""Terms of whole sentences: the contrast with the batch's translations, and the distance to a teacher's vector."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from hf_xalign.distributed import gather_rows
 from hf_xalign.objectives.term import Read, Term, Vectors
+from hf_xalign.objectives.words import Distance, Norm
 
 
 def sentence_infonce(
@@ -90,3 +91,40 @@ class SentenceContrast(Term):
         """Return the term without its weight as plain text."""
         cosine = f"cos(x, y) / {self.temperature:g}"
         return f"mean over sentences x of -log softmax over the others y of {cosine}"
+
+
+@dataclass(kw_only=True)
+class SentenceTeacher(Distance):
+    """Distance of both sentences of a pair to the pivot sentence in the encoder before training (Reimers 2020).
+
+    It is the recipe by which sentence-transformers makes an encoder multilingual, with the encoder as its own teacher.
+
+    Args: those of [`Distance`].
+
+    Inputs: `vectors.sentences` and `vectors.sentences0`, each (2B, layers, dim).
+
+    Example:
+        >>> sentences, before = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.tensor([[[9.0, 9.0]], [[0.0, 1.0]]])
+        >>> SentenceTeacher()(Vectors({}, sentences=sentences, sentences0=before))
+        tensor(2.)
+    """
+
+    norm: Norm = "relative"
+
+    name: ClassVar[str] = "teacher"
+    reads: ClassVar[tuple[Read, ...]] = ("sentences", "sentences0")
+
+    def items(self, batch: dict[str, torch.Tensor]) -> int:
+        """Return the number of sentences of a batch."""
+        return len(batch["input_ids"])
+
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the sum of the sentences' distances."""
+        pivot = vectors.sentences0.chunk(2)[1]
+        return self.distance(vectors.sentences, torch.cat([pivot, pivot])).sum()
+
+    def formula(self) -> str:
+        """Return the term without its weight as plain text."""
+        return (
+            f"{self.over()} over sentences ||s - p0||{self.power('p0')}, p0: the pair's pivot sentence before training"
+        )

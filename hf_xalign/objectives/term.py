@@ -16,19 +16,19 @@ from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
 from hf_xalign.errors import InputError, suggestion
 
-Read = Literal["links", "words", "f0", "sentences", "midpoints", "texts", "sub_batches"]
-_VECTORS = ("words", "f0", "sentences", "midpoints")
+Read = Literal["links", "words", "f0", "sentences", "sentences0", "texts", "sub_batches"]
+_VECTORS = ("words", "f0", "sentences", "sentences0")
 
 
 class Vectors:
-    """What the terms read of one batch of B sentence pairs, computed once. All vectors are float (n, layers, dim).
+    """Vectors of one batch of B sentence pairs, computed once for all terms: float (n, layers, dim).
 
     Attributes:
         batch: the collated tensors, see [`~hf_xalign.data.batches.pairs.PairCollator`].
         words: f of the batch's W words, those of the source sides first.
         f0: f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
         sentences: the mean token of each of the 2B sentences, all sources and then all targets.
-        midpoints: the midpoints of the B pairs' sentence vectors in the encoder before training, without gradient.
+        sentences0: the same vectors in the encoder before training, without gradient.
         heads: the modules that terms make, by the name of the term.
 
     Raises:
@@ -39,7 +39,7 @@ class Vectors:
     words: torch.Tensor
     f0: torch.Tensor
     sentences: torch.Tensor
-    midpoints: torch.Tensor
+    sentences0: torch.Tensor
     heads: Callable[[str], nn.Module]
     note: Callable[..., None]
 
@@ -89,15 +89,19 @@ class Term(ABC):
 
     A subclass names what it `reads`; the trainer computes exactly that:
 
-    | `reads` | what the term finds |
-    | --- | --- |
-    | `links` | `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words |
-    | `words` | `vectors.words` of all words, and `batch["word_sentences"]` int64 (W,), their sentences, 0 to 2B-1 |
-    | `f0` | `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words` |
-    | `sentences` | `vectors.sentences` |
-    | `midpoints` | `vectors.midpoints` |
-    | `texts` | `batch["texts"]` int64 (B,), equal for equal pivot sentences |
-    | `sub_batches` | `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator` |
+    - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
+
+    - `words`: `vectors.words` of all words, and `batch["word_sentences"]` int64 (W,), their sentences, 0 to 2B-1.
+
+    - `f0`: `vectors.f0` of the words of `kept`, and `batch["kept_words"]` int64 (G,), their places in `words`.
+
+    - `sentences`: `vectors.sentences`.
+
+    - `sentences0`: `vectors.sentences0`.
+
+    - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
+
+    - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
 
     Args:
         weight: factor of the term in the loss.
@@ -148,7 +152,7 @@ class Term(ABC):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """What this term reads under its own settings."""
+        """Names of what this term reads under its own settings."""
         return frozenset(self.reads)
 
     @property

@@ -126,7 +126,7 @@ class Distance(Term):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """What this term reads under its own settings."""
+        """Names of what this term reads under its own settings."""
         return frozenset(self.reads) | ({"sub_batches"} if self.reduction == "sub_batches" else set())
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
@@ -183,7 +183,7 @@ class WordDistance(Distance):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """What this term reads under its own settings."""
+        """Names of what this term reads under its own settings."""
         return super().needs | ({"f0"} if self.target == "frozen" else set())
 
     @property

@@ -109,7 +109,7 @@ class TextArguments(ParallelText, SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         super().check_files()
-        check_models([self.model_name_or_path])
+        check_models([self.model_name_or_path], adapters=False)
 
 
 @dataclass
@@ -145,15 +145,6 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
-
-
-def adapter_entry(config: Any) -> dict[str, Any]:
-    """Return the record's entry of an adapter: its PEFT type, and the languages that have a map each."""
-    return {
-        "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
-        "languages": getattr(config, "languages", None),
-        "pivot": getattr(config, "pivot", None),
-    }
 
 
 def run(

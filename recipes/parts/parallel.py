@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,36 +10,28 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow.compute  # type: ignore[import-untyped]
-import torch
 from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import is_whole, map_rows, seal
+from hf_xalign.cache import is_whole, map_rows
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
-from hf_xalign.data.mapped import scan_columns
+from hf_xalign.data.mapped import count_languages, scan_columns
 from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
 from hf_xalign.data.prompts import set_prompt
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import (
     Protocol,
-    Scores,
     check_protocols,
     read_protocols,
-    score_vectors,
-    text_vectors,
 )
-from hf_xalign.evaluation.sentence_scores import score_sentences
-from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words, link_statistics
-from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
+from hf_xalign.links.frozen import make_evaluation_links, read_links
 from hf_xalign.modeling import loading
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.record import EVAL_LINKS, hub_id
@@ -63,23 +54,11 @@ class Corpus:
     evaluation: Dataset
     sources: dict[str, list[dict[str, Any]]]
     link_counts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # By stage of training: vectors (words or sentences, dim) of held-out pivot text, for the drift check, and
-    # distances of linked words.
-    pivot: dict[str, torch.Tensor] = field(default_factory=dict, init=False)
-    distances: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def languages(self) -> list[str]:
         """Languages to align with the pivot, sorted."""
         return sorted(count_languages(self.train))
-
-    def export(self, folder: Path) -> dict[str, str]:
-        """Return further saved files, path by name."""
-        return {}
-
-    def score_more(self, args: Any, when: str) -> Scores:
-        """Score what the first table of a run can do without."""
-        return {}
 
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
@@ -111,52 +90,6 @@ class WordCorpus(Corpus):
             *first_pairs(self.train),
             f"held out {len(self.evaluation)} pairs, {sum(map(len, self.evaluation['links'][:]))} links",
         ]
-
-    def keep(self, folder: Path) -> None:
-        """Save the evaluation links before training."""
-        write_links(self.evaluation, folder / EVAL_LINKS)
-        seal(folder / EVAL_LINKS)
-
-    def export(self, folder: Path) -> dict[str, str]:
-        """Return further saved files, path by name."""
-        return {"evaluation links": str(folder / EVAL_LINKS)}
-
-    def score(self, args: WordAlignmentConfig, when: str) -> Scores:
-        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
-        vectors = text_vectors(
-            self.model,
-            self.tokenizer,
-            self.evaluation,
-            poolings=list(dict.fromkeys(("mean", "last", args.eval_pooling))),
-            specials=check_protocols(self.protocols, self.tokenizer, self.evaluation),
-            word_view=isinstance(getattr(self.model, "active_peft_config", None), XAlignConfig),
-            batch_size=args.per_device_eval_batch_size,
-            desc=f"Scoring {when}",
-        )
-        parts = []
-        for language, numbers in language_rows(self.evaluation).items():
-            found = vectors[language]["target"]["mean"]
-            end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
-            parts.append(found.vectors[:end][found.present[:end], 0])
-        self.pivot[when] = torch.cat(parts)
-        try:
-            self.distances[when] = known_distances(
-                vectors, self.evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
-            )
-        except InputError as error:  # too few links for random pairs must not end a run
-            logger.warning("no histograms of distances: %s", error)
-        return score_vectors(
-            vectors, self.evaluation, self.protocols, all_occurrences=True, device=next(self.model.parameters()).device
-        )
-
-    def score_more(self, args: WordAlignmentConfig, when: str) -> Scores:
-        """Score sentence retrieval in float32 where the loss has terms of sentences."""
-        if not args.loss.reads("sentences"):
-            return {}
-        size, desc = args.per_device_eval_batch_size, f"Scoring {when}, sentences"
-        return score_sentences(
-            self.model, self.tokenizer, self.evaluation, poolings=("mean",), batch_size=size, desc=desc
-        )
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -332,15 +265,6 @@ def first_pairs(pairs: Dataset) -> list[str]:
             found.setdefault(code, start + codes.index(code).as_py())
         start += len(codes)
     return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(found.items())]
-
-
-def count_languages(pairs: Dataset) -> Counter[str]:
-    """Count the pairs of each source language. A list of every pair's language would fill the memory."""
-    counts = Counter[str]()
-    for batch in scan_columns(pairs, "source_lang"):
-        for code in batch["source_lang"].value_counts().to_pylist():
-            counts[code["values"]] += code["counts"]
-    return counts
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftModel
 from transformers import set_seed
@@ -20,25 +19,19 @@ from transformers import set_seed
 from hf_xalign.cache import check_output, hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.scores import Scores, merge_scores
-from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.hub.files import check_recorded_base
-from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.contrast.heads import SentencePooling
-from hf_xalign.modeling.freezing import remove_autocast
-from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.xalign.merging import merge
-from hf_xalign.recipes.parts.common import TextArguments, adapter_entry, settle_cpu
-from hf_xalign.recipes.parts.pictures import draw_pictures
+from hf_xalign.recipes.parts.common import TextArguments, settle_cpu
 from hf_xalign.recipes.parts.probes import read_probes
-from hf_xalign.record import finish_record, phase, portable, read_record, start_record, write_record
-from hf_xalign.tables import before_table, format_table
+from hf_xalign.record import phase, portable, read_record, start_record
+from hf_xalign.tables import format_table
+from hf_xalign.trainers.shared import run as runs
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
 from hf_xalign.trainers.shared.checkpoints import check_output_dir
 from hf_xalign.trainers.shared.fsdp import wants_sharding
-from hf_xalign.trainers.shared.tracking import track_record
 
 # Timed steps of an estimate, after one warm-up step, and pairs to prepare for it.
 _TIMED_STEPS, _SAMPLE_PAIRS = 5, 200
@@ -80,169 +73,75 @@ def print_corpus(record: dict[str, Any], corpus: Any) -> None:
     print("\n".join(corpus.describe()))
 
 
-class AlignmentRun:
-    """A run of FAO, MAO or PPA: its settings, record, corpus and trainer. A recipe calls the steps in order.
+def align(
+    method: str,
+    trainer_class: type[AlignmentTrainer],
+    data: TextArguments,
+    args: AlignmentConfig,
+    load_corpus: Callable[..., Any],
+) -> None:
+    """Run FAO, MAO or PPA: read the text, train, and print the scores before and after.
 
     Args:
         method: short name of the method.
         trainer_class: its trainer.
         data: arguments on model and text.
         args: the method's config.
+        load_corpus: function that loads encoder and text.
 
     Raises:
-        InputError: the output folder holds another run.
+        InputError: the output folder holds another run, or settings and text do not fit.
     """
-
-    corpus: Any
-    trainer: AlignmentTrainer
-
-    def __init__(self, method: str, trainer_class: type[AlignmentTrainer], data: TextArguments, args: AlignmentConfig):
-        self.trainer_class, self.data, self.args = trainer_class, data, args
-        self.folder = Path(args.output_dir)
-        self.checkpoint, self.record = start_run(method, data, args, trainer_class)
-        self.other = read_record(data.compare_with) if data.compare_with else {}
-        if data.sentence_transformer and getattr(args, "own_module", False):
-            raise InputError(
-                "sentence_transformer: that package loads an encoder alone, without a module of MAO. Train FAO or "
-                "PPA, or --peft_type lora, which is merged into the encoder"
-            )
-        self.probes = read_probes(data.probe)
-        self.retrieval: dict[str, Scores] = {}  # by stage
-
-    @contextmanager
-    def _scoring(self) -> Iterator[None]:
-        with phase(self.record, "scoring"), self.args.main_process_first(desc="scoring"):
-            yield
-
-    def load(self, load_corpus: Callable[..., Any]) -> None:
-        """Load the encoder and the text, and link its words."""
-        with phase(self.record, "loading and linking"):
-            self.corpus = load_corpus(self.data, self.args, resume=self.checkpoint)
-        self.record["languages"]["others"] = self.corpus.languages
-        self.record["data"], self.record["links"] = self.corpus.sources, self.corpus.link_counts
-        self.record["linked_by"] = getattr(self.corpus, "linked_by", None)
-        for kind in ("train", "test") if self.probes else ():
-            self.record["data"][f"probe_{kind}"] = [entry for probe in self.probes for entry in probe.entries(kind)]
-        if self.args.process_index == 0:
-            print_corpus(self.record, self.corpus)
-        if self.other:
-            _check_comparable(self.record, self.other, self.data.compare_with)
-
-    def estimate(self) -> None:
-        """Print what training would take.
-
-        Raises:
-            InputError: the run is sharded.
-        """
-        if wants_sharding(self.args):
-            raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
-        estimate(
-            lambda part: replace(self.corpus, train=part).trainer(self.trainer_class, self.args),
-            self.corpus.train,
-            self.args,
+    checkpoint, record = start_run(method, data, args, trainer_class)
+    other = read_record(data.compare_with) if data.compare_with else {}
+    if data.sentence_transformer and getattr(args, "own_module", False):
+        raise InputError(
+            "sentence_transformer: that package loads an encoder alone, without a module of MAO. Train FAO or "
+            "PPA, or --peft_type lora, which is merged into the encoder"
         )
-
-    def score(self, when: str) -> None:
-        """Score the evaluation text `before` or `after` training, and print the table before it."""
-        scores = self.record["scores"]
-        with self._scoring():
-            if self.args.should_save:
-                scores[when] = self.corpus.score(self.args, when)
-                if when == "before":
-                    print("\n" + before_table(self.record) + "\n", flush=True)
-                self.retrieval[when] = merge_scores(scores[when], self.corpus.score_more(self.args, when))
-                scores[when] = self.retrieval[when]
-                for probe in self.probes:
-                    batch_size = self.args.per_device_eval_batch_size
-                    found = probe.score(self.corpus.model, self.corpus.tokenizer, batch_size=batch_size)
-                    scores[when] = merge_scores(scores[when], found)
-                if when == "after" and self.args.eval_on_start:  # the last point of the curve
-                    self.trainer.known_scores[self.trainer.state.global_step] = self.retrieval["after"]
-                    self.trainer.evaluate()
-
-    def prepare(self) -> None:
-        """Make the trainer."""
-        if self.args.should_save:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.corpus.keep(self.folder)
-        with phase(self.record, "preparing"):
-            self.trainer = self.corpus.trainer(self.trainer_class, self.args)
-        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        encoder = sum(p.numel() for p in model.parameters())
-        if isinstance(model, PeftModel):
-            self.record["adapter"] = adapter_entry(model.active_peft_config)
-            encoder -= trained
-        self.record["trainable"] = {"parameters": trained, "share": trained / encoder}
-        if self.trainer.is_world_process_zero():
-            print(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
-        if self.trainer.random_start:
-            self.score("untrained")
-        self.trainer.scored_outside = True
-        # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
-        known = [self.retrieval.get("untrained" if self.trainer.random_start else "before")]
-        self.trainer.known_scores[0] = broadcast_object_list(known)[0]
-
-    def train(self) -> None:
-        """Train from the start or from the checkpoint, and save the model."""
-        with phase(self.record, "training"):
-            self.trainer.train(resume_from_checkpoint=self.checkpoint)
-        self.trainer.save_model()
-        self.corpus.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        remove_autocast(self.corpus.model)
-        if self.trainer.is_fsdp_enabled and self.args.should_save:
-            # Only this process scores, and a sharded encoder runs on all of them.
-            self.corpus.model, _ = load_encoder(str(self.folder), self.args.device)
-
-    def save(self) -> None:
-        """Write record, pictures and model card, and push them if asked to."""
-        if self.args.should_save:
-            self._write(self.record)
-        if self.args.push_to_hub:
-            # Only now are there a record and a card.
-            self.trainer.push_to_hub()
-
-    def _write(self, record: dict[str, Any]) -> None:
-        fill_words(record["scores"], getattr(self.args, "pooling", ""))
-        record["training_loss"] = self.trainer.loss_change()
-        record["drift"] = vector_drift(self.corpus.pivot["before"], self.corpus.pivot["after"])
-        if self.other and not self.checkpoint:  # a resumed run knows the time of its last part only
-            own, others = (
-                sum(one["times"]["seconds"][part] for part in ("preparing", "training"))
-                for one in (record, self.other)
-            )
-            record["comparison"] = {
-                "method": self.other["method"],
-                "seconds": others,
-                "own_seconds": own,
-                "same_hardware": record["hardware"] == self.other["hardware"],
-            }
-        write_record(self.folder, record)  # before pictures, which may fail where the scores did not
-        with phase(record, "scoring"):
-            given = (self.trainer, self.corpus.distances, self.folder, self.data.model_name_or_path)
-            drawn = [] if self.data.smoke else draw_pictures(*given)
-        saved = {"model": str(self.folder), **self.corpus.export(self.folder), **self._export()}
-        finish(record, self.folder, saved | ({"pictures": ", ".join(map(str, drawn))} if drawn else {}))
-        track_record(self.args, record)
-
-    def _export(self) -> dict[str, str]:
-        """Write the folder for sentence-transformers, if asked for, and return its path by name."""
-        if (folder := self.data.sentence_transformer) is None:
-            return {}
-        model = self.corpus.model
-        pooling: SentencePooling = getattr(self.args, "sentence_pooling", "mean")
-        if isinstance(model, PeftModel):
-            model = merge(copy.deepcopy(model))
-        save_sentence_transformer(model, self.corpus.tokenizer, folder, pooling=pooling)
-        return {"for sentence-transformers": folder}
+    probes = read_probes(data.probe)
+    with phase(record, "loading and linking"):
+        corpus = load_corpus(data, args, resume=checkpoint)
+    record["languages"]["others"] = corpus.languages
+    record["data"], record["links"] = corpus.sources, corpus.link_counts
+    record["linked_by"] = getattr(corpus, "linked_by", None)
+    for kind in ("train", "test") if probes else ():
+        record["data"][f"probe_{kind}"] = [entry for probe in probes for entry in probe.entries(kind)]
+    if args.process_index == 0:
+        print_corpus(record, corpus)
+    if other:
+        _check_comparable(record, other, data.compare_with)
+    if data.dry_run:
+        if wants_sharding(args):
+            raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
+        estimate(lambda part: replace(corpus, train=part).trainer(trainer_class, args), corpus.train, args)
+        return
+    with phase(record, "preparing"):
+        trainer = corpus.trainer(trainer_class, args)
+    run = trainer.run
+    run.record, run.base_model = record, data.model_name_or_path
+    run.probes, run.protocols = probes, getattr(corpus, "protocols", run.protocols)
+    run.pictures, trainer.scored_outside = not data.smoke, True
+    if args.process_index == 0:
+        run.show = partial(print, flush=True)
+    if other and not checkpoint:  # a resumed run knows the time of its last part only
+        run.other = other
+    if folder := data.sentence_transformer:
+        run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model()
+    if args.should_save:
+        print("\n" + format_table(record))
 
 
-def fill_words(scores: dict[str, Any], pooling: str) -> None:
-    """Fill the scores of word vectors before training: for the bare encoder they equal those of pooled tokens."""
-    for language, before in scores["before"].items():
-        for end in ("", "_to_pivot", "_from_pivot", "_types"):
-            if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
-                before[f"retrieval_words{end}"] = before[f"retrieval_{pooling}{end}"]
+def _export(trainer: AlignmentTrainer, folder: str) -> str:
+    """Write the folder for sentence-transformers, and return its path."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    pooling: SentencePooling = getattr(trainer.args, "sentence_pooling", "mean")
+    if isinstance(model, PeftModel):
+        model = merge(copy.deepcopy(model))
+    save_sentence_transformer(model, trainer.processing_class, folder, pooling=pooling)
+    return folder
 
 
 def _check_comparable(record: dict[str, Any], other: dict[str, Any], folder: str | None) -> None:
@@ -299,8 +198,5 @@ def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
     """Write the model card and then `results.json`, which marks the run complete; print the scores."""
-    own = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
-    finish_record(record, {**saved, **own})
-    write_card(folder, record)
-    write_record(folder, record)
+    runs.finish(record, folder, saved)
     print("\n" + format_table(record))

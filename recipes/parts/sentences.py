@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
-from hf_xalign.evaluation.scores import Scores
-from hf_xalign.evaluation.sentence_scores import score_sentences
-from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.parallel import (
-    DRIFT_SENTENCES,
     Corpus,
-    count_languages,
     draw_pairs,
     first_pairs,
     load_checked,
@@ -37,22 +32,6 @@ class SentenceCorpus(Corpus):
         counts = sorted(count_languages(self.train).items())
         texts = [f"text     {code}: {n} pairs" for code, n in counts]
         return [*texts, *first_pairs(self.train), f"held out {len(self.evaluation)} pairs"]
-
-    def keep(self, folder: Path) -> None:
-        """Save nothing: the record names the held-out text."""
-
-    def score(self, args: PPAConfig, when: str) -> Scores:
-        """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
-        texts, size = self.evaluation["target"][:DRIFT_SENTENCES], args.per_device_eval_batch_size
-        vectors = encode_sentences(self.model, self.tokenizer, texts, pooling=self.pooling, batch_size=size)
-        self.pivot[when] = vectors[:, 0]
-        return score_sentences(
-            self.model,
-            self.tokenizer,
-            self.evaluation,
-            batch_size=args.per_device_eval_batch_size,
-            desc=f"Scoring {when}",
-        )
 
 
 def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> SentenceCorpus:

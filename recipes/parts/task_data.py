@@ -104,7 +104,8 @@ class TaskArguments(SmokeTest):
 
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
-        check_models([self.model_name_or_path, self.adapter])
+        check_models([self.model_name_or_path])
+        check_models([self.adapter], whole=False)
         check_files(filter(None, [self.derived_language and f"{self.derived_language}/{DERIVED_FILE}"]))
         check_files([*self.train_data, *self.eval_data, *self.select_on, *filter(None, [self.code_switch])])
 

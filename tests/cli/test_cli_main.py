@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 from accelerate.commands import launch
 from support.card import make_record
+from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.record import write_record
@@ -144,6 +145,8 @@ def test_card_is_rewritten(run_folder, capsys):
 
 
 def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
+    make_encoder().save_pretrained(run_folder)
+    make_tokenizer().save_pretrained(run_folder)
     module = mock.Mock()
     module.push.return_value.commit_url = "https://hub/commit/1"
     monkeypatch.setitem(sys.modules, "hf_xalign.hub", module)

@@ -235,6 +235,11 @@ def test_drift_sees_structure_that_the_cosine_hides():
     hidden = vector_drift(before + common, noise + common)
     assert hidden["cosine"] > 0.99 and hidden["rank_correlation"] < 0.5
     assert "rank_correlation" not in vector_drift(before[:2], after[:2])  # one pair has no order
+    # Collapse: nothing of the order is left, also where equal vectors have cosines that differ in their last bits.
+    wide = torch.randn(60, 7, generator=draw)
+    for one in (torch.zeros(7), torch.ones(7), wide[0]):
+        assert vector_drift(wide, one.repeat(60, 1))["rank_correlation"] == 0
+        assert "rank_correlation" not in vector_drift(one.repeat(60, 1), wide)
     many = before.repeat(100, 1) + torch.randn(1200, 5, generator=draw)  # every second one is paired
     moved = many + torch.randn(1200, 5, generator=draw)
     expected = vector_drift(many[::2], moved[::2])["rank_correlation"]

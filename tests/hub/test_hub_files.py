@@ -26,7 +26,7 @@ WEIGHTS = {"w": torch.zeros(2)}
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "config.json").write_text('{"model_type": "xalign-mapped"}')
     save_file(WEIGHTS, tmp_path / "model.safetensors")
     return tmp_path
 
@@ -44,7 +44,7 @@ def test_only_what_is_on_the_list(folder):
     }  # fmt: skip
     for name in (wanted | stray) - {"model.safetensors"}:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text('{"model_type": "bert"}')
+        (folder / name).write_text('{"model_type": "xalign-mapped"}')
     save_file(WEIGHTS, folder / "maps" / "de-en.safetensors")
     assert set(list_files(folder)) == wanted
 
@@ -57,7 +57,7 @@ def test_the_base_that_an_adapter_goes_with(tmp_path):
         (f"/home/somebody/.cache/{embedded.FOLDER}", {}, embedded.FOLDER),
         ("/home/somebody/base", {"base_model": "org/encoder"}, "org/encoder"),
     ):
-        config = {"peft_type": "LORA", "base_model_name_or_path": base}
+        config = {"peft_type": "XALIGN", "base_model_name_or_path": base}
         (tmp_path / "adapter_config.json").write_text(json.dumps(config))
         pushed = json.loads(Contents(tmp_path, **options).read("me/model")["adapter_config.json"])
         assert pushed["base_model_name_or_path"] == expected, base
@@ -93,7 +93,7 @@ def test_cards_and_records_name_what_others_can_find(folder):
 def push(weights, files, folder, repo_id="me/model", **options):
     """Push a folder with weights and other files, by name to their text or JSON."""
     save_file(WEIGHTS, folder / weights)
-    for name, content in ({"config.json": {"model_type": "bert"}} | files).items():
+    for name, content in ({"config.json": {"model_type": "xalign-mapped"}} | files).items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return hub.push(folder, repo_id, **options)
 
@@ -110,7 +110,7 @@ def pickled(name, folder):
 
 def leave(weights, folder):
     """Push weights and, for whole ones, a card that is a link to a file elsewhere."""
-    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "config.json").write_text('{"model_type": "xalign-mapped"}')
     save_file({"w": weights}, folder / "model.safetensors")
     if weights.isfinite().all():
         (folder / "README.md").symlink_to(Path(__file__))
@@ -153,7 +153,7 @@ def test_folders(tmp_path):
         "trainer": (train_adapter, "push_to_hub: the base model, .*, is no model of the Hub"),
     }
     for base in ("../base", None):
-        adapter = {"adapter_config.json": {"peft_type": "LORA", "base_model_name_or_path": base}}
+        adapter = {"adapter_config.json": {"peft_type": "XALIGN", "base_model_name_or_path": base}}
         said = r"adapter_config\.json: base_model_name_or_path .* base_model=OWNER/NAME"
         table[f"adapter of {base}"] = (partial(push, "adapter_model.safetensors", adapter), said)
     for base in ("/home/me/base", "runs/fao"):  # the second looks like an id

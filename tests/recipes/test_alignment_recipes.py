@@ -209,7 +209,7 @@ def test_ppa(ppa_run, files):
     folder, record = ppa_run.folder, ppa_run.record
     before, after = (record["scores"][when]["de"] for when in ("before", "after"))
     assert before.keys() == after.keys() >= {"sentence_mean", "sentence_cls_to_pivot", "pool_sentences"}
-    assert before != after and record["links"] == {} and record["drift"]["cosine"] < 1
+    assert before != after and record["links"] == {} and record["drift"]["sentence_cosine"] < 1
     assert record["paper"]["id"] == "2021.naacl-main.20"
     assert "text     de: 20 pairs" in ppa_run.printed and not (folder / "eval_links.jsonl").exists()
     card = ModelCard.load(folder / "README.md")

@@ -14,6 +14,7 @@ from support.refusals import assert_refused
 import hf_xalign.cache
 import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
+from hf_xalign.cache import leave_folder
 from hf_xalign.cli.packaged import METHODS
 from hf_xalign.config import _imported, _names
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
@@ -31,6 +32,8 @@ def table(main, words, rows):
 @pytest.fixture
 def refused(tmp_path):
     yield partial(assert_refused, folder=tmp_path)
+    for folder in list(hf_xalign.cache.held):  # as when the process ends
+        leave_folder(folder, [folder])
     assert list(tmp_path.glob("row*")) and not list(tmp_path.glob("row*/out"))
 
 
@@ -93,7 +96,7 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
     for place, advice in (
         ("hf_xalign.recipes.parts.parallel.load_word_corpus", "no checkpoint was written before it"),
         ("hf_xalign.trainers.FAOTrainer.training_step", "no checkpoint was written before it"),
-        ("hf_xalign.recipes.parts.run.vector_drift", "resume from the last complete checkpoint"),
+        ("hf_xalign.trainers.shared.run.vector_drift", "resume from the last complete checkpoint"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
             patch.setattr(place, Mock(side_effect=KeyboardInterrupt))

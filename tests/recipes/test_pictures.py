@@ -16,9 +16,8 @@ from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.hub.files import Contents
 from hf_xalign.links.frozen import read_links
 from hf_xalign.recipes import distances, fao
-from hf_xalign.recipes.parts import parallel, pictures
 from hf_xalign.record import read_record
-from hf_xalign.trainers.shared import base
+from hf_xalign.trainers.shared import base, pictures, word
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
 # Two layers of four matmuls over 16, two over at most 32, a softmax over 20 tokens and two norms over 16; then a norm.
@@ -51,13 +50,13 @@ def test_a_run_leaves_pictures(fao_run, mao_run, ppa_run, files):
     assert b"](curve.png)" in pushed["README.md"] and {"curve.png", *DISTANCES} <= set(pushed)
 
 
-def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monkeypatch):
+def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # importing it fails
     for name in ("curve.png", "distances.json", "other.png"):
         (tmp_path / name).write_text("of an earlier run")
     options = ("--eval_strategy", "steps", "--eval_steps", "1", "--max_steps", "1", "--report_to", "none")
-    text = output_of(fao.main, command(files, *options, out=tmp_path))
-    assert text.count('pip install "hf_xalign[plots]"') == 1
+    output_of(fao.main, command(files, *options, out=tmp_path))
+    assert caplog.text.count('pip install "hf_xalign[plots]"') == 1
     assert drawn(tmp_path) == ["other.png"] and not (tmp_path / "distances.json").exists()
     assert "![" not in (tmp_path / "README.md").read_text() and "pictures" not in read_record(tmp_path)["saved_to"]
 
@@ -65,7 +64,7 @@ def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monk
 def test_no_score_is_computed_twice(files, tmp_path, monkeypatch):
     scored = []
     monkeypatch.setattr(
-        parallel, "text_vectors", lambda *args, **kw: scored.append(kw["desc"]) or text_vectors(*args, **kw)
+        word, "text_vectors", lambda *args, **kw: scored.append(kw["desc"]) or text_vectors(*args, **kw)
     )
     monkeypatch.setattr(base, "score_retrieval", None)  # of a step in between
     options = ("--eval_strategy", "steps", "--eval_steps", "2", "--max_steps", "2", "--report_to", "none")

@@ -21,7 +21,7 @@ from pathlib import Path
 from unittest import mock
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-METHODS = ("fao", "mao", "ppa", "align_mlm", "continual")
+METHODS = ("fao", "mao", "ppa", "align_mlm", "continual", "mapping")
 
 
 class Faults:
@@ -131,8 +131,8 @@ def _child(main, words, faults, log, report):
 
 def recipes(files):
     """Return main function, arguments and what resumes it, of a short run of each method."""
-    from hf_xalign.recipes import align_mlm, continual, fao, mao, ppa
-    from support.recipe import command, pretraining_command, task_command
+    from hf_xalign.recipes import align_mlm, continual, fao, mao, mapping, ppa
+    from support.recipe import command, on_files, pretraining_command, task_command
 
     short = ["--max_steps", "2", "--save_steps", "1", "--save_strategy", "steps", "--report_to", "none"]
     plain = command(files, *short)
@@ -146,6 +146,7 @@ def recipes(files):
         "ppa": (ppa.main, [*plain, "--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16"], resume),
         "align_mlm": (align_mlm.main, texts, resume),
         "continual": (continual.main, tasks, []),
+        "mapping": (mapping.main, [*on_files(files), "--device", "cpu"], ["--overwrite_output_dir", "true"]),
     }
 
 
@@ -179,7 +180,8 @@ def result_of(folder):
     """Return the weights' bytes and the scores that a run left."""
     inner = Path(folder) / "seed-0"
     folder = inner if inner.exists() else Path(folder)
-    weights = {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
+    files = [*folder.glob("*.safetensors"), *folder.glob("maps/*.safetensors")]
+    weights = {path.name: path.read_bytes() for path in sorted(files)}
     record = json.loads((folder / "results.json").read_text())
     return weights, record["scores"]["after"], record.get("drift"), record.get("task", {}).get("scores")
 
@@ -238,8 +240,8 @@ def flip(method, main, words, resume, folder, every=1):
     run = folder / "run"
     status, _, log = forked(main, placed(words, run), run)
     assert status == 0, log
-    whole, last = result_of(run), max(run.rglob("checkpoint-*"))
-    caches = [path for path in (folder / "cache").rglob("*") if path.suffix in (".arrow", ".bin", ".json", ".seal")]
+    whole, last = result_of(run), max(run.rglob("checkpoint-*"), default=run / "none")
+    caches = [path for path in (folder / "cache").rglob("*") if not path.name.endswith("lock")]
     files = sorted(path for path in (*last.rglob("*"), *caches) if path.is_file())[::every]
     wrong = []
     for path in files:

@@ -21,6 +21,7 @@ SMALL = {
     "report_to": "none",
     "logging_steps": 1,
     "save_strategy": "no",
+    "record": False,
     "per_device_train_batch_size": 4,
     "num_train_epochs": 1,
 }

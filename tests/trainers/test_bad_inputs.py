@@ -94,7 +94,10 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             "did you mean 'mao'": {"preset": "maoo"},
             "choose one of first, last, mean": {"pooling": "max"},
             "one layer": {"objective": "infonce", "layers": [-2, -1]},
-            "sentence_weight: a contrast is of one layer": {"sentence_weight": 1.0, "layers": [-2, -1]},
+            "similarity_weight: a contrast is of one layer": {
+                "sentence_weight": 1.0,
+                "layers": [-2, -1],
+            },
             "objective=none: .*set sentence_weight": {"objective": "none"},
             "objective=none has no links": {
                 "objective": "none",

@@ -346,7 +346,7 @@ def test_preset_of_fao_equals_loops(preset, tmp_path):
     for reference in ("copy", "cache"):
         trainer, batch = make_fao(tmp_path, preset, dropout=False, reference=reference, **own)
         assert ("reference" in batch) == (reference == "cache")
-        assert ("midpoints" in batch) == (reference == "cache" and preset == "joint")
+        assert ("sentences0" in batch) == (reference == "cache" and preset == "joint")
         expected = loop_loss(
             lambda words, language, model=trainer.model: word_vectors(model, words, *options),
             lambda words: word_vectors(before, words, *options),

@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -34,6 +35,7 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.data.prompts import set_prompt
 from hf_xalign.distributed import local_shard, own_storage, shard_like
@@ -70,6 +72,7 @@ from hf_xalign.trainers.shared.fsdp import (
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
 from hf_xalign.trainers.shared.inherited import check_arguments, check_optimizer
+from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.shared.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
@@ -82,6 +85,12 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
     """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
     set_seed(args.seed)
     return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
+
+
+def base_name(model: PreTrainedModel) -> str:
+    """Return the Hub id or folder that an encoder came from, below adapters too; `new` if it came from none."""
+    encoder = cast(Any, model).get_base_model() if isinstance(model, PeftModel) else model
+    return encoder.name_or_path or "new"
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
@@ -125,6 +134,10 @@ class AlignmentTrainer(HubTrainer):
     can_shard: ClassVar[bool] = False
     # True if training starts from a random module: the scores before it are not those of the untouched encoder.
     random_start: bool = False
+    # Short name of the method in the record of a run; empty if a recipe writes the record.
+    method: ClassVar[str] = ""
+    # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
+    run: Run | None = None
     # Made by `_prepare` of a method that averages its weights with those before training.
     _average: AverageAtEnd | None = None
     processing_class: PreTrainedTokenizerBase
@@ -154,6 +167,7 @@ class AlignmentTrainer(HubTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         **kwargs: Any,
     ):
+        start = time.perf_counter()
         self.args = args = self._own_args(args)
         check_arguments(type(self), args, {"model": model, **kwargs})
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
@@ -167,6 +181,7 @@ class AlignmentTrainer(HubTrainer):
             if self.make_model is None:
                 raise InputError("model is None: give a model, or model_init, a function that returns one")
             model = make_model(self.make_model, args)
+        base_model = model if isinstance(model, str) else base_name(model)
         if isinstance(model, str):
             self._check_output_dir()
             with args.main_process_first(desc="loading the model"):
@@ -183,6 +198,7 @@ class AlignmentTrainer(HubTrainer):
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
+        pairs = count_languages(train_dataset) if args.record and self.method and eval_dataset else {}
         if wants_sharding(args):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
@@ -225,6 +241,8 @@ class AlignmentTrainer(HubTrainer):
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
+        if args.record and self.method and isinstance(self.eval_dataset, Dataset):
+            self.run = Run(self, base_model, pairs, time.perf_counter() - start)
 
     @classmethod
     def _own_args(cls, args: Any) -> Any:
@@ -517,11 +535,44 @@ class AlignmentTrainer(HubTrainer):
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
-        result = super().train(checkpoint, trial, ignore_keys_for_eval)
+        if self.run is not None and trial is None:
+            self.run.start()
+        with self.run.phase("training") if self.run is not None and trial is None else nullcontext():
+            result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
         if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:
             self.evaluate()
         return result
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model; after training, also score it and write `results.json`, pictures and the model card.
+
+        Without an evaluation set, or with `record=False`, the folder has the model and the tokenizer alone.
+        """
+        super().save_model(output_dir, _internal_call=True)
+        folder = self.args.output_dir if output_dir is None else output_dir
+        if self.run is not None and self._trained and not Path(folder).name.startswith("checkpoint-"):
+            self.run.finish(Path(folder))
+        elif not _internal_call and self._trained and self.method and self.args.record and self.args.should_save:
+            logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
+        if self.args.push_to_hub and not _internal_call:
+            self.push_to_hub(revision=self.args.hub_revision)
+
+    def formula(self) -> str:
+        """Return the objective as plain text."""
+        return self.args.formula()
+
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`."""
+        raise NotImplementedError
+
+    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score what the first table of a run can do without."""
+        return {}
+
+    def keep_held_out(self, folder: Path) -> dict[str, str]:
+        """Save the evaluation set that the run is scored on, and return its files by what they are."""
+        return {}
 
     def _last_scored(self) -> int:
         return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)

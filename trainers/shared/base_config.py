@@ -94,6 +94,11 @@ class AlignmentConfig(TrainingArguments):
 
     output_dir: str = own("trainer_output", "Folder of the run; one that holds another run is refused.", "Run")
     overwrite_output_dir: bool = own(False, "Delete the checkpoints of another run in output_dir.", "Run")
+    record: bool = own(
+        True,
+        "Score the evaluation set before and after training, and write results.json, pictures and a model card.",
+        "Run",
+    )
     early_stopping_patience: int | None = own(
         None,
         "Stop after this many evaluations without a better score, and restore the best checkpoint. eval_strategy and "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
@@ -22,20 +24,27 @@ from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
+from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, text_vectors
+from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import align_words
-from hf_xalign.links.frozen import make_evaluation_links
+from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import stopped_at
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
-from hf_xalign.objectives.pivot import midpoints
+from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
+from hf_xalign.trainers.shared.run import DRIFT_SENTENCES, Run, pivot_sentences
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig, check_specials
+
+logger = logging.getLogger(__name__)
 
 # Pairs of a sub-batch in Cao's script and those made from it.
 SUB_BATCH = 4
@@ -43,7 +52,7 @@ SUB_BATCH = 4
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
 # Vectors of the encoder before training that a batch may bring from the cache, and what terms call them.
-_CACHED = {"reference": "f0", "midpoints": "midpoints"}
+_CACHED = {"reference": "f0", "sentences0": "sentences0"}
 
 
 def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
@@ -109,6 +118,51 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
 
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
+        run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
+        vectors = text_vectors(
+            model,
+            self.processing_class,
+            evaluation,
+            poolings=list(dict.fromkeys(("mean", "last", args.eval_pooling))),
+            specials=check_protocols(run.protocols, self.processing_class, evaluation),
+            word_view=isinstance(getattr(model, "active_peft_config", None), XAlignConfig),
+            batch_size=args.per_device_eval_batch_size,
+            desc=f"Scoring {when}",
+        )
+        parts = []
+        for language, numbers in language_rows(evaluation).items():
+            found = vectors[language]["target"]["mean"]
+            end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
+            parts.append(found.vectors[:end][found.present[:end], 0])
+        run.pivot[when] = {"words": torch.cat(parts), "sentences": pivot_sentences(self, model)}
+        try:
+            run.distances[when] = known_distances(
+                vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
+            )
+        except InputError as error:  # too few links for random pairs must not end a run
+            logger.warning("no histograms of distances: %s", error)
+        device = next(model.parameters()).device
+        return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device)
+
+    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score sentence retrieval in float32 where the loss has terms of sentences."""
+        if not self.objective.reads("sentences"):
+            return {}
+        return score_sentences(
+            model,
+            self.processing_class,
+            cast(Dataset, self.eval_dataset),
+            poolings=("mean",),
+            batch_size=self.args.per_device_eval_batch_size,
+            desc=f"Scoring {when}, sentences",
+        )
+
+    def keep_held_out(self, folder: Path) -> dict[str, str]:
+        """Save the evaluation links, and return their file by what it is."""
+        return keep_links(cast(Dataset, self.eval_dataset), folder)
+
     def formula(self) -> str:
         """Return the objective, and what f is in it, as plain text."""
         return self.args.formula(self.objective)
@@ -131,7 +185,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
         `before` is that encoder's [`probe`], if it is known.
         """
-        if not self.objective.reads("f0", "midpoints"):
+        if not self.objective.reads("f0", "sentences0"):
             return
         cause, peft = "", cast(Any, model)
         for config in peft.peft_config.values():
@@ -196,8 +250,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
             linked_tokens=self.args.linked_tokens,
             regularized_side=self.objective.kept_side,
             regularized_words=self.objective.kept_words,
-            # For the midpoints, the frozen encoder runs on both sides of the batch itself.
-            needs_reference=self.objective.reads("f0") and not self.objective.reads("midpoints"),
+            # For sentences, the frozen encoder runs on both sides of the batch itself.
+            needs_reference=self.objective.reads("f0") and not self.objective.reads("sentences0"),
             reference=reference,
             sentences=self.objective.reads("texts"),
             every_word=self.objective.reads("words"),
@@ -267,7 +321,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         computed, output = self._vectors(model, inputs)
-        if self.objective.reads("f0", "midpoints"):
+        if self.objective.reads("f0", "sentences0"):
             computed |= self._frozen_vectors(model, inputs)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
@@ -286,7 +340,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return computed, output
 
     def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Compute `f0` of the kept words (kept words, layers, dim), and `midpoints` (pairs, layers, dim).
+        """Compute `f0` of the kept words (kept words, layers, dim), and `sentences0` (sentences, layers, dim).
 
         Without gradient, and each only if a term reads it.
         """
@@ -294,11 +348,11 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if computed:
             return computed
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
-            if not self.objective.reads("midpoints"):
+            if not self.objective.reads("sentences0"):
                 output = self._forward(encoder, inputs["kept_ids"], inputs["kept_mask"])
                 return {"f0": self._pool(output, inputs, "kept")}
             output = self._forward(encoder, inputs["input_ids"], inputs["attention_mask"])
-            computed["midpoints"] = midpoints(self._sentences(output, inputs["attention_mask"]))
+            computed["sentences0"] = self._sentences(output, inputs["attention_mask"])
             if self.objective.reads("f0"):
                 computed["f0"] = self._pool(output, inputs, "token")[inputs["kept_words"]]
             return computed

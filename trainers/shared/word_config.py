@@ -15,8 +15,8 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot
-from hf_xalign.objectives.sentences import SentenceContrast
+from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
+from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Norm, WordContrast, WordDistance
 from hf_xalign.trainers.shared.base_config import DRAW, SAMPLING, AlignmentConfig, Draw, by_preset, check_no_head, own
@@ -40,6 +40,8 @@ CAO: dict[str, Any] = {
     "negatives": "all",
     "interpolation_weight": 0.0,
     "sentence_weight": 0.0,
+    "teacher_weight": 0.0,
+    "similarity_weight": 0.0,
     "language_sampling": "proportional",
     "draw": "seed",
     "learning_rate": 5e-5,
@@ -54,6 +56,9 @@ CAO: dict[str, Any] = {
 }
 
 
+_WEIGHTS = ("regularizer_weight", "interpolation_weight", "sentence_weight", "teacher_weight", "similarity_weight")
+
+
 @dataclass
 class WordAlignmentConfig(AlignmentConfig):
     """Settings of a [`WordAlignmentTrainer`]; fields left at None take the preset's value."""
@@ -62,11 +67,12 @@ class WordAlignmentConfig(AlignmentConfig):
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
     LOSS: ClassVar[tuple[str, ...]] = (
         *("objective", "align_target", "regularizer_weight", "interpolation_weight", "sentence_weight"),
+        *("teacher_weight", "similarity_weight"),
         *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims"),
     )
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
-        **dict.fromkeys(("regularizer_weight", "interpolation_weight", "sentence_weight"), (0, inf)),
+        **dict.fromkeys(_WEIGHTS, (0, inf)),
         "temperature": (1e-6, inf),
     }
 
@@ -80,6 +86,12 @@ class WordAlignmentConfig(AlignmentConfig):
     )
     interpolation_weight: float = by_preset("Weight of the distance of each pair's midpoint to its place before.")
     sentence_weight: float = by_preset("Weight of the contrast of each sentence with the batch's translations.")
+    teacher_weight: float = by_preset(
+        "Weight of the distance of both sentences of a pair to its pivot sentence in the encoder before training."
+    )
+    similarity_weight: float = by_preset(
+        "Weight of the change of the similarities between the batch's pivot sentences, and between its pivot words."
+    )
     regularized_side: Side = by_preset("Column that is kept near f0; the pivot (English) is the target column.")
     regularized_words: RegularizedWords = by_preset(
         "Words of the regularized side to keep; all has the specials that are linked, all_specials has both always."
@@ -162,6 +174,13 @@ class WordAlignmentConfig(AlignmentConfig):
             found.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=links_only))
         if self.sentence_weight > 0:
             found.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
+        if self.teacher_weight > 0:
+            found.append(SentenceTeacher(weight=self.teacher_weight, **distance, reduction=links_only))
+        if self.similarity_weight > 0:
+            found += [
+                KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side)
+                for of in ("sentences", "words")
+            ]
         return found
 
     def contrast(self) -> WordContrast:
@@ -191,8 +210,10 @@ class WordAlignmentConfig(AlignmentConfig):
                 f"per_device_train_batch_size={self.per_device_train_batch_size}: reduction=sub_batches averages over "
                 "4 sentence pairs, so use a multiple of 4, or reduction=words"
             )
-        if self.objective == "none" and not self.sentence_weight:
-            raise InputError("objective=none: without links something else must align, set sentence_weight")
+        if self.objective == "none" and not (self.sentence_weight or self.teacher_weight):
+            raise InputError(
+                "objective=none: without links something else must align, set sentence_weight or teacher_weight"
+            )
         if self.objective == "none" and self.regularizer_weight > 0 and self.regularized_words == "linked":
             raise InputError("objective=none has no links: set regularized_words=all or regularizer_weight=0")
         if (

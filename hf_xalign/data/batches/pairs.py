@@ -139,8 +139,8 @@ class PairCollator(LinkCollator):
     - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
       regularised side's word of each link;
     - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularised words (`<side>_rows`);
-    - with a column `midpoint`: `midpoints` float32 (B, layers, dim), see
-      [`~hf_xalign.modeling.features.midpoints.add_midpoints`];
+    - with columns `source_sentence` and `target_sentence`: `sentences0` float32 (2B, layers, dim), see
+      [`~hf_xalign.modeling.features.sentences.add_sentences`];
     - with `sentences`: `texts` int64 (B,), equal for equal target sides;
     - without, but with `needs_reference`, a frozen encoder's input: `kept_ids` and `kept_mask` int64 (B, width of the
       side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
@@ -176,15 +176,16 @@ class PairCollator(LinkCollator):
         }
         if self.every_word:
             batch["word_sentences"] = torch.from_numpy(owners)
-        if "midpoint" in rows[0]:
-            batch["midpoints"] = torch.from_numpy(np.array([row["midpoint"] for row in rows], dtype=np.float32))
+        if "target_sentence" in rows[0]:
+            stored = [row[f"{side}_sentence"] for row, side, _ in sentences]
+            batch["sentences0"] = torch.from_numpy(np.array(stored, dtype=np.float32))
         if self.sentences:
             batch["texts"] = torch.tensor([hash(tuple(row["target_ids"])) for row in rows])
         half = SIDES.index(self.regularized_side)
         kept = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:
-            stored = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._kept(links, sentences)]
-            batch["reference"] = self.reference.read(np.concatenate(stored))
+            found = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._kept(links, sentences)]
+            batch["reference"] = self.reference.read(np.concatenate(found))
         elif self.needs_reference:
             width = int(mask[kept].sum(1).max())
             batch["kept_ids"] = input_ids[kept, :width].clone()

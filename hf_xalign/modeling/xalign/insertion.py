@@ -24,12 +24,9 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.bottleneck import XAlignLayer
 from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of
+from hf_xalign.pretrained import BASE_IN_FOLDER
 
 ADAPTER = "default"  # the name that transformers gives the adapter of a folder that it loads
-
-# What a saved module names as its base. A folder's path would be another machine's, and the adapter's own base on the
-# Hub would be loaded in place of the fine-tuned model; this can be neither, and the error that prints it explains it.
-BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
 
 
 def with_alignment(
@@ -112,7 +109,7 @@ def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: A
     try:
         return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
     except (KeyError, ValueError, TypeError) as error:  # a KeyError names a kind of adapters that PEFT does not know
-        reason = str(error).splitlines()[0]
+        reason = str(error) if isinstance(error, InputError) else "PEFT refuses it; --debug shows why"
         raise InputError(f"{name_or_path}: no adapter_config.json that could be read ({reason})") from error
 
 

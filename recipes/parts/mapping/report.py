@@ -9,17 +9,18 @@ from typing import Any
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
 from hf_xalign.cache import check_output, follow_umask, inside
 from hf_xalign.errors import InputError
+from hf_xalign.links.frozen import keep_links
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel, map_adapter
-from hf_xalign.recipes.parts.common import adapter_entry
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import WordCorpus
 from hf_xalign.recipes.parts.run import finish
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.shared.run import adapter_entry
 
 MAPS = "maps"
 
@@ -70,7 +71,6 @@ def save(
     alone, else as an encoder with mapped layers. `alone` is for two encoders: no model holds both.
     """
     clear_maps(folder)
-    linked.keep(folder)
     saved = save_maps(record, maps, coverage, folder)
     if not alone:
         linked.tokenizer.save_pretrained(folder)
@@ -80,7 +80,7 @@ def save(
         saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
     except InputError as error:
         print(f"model    none: {error}")
-    finish(record, folder, {**saved, **linked.export(folder)})
+    finish(record, folder, {**saved, **keep_links(linked.evaluation, folder)})
     print_intervals(record)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,30 +10,34 @@ from typing import Any
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
-from hf_xalign.trainers.shared.base import AlignmentTrainer
+
+logger = logging.getLogger(__name__)
 
 CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
 def draw_pictures(
-    trainer: AlignmentTrainer, distances: Mapping[str, Any], folder: Path, base_model: str
+    log: Sequence[Mapping[str, Any]], distances: Mapping[str, Any], folder: Path, base_model: str, pooling: str
 ) -> list[Path]:
-    """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install."""
+    """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
+
+    `log` is the trainer's, `distances` are those of linked words by stage, pooled by `pooling`.
+    """
     for pattern in _OURS:
         for path in folder.glob(pattern):
             path.unlink()
     try:
         require_matplotlib()
     except InputError as error:
-        print(f"no pictures on the card: {error}")
+        logger.warning("no pictures on the card: %s", error)
         return []
-    curves = score_curves(trainer.state.log_history)
+    curves = score_curves(log)
     drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
     if distances.get("before") and distances.get("after"):
         found = {stage: distances[stage] for stage in ("before", "after")}
         sources = {"before": base_model, "after": str(folder)}
-        grid = grid_of(found, sources, pooling=trainer.args.eval_pooling)
+        grid = grid_of(found, sources, pooling=pooling)
         drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
     return drawn
 

@@ -1,4 +1,4 @@
-"""The midpoint of each sentence pair in an encoder, computed once before the encoder is trained."""
+"""Sentence vectors of an encoder, computed once before it is trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 _BLOCK = 1000
 
 
-def add_midpoints(
+def add_sentences(
     model: PreTrainedModel,
     dataset: Dataset,
     *,
@@ -29,25 +29,24 @@ def add_midpoints(
     autocast: torch.dtype | None = None,
     ray: str | None = None,
 ) -> Dataset:
-    """Add a column `midpoint` to a result of `encode_pairs`: float32 (layers, dim), on disk with the rows.
+    """Add columns `source_sentence` and `target_sentence` to a result of `encode_pairs`, on disk with the rows.
 
-    It is the mean of the two sentence vectors, which are means over all tokens. `layers` are positions in
-    `hidden_states`, `autocast` is the dtype of the forward passes, `ray` the address of a Ray cluster that
-    runs them.
+    Each is float32 (layers, dim), the mean over all tokens. `layers` are positions in `hidden_states`, `autocast` is
+    the dtype of the forward passes, `ray` the address of a Ray cluster that runs them.
     """
     settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
     with ray_encoders(model, ray) as cluster:
         return map_rows(
             dataset,
-            partial(_midpoints, model, layers, pad_token_id, autocast, cluster),
+            partial(_sentences, model, layers, pad_token_id, autocast, cluster),
             batched=True,
             batch_size=_BLOCK,
-            new_fingerprint=Hasher.hash(["midpoints", *settings]),
-            desc="Encoding the midpoints of pairs",
+            new_fingerprint=Hasher.hash(["sentences", *settings]),
+            desc="Encoding the sentences of pairs",
         )
 
 
-def _midpoints(
+def _sentences(
     model: PreTrainedModel,
     layers: list[int],
     pad_token_id: int,
@@ -63,4 +62,4 @@ def _midpoints(
         pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
         vectors[numbers] = torch.stack(pooled, dim=1).float().cpu().numpy()
     source, target = np.split(vectors, 2)
-    return {"midpoint": (source + target) / 2}
+    return {"source_sentence": source, "target_sentence": target}

@@ -1,0 +1,138 @@
+"""Trainers from Python leave what the recipes leave, and the commands on a run work on it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.fao import page_terms
+from support.recipe import record_of
+
+import hf_xalign
+from hf_xalign.cli.main import main as cli
+from hf_xalign.hub.files import Contents
+from hf_xalign.trainers.shared import run as runs
+
+# Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
+QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}
+GIVEN = {"command", "data", "times", "saved_to", "settings", "links", "linked_by", "comparison", "git"}
+EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
+
+
+def text(files, name):
+    return hf_xalign.load_parallel(str(files / name), source_lang="de", target_lang="en")
+
+
+def train(method, files, folder, **settings):
+    trainer_class, config = (getattr(hf_xalign, method.upper() + kind) for kind in ("Trainer", "Config"))
+    trainer = trainer_class(
+        str(files / "base"),
+        config(output_dir=str(folder), per_device_train_batch_size=8, **QUIET, **settings),
+        train_dataset=text(files, "train.jsonl"),
+        eval_dataset=text(files, "test.tsv"),
+    )
+    trainer.train()
+    trainer.save_model()
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def fao(files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("python") / "fao"
+    return train("fao", files, folder, **EVALUATED)
+
+
+def files_of(folder):
+    return {path.name for path in Path(folder).iterdir() if not path.name.startswith("checkpoint-")}
+
+
+@pytest.mark.parametrize("method", ["fao", "mao"])
+def test_five_lines_leave_the_folder_of_a_recipe(method, files, request, tmp_path, fao):
+    """The same scores and drift to the last digit, and the same files."""
+    recipe = request.getfixturevalue(f"{method}_run")
+    trainer = fao if method == "fao" else train("mao", files, tmp_path, objective="infonce")
+    folder = trainer.args.output_dir
+    record, expected = record_of(folder), recipe.record
+    assert record.keys() == expected.keys()
+    for name in record.keys() - GIVEN:
+        assert record[name] == expected[name], name
+    assert [(entry["language"], entry["pairs"]) for entry in record["data"]["train"]] == [("de", 24)]
+    assert record["times"]["seconds"].keys() == expected["times"]["seconds"].keys() - {"loading and linking"}
+    assert files_of(folder) | {"results.local.json"} == files_of(recipe.folder) | {"results.local.json"}
+
+
+def test_sentences_leave_it_too(files, tmp_path):
+    trainer = train("ppa", files, tmp_path, min_tokens=1, max_tokens=60, queue_size=16, max_steps=2)
+    record = record_of(tmp_path)
+    assert record["objective"] == trainer.formula() and "sentence_mean" in record["scores"]["after"]["de"]
+    assert {"sentence_cosine", "sentence_rank_correlation"} <= record["drift"].keys()
+    assert "README.md" in files_of(tmp_path)
+
+
+def test_commands_work_on_it(fao, tmp_path, capsys):
+    folder = fao.args.output_dir
+    for words in (
+        ["report", folder, "--output", str(tmp_path / "report.html")],
+        ["card", folder],
+        ["evaluate", folder, "--json", str(tmp_path / "scores.json")],
+    ):
+        cli(words)
+    printed = capsys.readouterr()
+    assert (tmp_path / "report.html").stat().st_size > 10_000 and not printed.err.count("error")
+    scores, record = json.loads((tmp_path / "scores.json").read_text()), record_of(folder)
+    own, again = (found["scores"]["after"]["de"] for found in (record, scores))
+    assert {name: again[name] for name in own if name in again} == {name: own[name] for name in own if name in again}
+    assert "retrieval_mean" in own.keys() & again.keys()
+    pushed = Contents(Path(folder), base_model="someone/base").read("someone/model")
+    assert {"README.md", "results.json"} <= set(pushed)
+    assert fao.formula().encode() in pushed["README.md"]
+
+
+def test_a_term_of_a_user_is_in_the_card(files, tmp_path):
+    trainer = hf_xalign.FAOTrainer(
+        str(files / "base"),
+        hf_xalign.FAOConfig(output_dir=str(tmp_path), preset="joint", max_steps=1, **QUIET),
+        train_dataset=text(files, "train.jsonl"),
+        eval_dataset=text(files, "test.tsv"),
+        objective=page_terms(),
+    )
+    trainer.train()
+    trainer.save_model()
+    assert "sum over words T(i, j) (1 - cos(f(i, s), f(j, t)))" in (tmp_path / "README.md").read_text("utf-8")
+    assert record_of(tmp_path)["objective"] == trainer.formula()
+
+
+def test_what_is_saved_before_training_or_without_text_has_no_record(files, tmp_path, caplog):
+    for name, settings in (("off", {"record": False}), ("without", {})):
+        trainer = hf_xalign.FAOTrainer(
+            str(files / "base"),
+            hf_xalign.FAOConfig(output_dir=str(tmp_path / name), max_steps=1, **QUIET, **settings),
+            train_dataset=text(files, "train.jsonl"),
+            eval_dataset=text(files, "test.tsv") if name == "off" else None,
+        )
+        caplog.clear()
+        trainer.save_model(str(tmp_path / "untrained"))
+        assert not caplog.text
+        trainer.train()
+        trainer.save_model()
+        assert not (tmp_path / name / "results.json").exists()
+        assert ("no eval_dataset was given" in caplog.text) == (name == "without")
+
+
+def test_scores_are_taken_once_and_a_second_training_is_scored_again(files, tmp_path, monkeypatch):
+    taken = []
+    monkeypatch.setattr(runs.Run, "_score", _counting(runs.Run._score, taken))
+    trainer = train("fao", files, tmp_path, max_steps=1)
+    trainer.save_model()
+    assert taken == ["before", "after"] and trainer.run.finished
+    trainer.args.max_steps = 2
+    trainer.train()
+    trainer.save_model()
+    assert taken == ["before", "after"] * 2
+
+
+def _counting(function, taken):
+    def score(self, model, when):
+        taken.append(when)
+        return function(self, model, when)
+
+    return score

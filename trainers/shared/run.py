@@ -1,0 +1,238 @@
+"""Record of a training run: scores before and after, times, and the files next to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list
+from peft import PeftModel
+
+from hf_xalign.data.mapped import count_languages
+from hf_xalign.evaluation.scores import Protocol, Scores, fill_words, merge_scores
+from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
+from hf_xalign.model_cards import write_card
+from hf_xalign.modeling.contrast.heads import SentencePooling
+from hf_xalign.modeling.freezing import autocast_removed
+from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.record import finish_record, phase, start_record, write_record
+from hf_xalign.tables import before_table
+from hf_xalign.trainers.shared.pictures import draw_pictures
+from hf_xalign.trainers.shared.tracking import track_record
+
+# Pivot sentences of the drift check.
+DRIFT_SENTENCES = 500
+
+
+class Run:
+    """Run of one trainer: it scores the held-out text before and after training, and writes record and card.
+
+    A recipe sets what it alone knows before it trains: `record`, made by [`~hf_xalign.record.start_record`], with the
+    sources of the text; further `protocols` and `probes` to score by; and how to `show` the scores before.
+
+    Args:
+        trainer: the trainer, which has an evaluation set.
+        base_model: the encoder's Hub id or folder, or `new`.
+        pairs: number of training pairs of each source language.
+        seconds: time that it took to make the trainer.
+    """
+
+    def __init__(self, trainer: Any, base_model: str, pairs: Mapping[str, int], seconds: float):
+        self.trainer, self.base_model, self.pairs, self.seconds = trainer, base_model, pairs, seconds
+        self.record: dict[str, Any] = {}
+        self.protocols: Sequence[Protocol] = (Protocol(),)
+        self.probes: Sequence[Any] = ()
+        # Another run's record, to compare times with; functions that save more, by what they save.
+        self.other: dict[str, Any] = {}
+        self.exports: dict[str, Callable[[], str]] = {}
+        self.show: Callable[[str], None] | None = None
+        self.pictures = True
+        # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
+        self.pivot: dict[str, dict[str, torch.Tensor]] = {}
+        self.distances: dict[str, Any] = {}
+        self._scored_at, self._kept = -1, dict[str, str]()
+
+    @property
+    def finished(self) -> bool:
+        """True if record and card are written."""
+        return bool(self.record) and self.record["times"]["finished"] is not None
+
+    @contextmanager
+    def _scoring(self) -> Iterator[None]:
+        with phase(self.record, "scoring"), self.trainer.args.main_process_first(desc="scoring"):
+            yield
+
+    def phase(self, name: str) -> Any:
+        """Return a block whose seconds are added to the record's."""
+        return phase(self.record, name)
+
+    def start(self) -> None:
+        """Score the encoder before training, and a module's random start; keep the held-out text."""
+        trainer, args = self.trainer, self.trainer.args
+        self.record = self.record or self._new_record()
+        self.record["times"]["seconds"].setdefault("preparing", round(self.seconds, 3))
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        encoder = sum(p.numel() for p in model.parameters())
+        if isinstance(model, PeftModel):
+            self.record["adapter"] = adapter_entry(model.active_peft_config)
+            encoder -= trained
+        self.record["trainable"] = {"parameters": trained, "share": trained / encoder}
+        if args.should_save:
+            Path(args.output_dir).mkdir(parents=True, exist_ok=True)
+            self._kept = trainer.keep_held_out(Path(args.output_dir))
+        # Sharded weights wait on the CPU for training to begin.
+        home = next(model.parameters()).device
+        known: Scores | None = None
+        with self._scoring():
+            if args.should_save:
+                model.to(args.device)
+                with torch.random.fork_rng(devices=[]), without_module(model) as bare:
+                    known = self._score(bare, "before")
+                if trainer.random_start:
+                    known = self._score(model, "untrained")
+                model.to(home)
+        if self.show:
+            self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
+        # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
+        trainer.known_scores[0] = broadcast_object_list([known])[0]
+
+    def _score(self, model: Any, when: str) -> Scores:
+        """Score a stage of the run, and return its scores of retrieval."""
+        scores, training = self.record["scores"], model.training
+        model.eval()
+        found = scores[when] = self.trainer.score_held_out(model, when)
+        if when == "before" and self.show:
+            self.show("\n" + before_table(self.record) + "\n")
+        found = merge_scores(found, self.trainer.score_more(model, when))
+        scores[when] = found
+        for probe in self.probes:
+            batch_size = self.trainer.args.per_device_eval_batch_size
+            tokenizer = self.trainer.processing_class
+            scores[when] = merge_scores(scores[when], probe.score(model, tokenizer, batch_size=batch_size))
+        model.train(training)
+        return found
+
+    def finish(self, folder: Path) -> None:
+        """Score the trained model, and write record, pictures and model card into the folder that has it."""
+        trainer, args = self.trainer, self.trainer.args
+        step = trainer.state.global_step
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        with self._scoring():
+            if args.should_save and step != self._scored_at:
+                if trainer.is_fsdp_enabled:  # only this process scores, and a sharded encoder runs on all of them
+                    model, _ = load_encoder(str(folder), args.device)
+                with autocast_removed(model), torch.random.fork_rng(devices=[]):
+                    trainer.known_scores[step] = self._score(model, "after")
+                if trainer.scored_outside and args.eval_on_start:  # the last point of the curve
+                    trainer.evaluate()
+        self._scored_at = step
+        if args.should_save:
+            with autocast_removed(model):
+                self._write(folder)
+
+    def _write(self, folder: Path) -> None:
+        trainer, record = self.trainer, self.record
+        fill_words(record["scores"], getattr(trainer.args, "pooling", ""))
+        record["training_loss"] = trainer.loss_change()
+        record["drift"] = drift(self.pivot["before"], self.pivot["after"])
+        if self.other:
+            own, others = (
+                sum(one["times"]["seconds"][part] for part in ("preparing", "training"))
+                for one in (record, self.other)
+            )
+            record["comparison"] = {
+                "method": self.other["method"],
+                "seconds": others,
+                "own_seconds": own,
+                "same_hardware": record["hardware"] == self.other["hardware"],
+            }
+        write_record(folder, record)  # before pictures, which may fail where the scores did not
+        drawn: list[Path] = []
+        if self.pictures:
+            with self.phase("scoring"):
+                pooling = trainer.args.eval_pooling
+                drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model, pooling)
+        saved = {"model": str(folder), **self._kept}
+        saved |= {name: export() for name, export in self.exports.items()}
+        saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
+        finish(record, folder, saved)
+        track_record(trainer.args, record)
+
+    def _new_record(self) -> dict[str, Any]:
+        """Return the record of a run that was started from Python."""
+        trainer, args = self.trainer, self.trainer.args
+        data = {
+            name: [
+                {"source": "given in Python", "language": language, "pairs": pairs}
+                for language, pairs in sorted(counts.items())
+            ]
+            for name, counts in (("train", self.pairs), ("eval", count_languages(trainer.eval_dataset)))
+        }
+        pivots = trainer.eval_dataset.unique("target_lang") if "target_lang" in trainer.eval_dataset.features else []
+        return start_record(
+            method=trainer.method,
+            preset=args.preset,
+            seed=args.seed,
+            base_model=self.base_model,
+            languages=[entry["language"] for entry in data["train"]],
+            pivot=pivots[0] if len(pivots) == 1 else "en",
+            settings=args.changed(),
+            train_data=data["train"],
+            eval_data=data["eval"],
+            objective=trainer.formula(),
+            paper=trainer._paper,
+        )
+
+
+def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
+    """Write the model card and then `results.json`, which marks the run complete."""
+    own = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
+    finish_record(record, {**saved, **own})
+    write_card(folder, record)
+    write_record(folder, record)
+
+
+def pivot_sentences(trainer: Any, model: Any, pooling: SentencePooling = "mean") -> torch.Tensor:
+    """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim)."""
+    evaluation = trainer.eval_dataset
+    words = "target" not in evaluation.column_names
+    texts = [" ".join(text) for text in evaluation["target_words"][:]] if words else evaluation["target"][:]
+    texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
+    lang = evaluation.unique("target_lang")[0] if "target_lang" in evaluation.column_names else None
+    size = trainer.args.per_device_eval_batch_size
+    return encode_sentences(model, trainer.processing_class, texts, pooling=pooling, lang=lang, batch_size=size)[:, 0]
+
+
+def drift(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """Compare the pivot's vectors before and after: float (items, dim) of its `words` and `sentences`.
+
+    Returns what [`vector_drift`] does, of sentences with the prefix `sentence_`.
+    """
+    return {
+        ("sentence_" if kind == "sentences" else "") + name: value
+        for kind in before
+        for name, value in vector_drift(before[kind], after[kind]).items()
+    }
+
+
+def adapter_entry(config: Any) -> dict[str, Any]:
+    """Return the record's entry of an adapter: its PEFT type, and the languages that have a map each."""
+    return {
+        "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),
+        "languages": getattr(config, "languages", None),
+        "pivot": getattr(config, "pivot", None),
+    }
+
+
+@contextmanager
+def without_module(model: Any) -> Iterator[Any]:
+    """Yield the encoder below a `PeftModel`'s adapters, or the model itself."""
+    if not isinstance(model, PeftModel):
+        yield model
+        return
+    with model.disable_adapter():
+        yield model.get_base_model()

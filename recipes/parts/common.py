@@ -103,7 +103,6 @@ class TextArguments(ParallelText, SmokeTest):
         [],
     )
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
-    compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
     def check_files(self) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from dataclasses import fields
 from functools import cache
@@ -182,6 +183,15 @@ def test_mapping_vectors(script):
     assert len(part) == 1 and all(seconds > 0 for seconds in part["rcsls (NumPy)"]["learn"])
 
 
+def test_cpu_arithmetic(script, capsys):
+    script("cpu_arithmetic").main(["--rows", "10", "--turns", "2"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.startswith("instructions:")
+    names = [re.sub(" +[0-9.]+ ms.*", "", line) for line in lines]
+    assert names[:3] == ["product, float32", "product, bfloat16", "Adam, ordinary"]
+    assert names[3:] == ["Adam, denormals kept", "Adam, denormals flushed"]
+
+
 def test_against_sentence_transformers(script, tmp_path, capsys, monkeypatch):
     """All systems learn, a second call trains nothing, and another setup is refused."""
     bench, calls = script("against_sentence_transformers"), []
@@ -190,11 +200,8 @@ def test_against_sentence_transformers(script, tmp_path, capsys, monkeypatch):
     pairs = make_links(24)
     text = "".join(f"{row['source']}\t{row['target']}\n" for row in pairs)
     (tmp_path / "de.tsv").write_text(f"de\ten\n{text}", encoding="utf-8")
-    tags = [
-        json.dumps({"tokens": row["target_words"], "labels": ["DET", *["X"] * 20][: len(row["target_words"])]})
-        for row in pairs
-    ]
-    (tmp_path / "tags.jsonl").write_text("\n".join(tags), encoding="utf-8")
+    tags = [{"tokens": words, "labels": ["DET", *["X"] * (len(words) - 1)]} for words in pairs["target_words"]]
+    (tmp_path / "tags.jsonl").write_text("\n".join(map(json.dumps, tags)), encoding="utf-8")
     tagged = [f"{language}={tmp_path / 'tags.jsonl'}" for language in ("en", "en", "de")]
     words = ["--model", str(tmp_path / "base"), "--output", str(tmp_path / "out"), "--use_cpu"]
     words += ["--train", f"de={tmp_path / 'de.tsv'}", "--eval", f"de={tmp_path / 'de.tsv'}", "--probe", "pos", *tagged]

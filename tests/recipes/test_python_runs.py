@@ -4,17 +4,20 @@ import json
 from pathlib import Path
 
 import pytest
+from peft import LoraConfig
 from support.fao import page_terms
 from support.recipe import record_of
+from support.refusals import assert_refused, calls
 
 import hf_xalign
 from hf_xalign.cli.main import main as cli
 from hf_xalign.hub.files import Contents
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.trainers.shared import run as runs
 
 # Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
 QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}
-GIVEN = {"command", "data", "times", "saved_to", "settings", "links", "linked_by", "comparison", "git"}
+GIVEN = {"command", "data", "times", "saved_to", "settings", "links", "linked_by", "git"}
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
 
 
@@ -136,3 +139,31 @@ def _counting(function, taken):
         return function(self, model, when)
 
     return score
+
+
+def test_an_adapter_by_its_config(files, tmp_path):
+    """Scores before are those of the encoder without it; a second one, and one that does not fit, are refused."""
+    lora = LoraConfig(r=2, target_modules=["query", "value"], task_type="FEATURE_EXTRACTION")
+
+    def make(folder, model=str(files / "base"), config=lora):
+        return hf_xalign.FAOTrainer(
+            model,
+            hf_xalign.FAOConfig(output_dir=str(tmp_path / folder), preset="joint", max_steps=2, **QUIET),
+            train_dataset=text(files, "train.jsonl"),
+            eval_dataset=text(files, "test.tsv"),
+            processing_class=load_tokenizer(str(files / "base")) if not isinstance(model, str) else None,
+            peft_config=config,
+        )
+
+    trainer, whole = make("adapter"), train("fao", files, tmp_path / "whole", preset="joint", max_steps=2)
+    trainer.train()
+    trainer.save_model()
+    record, other = record_of(tmp_path / "adapter"), record_of(whole.args.output_dir)
+    assert record["adapter"]["peft_type"] == "LORA" and record["trainable"]["share"] < 0.5
+    assert record["scores"]["before"] == other["scores"]["before"]
+    assert "adapter_config.json" in files_of(tmp_path / "adapter")
+    rows = [
+        ({"model": trainer.model}, "is a PeftModel already"),
+        ({"config": LoraConfig(target_modules=["nowhere"])}, "peft_config: PEFT cannot put it on BertModel"),
+    ]
+    assert_refused(calls(make, rows, folder="refused"))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import PeftModel
+from peft import PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import Sampler
@@ -93,6 +93,16 @@ def base_name(model: PreTrainedModel) -> str:
     return encoder.name_or_path or "new"
 
 
+def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
+    """Put an adapter on an encoder; refuse one that is there already or that PEFT cannot put on it."""
+    if hasattr(model, "peft_config"):
+        raise InputError("peft_config: the model is a PeftModel already: give its base, or leave peft_config out")
+    try:
+        return cast(PreTrainedModel, get_peft_model(model, config))
+    except ValueError as error:
+        raise InputError(f"peft_config: PEFT cannot put it on {type(model).__name__}: {error}") from error
+
+
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
     """Return the sketch of the encoder below a `PeftModel`'s adapters, if their config does not hold it itself."""
     if not isinstance(model, PeftModel):
@@ -115,6 +125,7 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
+        peft_config: adapter to put on the encoder and to train instead of its own weights.
         kwargs: `callbacks`, `optimizers`, `optimizer_cls_and_kwargs` and `model_init` of `Trainer`; its other
             arguments are refused. `model_init` is a function that returns a model for each trial of a search; it also
             makes this trainer's model if `model` is None.
@@ -165,6 +176,7 @@ class AlignmentTrainer(HubTrainer):
         train_dataset: Any,
         eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
+        peft_config: PeftConfig | None = None,
         **kwargs: Any,
     ):
         start = time.perf_counter()
@@ -192,13 +204,16 @@ class AlignmentTrainer(HubTrainer):
             if not model.name_or_path:
                 raise InputError("this model has no checkpoint to take a tokenizer from: give processing_class")
             processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        if peft_config is not None:
+            model = _add_adapter(model, peft_config)
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class)
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
-        pairs = count_languages(train_dataset) if args.record and self.method and eval_dataset else {}
+        recorded = args.record and self.method and eval_dataset is not None
+        pairs = count_languages(train_dataset) if recorded else {}
         if wants_sharding(args):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
@@ -560,7 +575,7 @@ class AlignmentTrainer(HubTrainer):
 
     def formula(self) -> str:
         """Return the objective as plain text."""
-        return self.args.formula()
+        return cast(Any, self.args).formula()
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
         """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`."""

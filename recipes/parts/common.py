@@ -89,7 +89,7 @@ class TextArguments(ParallelText, SmokeTest):
     """The encoder and the text of a run."""
 
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
         _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None

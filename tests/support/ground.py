@@ -288,7 +288,7 @@ def stand(folder, monkeypatch):
     places, hub = importlib.resources.files, make_tasks(folder)
     own = {"hf_xalign.data": folder / "text"}
     monkeypatch.setattr(importlib.resources, "files", lambda package: own.get(package) or places(package))
-    monkeypatch.setattr(encoder, "embedded_encoder", lambda: folder / "FacebookAI/xlm-roberta-base")
+    monkeypatch.setattr(encoder, "embedded_encoder", lambda builtin=None: folder / "FacebookAI/xlm-roberta-base")
     monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: page.close())
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda name, *_, **__: Builder(hub[name]))
     monkeypatch.chdir(folder)

@@ -59,8 +59,6 @@ def main(argv: list[str] | None = None) -> None:
     data.shrink(args)
     data.check_files()
     args.check_files()
-    if data.compare_with:
-        raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
     if data.sentence_transformer:
         raise InputError("sentence_transformer: that package loads an encoder alone, without maps. Train FAO or PPA.")
 

@@ -103,7 +103,6 @@ class TextArguments(ParallelText, SmokeTest):
         [],
     )
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
-    compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
     def check_files(self) -> None:
@@ -205,8 +204,8 @@ def _leave_processes() -> None:
 def settle_cpu(device: str) -> None:
     """On a CPU, flush denormal numbers to zero and log the threads.
 
-    Spinning threads cost a factor of 2 to 6 on a busy machine; Adam's moments of rare embedding rows decay into
-    denormals, which slow a small model's step several times.
+    Adam's moments of rare embedding rows decay into denormals, on which its step takes 14 times as long
+    (benchmarks/cpu_arithmetic.py).
     """
     import torch
 

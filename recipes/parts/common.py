@@ -92,7 +92,7 @@ class TextArguments(ParallelText, SmokeTest):
     maps_adapters: ClassVar[bool] = False
 
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
         _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None

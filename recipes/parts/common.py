@@ -149,6 +149,12 @@ class DataArguments(TextArguments):
             check_files([path])
 
 
+def check_record(args: Any) -> None:
+    """Refuse a run without a record, which is what a recipe is for."""
+    if not args.record:
+        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
+
+
 def run(
     main: Callable[[], None],
     *,

@@ -151,10 +151,11 @@ def _notes(comparison: Comparison) -> list[str]:
     first = comparison.systems[0]
     trained = {system.train_language for system in comparison.systems}
     by_system = "; ".join(f"{_line(system.name)} on {system.train_language}" for system in comparison.systems)
+    told = f", trained on {first.train_language if len(trained) == 1 else by_system}" if any(trained) else ""
     seeds = " ".join(map(str, first.seeds))
     count = len(comparison.languages)
     notes = [
-        f"{first.task}, {first.metric}, trained on {first.train_language if len(trained) == 1 else by_system}; "
+        f"{first.task}, {first.metric}{told}; "
         f"mean{' ± standard deviation' * (len(first.seeds) > 1)} over seeds {seeds}, in points.",
         f"{_BETTER} better, {_WORSE} worse than {_line(first.name)}: p < {comparison.level:g} by the "
         f"{comparison.test} over examples{f', after Holm over the {count} languages of a system' * (count > 1)}.",

@@ -17,6 +17,7 @@ import numpy as np
 
 from hf_xalign.cache import inside, read_mark, write_mark
 from hf_xalign.errors import InputError
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tables import table
 from hf_xalign.tasks.task import TaskScores
 
@@ -62,6 +63,30 @@ def write_scores(
     write_mark(folder / SCORES, content, files)
     (folder / _RUN).unlink(missing_ok=True)
     return content
+
+
+def write_examples(
+    folder: Path, examples: Mapping[str, ExampleScores], *, task: str, metric: str, train_language: str = ""
+) -> dict[str, Any]:
+    """Write one metric's example scores by language to a folder `seed-<number>`, as `write_scores` does.
+
+    [`~hf_xalign.statistics.comparison.compare`] reads them. An encoder that learned from no labels has no
+    `train_language`.
+    """
+    seed = int(folder.name.removeprefix("seed-"))
+    how = {"task": task, "metric": metric, "seed": seed, "train_language": train_language}
+    return write_scores(folder, {code: TaskScores({metric: own}) for code, own in examples.items()}, how=how)
+
+
+def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
+    """Write example scores of retrieval, by language and metric, to the seeds' folders `folder/NAME/place`.
+
+    NAME is the metric's, with a dash for the comma before a protocol: `retrieval_last-mao`.
+    """
+    for metric in dict.fromkeys(metric for own in examples.values() for metric in own):
+        task = f"{'sentence' if metric.startswith('sentence') else 'word'} retrieval"
+        found = {language: own[metric] for language, own in examples.items() if metric in own}
+        write_examples(folder / metric.replace(", ", "-") / place, found, task=task, metric=metric)
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:

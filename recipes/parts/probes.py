@@ -17,8 +17,7 @@ from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples, Kind, by_language, read_examples
-from hf_xalign.tasks.results import write_scores
-from hf_xalign.tasks.task import TaskScores
+from hf_xalign.tasks.results import write_examples
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,8 @@ class Probe:
 
     def save(self, examples: Mapping[str, ExampleScores], folder: Path) -> None:
         """Write example scores to a folder `seed-<number>`, for [`~hf_xalign.statistics.comparison.compare`]."""
-        how = {
-            "task": f"probe {self.name}",
-            "metric": self.metric,
-            "seed": int(folder.name.removeprefix("seed-")),
-            "train_language": self.train.language,
-        }
-        write_scores(folder, {code: TaskScores({self.metric: own}) for code, own in examples.items()}, how=how)
+        how = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
+        write_examples(folder, examples, **how)
 
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""

@@ -1,6 +1,5 @@
 """The commands on models and text: `inspect`, `evaluate`, `align-words`, `extend-vocabulary`, examples of `report`."""
 
-import itertools
 import json
 import math
 import re
@@ -28,7 +27,7 @@ from hf_xalign.recipes import fao, mao, mapping, ppa
 from hf_xalign.recipes.fao import main as fao_main
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
-from hf_xalign.statistics.comparison import compare, load_system
+from hf_xalign.statistics.comparison import load_system
 from hf_xalign.tables import score_rows
 
 CPU = torch.device("cpu")
@@ -151,12 +150,10 @@ def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
     folders = {path.name for path in (tmp_path / "kept").iterdir()}
     poolings = {f"retrieval_{kind}{end}" for kind in ("mean", "last") for end in ("", "_all")}
     assert folders == {*poolings, "sentence_mean", "sentence_cls"}
-    hits = {}
     for metric in folders:
         for stage in names:
             system = load_system(tmp_path / "kept" / metric / stage)
             assert system.scores("de").tolist() == [scores[stage]["de"][metric]] and system.metric == metric
-            hits[metric, stage] = system.examples["de"][0].columns
     capsys.readouterr()
     pair = {metric: [str(tmp_path / "kept" / metric / stage) for stage in names] for metric in folders}
     for metric, test in (("retrieval_mean", "permutation test"), ("sentence_mean", "paired t-test")):
@@ -164,14 +161,6 @@ def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
         out = " ".join(capsys.readouterr().out.split())
         kind = metric.partition("_")[0].replace("retrieval", "word") + " retrieval"
         assert f"{kind}, {metric}; mean over seeds 0, in points." in out and f"by the {test} over examples" in out
-    # The share of all swaps of whole sentences after which the systems differ at least as much, by a loop.
-    changes = {name: hits[name, "after"]["correct"] - hits[name, "before"]["correct"] for name in poolings}
-    metric, apart = next((name, own.tolist()) for name, own in sorted(changes.items()) if own.sum())
-    swaps = list(itertools.product((1, -1), repeat=len(apart)))
-    exact = sum(abs(sum(s * d for s, d in zip(swap, apart))) >= abs(sum(apart)) for swap in swaps) / len(swaps)
-    found = compare(pair[metric], permutations=20_000, quiet=True).differences[0]
-    assert abs(found.p - exact) < 5 * math.sqrt(exact * (1 - exact) / 20_000) + 1 / 20_000 and 0 < exact < 1
-    assert_rounding(found.difference, sum(apart) / hits[metric, "after"]["gold"].sum(), operations=8)
     assert main(argv) == 2
     assert "before/seed-0: holds example scores already" in capsys.readouterr().err
 

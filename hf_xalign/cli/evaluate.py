@@ -106,10 +106,9 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.data.prompts import set_prompt
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
-    from hf_xalign.recipes.parts.probes import read_probes
+    from hf_xalign.recipes.parts.probes import keep_examples, read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
-    from hf_xalign.tasks.results import save_examples
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)
@@ -150,10 +149,7 @@ def run(args: argparse.Namespace) -> None:
     fill_words(scores, pooling)
     if args.examples:  # all at the end: a run that is interrupted before leaves nothing that the next would refuse
         fill_words(examples, pooling)
-        for (stage, number), found in probed.items():
-            probes[number].save(found, Path(args.examples) / probes[number].name / stage / f"seed-{seed}")
-        for stage, own in examples.items():
-            save_examples(own, Path(args.examples), f"{stage}/seed-{seed}")
+        keep_examples(Path(args.examples), seed, examples, probes, probed)
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
     if not names["before"]:
@@ -170,7 +166,7 @@ def _check_model(name: str, job: pairs.Run | None) -> None:
     folder = Path(name)
     if not folder.is_dir() or any((folder / file).is_file() for file in _MODEL_FILES):
         return
-    if kept := sorted(folder.glob("seed-*/config.json")):
+    if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
         raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
     if any(folder.glob("seed-*/scores.json")):
         raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")

@@ -78,15 +78,19 @@ def write_examples(
     return write_scores(folder, {code: TaskScores({metric: own}) for code, own in examples.items()}, how=how)
 
 
+def retrieval_task(metric: str) -> str:
+    """Return the task that `compare` names for a metric of retrieval."""
+    return f"{'sentence' if metric.startswith('sentence') else 'word'} retrieval"
+
+
 def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
     """Write example scores of retrieval, by language and metric, to the seeds' folders `folder/NAME/place`.
 
     NAME is the metric's, with a dash for the comma before a protocol: `retrieval_last-mao`.
     """
     for metric in dict.fromkeys(metric for own in examples.values() for metric in own):
-        task = f"{'sentence' if metric.startswith('sentence') else 'word'} retrieval"
         found = {language: own[metric] for language, own in examples.items() if metric in own}
-        write_examples(folder / metric.replace(", ", "-") / place, found, task=task, metric=metric)
+        write_examples(folder / metric.replace(", ", "-") / place, found, task=retrieval_task(metric), metric=metric)
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -119,5 +123,6 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
         rows.append((name, *(f"{number:.2f}" for number in (own.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
     warnings = [f"\nWARNING: seed {run['seed']}: {said}" for run in runs for said in run.get("warnings", ())]
-    told = f"trained on {runs[0]['train_language']}; seeds {seeds}; in percent"
+    trained = runs[0]["train_language"]
+    told = f"{f'trained on {trained}; ' * bool(trained)}seeds {seeds}; in percent"
     return f"{table(rows, len(rows[0]) - 1)}\n{told}{''.join(warnings)}"

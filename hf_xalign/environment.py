@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import platform
 import subprocess
-import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,6 @@ from hf_xalign._version import __version__
 logger = logging.getLogger(__name__)
 
 _PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "peft", "evaluate", "sil-thot")
-# Share of float32's time that a product in bfloat16 may take to be worth the conversions around it.
-_FASTER = 0.8
 
 
 def versions() -> dict[str, str | None]:
@@ -108,39 +103,3 @@ def _cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def bfloat16_is_faster() -> bool:
-    """Return whether this CPU multiplies matrices faster in bfloat16 than in float32.
-
-    Instructions for bfloat16 do not tell: some CPUs that have them take half of float32's time, others twice as long.
-    The times are measured, in a fraction of a second, and kept in the user's cache: a machine's runs then round alike.
-    """
-    import torch
-
-    found = torch.cpu.get_capabilities()
-    if not any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")):
-        return False  # emulated: on an AVX2 machine a product took 9 times as long as in float32
-
-    from hf_xalign.cache import cache_dir, make_once
-
-    machine = [_cpu_model(), torch.__version__, *sorted(name for name, value in found.items() if value is True)]
-    path = cache_dir("hardware") / f"bfloat16-{hashlib.sha256(str(machine).encode()).hexdigest()[:16]}.json"
-    make_once(path, lambda: path.write_text(json.dumps(_product_seconds()), encoding="utf-8"))
-    seconds = json.loads(path.read_text(encoding="utf-8"))
-    return bool(seconds["bfloat16"] < _FASTER * seconds["float32"])
-
-
-def _product_seconds() -> dict[str, float]:
-    """Measure the CPU time of a product of an encoder's size in both types: the least of several turns."""
-    import torch
-
-    best: dict[str, float] = {}
-    for _ in range(8):
-        for dtype in (torch.float32, torch.bfloat16):
-            rows, weight = torch.ones(512, 768, dtype=dtype), torch.ones(768, 768, dtype=dtype)
-            start = time.process_time()
-            torch.nn.functional.linear(rows, weight)
-            name, seconds = str(dtype).removeprefix("torch."), time.process_time() - start
-            best[name] = min(seconds, best.get(name, seconds))
-    return best

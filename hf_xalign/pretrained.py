@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hf_xalign.cache import check_regular, read_json
 from hf_xalign.errors import InputError
@@ -227,8 +227,9 @@ def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], wh
     if ("model_type" in config or shapes) and not (isinstance(kind, str) and kind in known):
         raise InputError(f"{where}: model_type is {kind!r}, which the installed transformers does not know.")
     if shapes:  # a field that is left out has its default
-        fields = {name: field for name, field in _declared_config(kind).items() if name in _DEFAULTS and field.value}
-        config = {name: ast.literal_eval(ast.unparse(field.value)) for name, field in fields.items()} | dict(config)
+        fields = {name: field for name, field in _declared_config(kind).items() if name in _DEFAULTS}
+        values = {name: field.value for name, field in fields.items() if field.value}
+        config = {name: ast.literal_eval(ast.unparse(value)) for name, value in values.items()} | dict(config)
     dims = {n for shape in shapes.values() for n in shape}
     for path, name, value, sizes in _fields(config):
         at = f"{where}: {path}"
@@ -348,8 +349,8 @@ def _fits(annotation: ast.expr, value: Any) -> bool:
         case ast.Constant(value=None):
             return value is None
         case ast.Name(id=kind) if kind in _PLAIN:
-            right = isinstance(value, _PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
-            return right and not (isinstance(value, float) and not math.isfinite(value))
+            plain = isinstance(value, cast(Any, _PLAIN[kind])) and (kind == "bool" or not isinstance(value, bool))
+            return plain and not (isinstance(value, float) and not math.isfinite(value))
     return True
 
 

@@ -24,8 +24,6 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
                      languages with a map, and the language without one; or null
     maps             {files, dictionary}: the {language: path} of the maps, and the dictionary; only of mapping
     intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
-    comparison       {method, seconds, own_seconds, same_hardware}: preparing and training time of another run on the
-                     same pairs, and of this one; or null
     training_loss    {first, last} logged loss, or null; without a term that grows by the method itself
     warnings         list of str: the headline score ended below its start, a loss above it, or the pivot's vectors
                      lost their order ([`find_warnings`])
@@ -35,8 +33,8 @@ Paths of this machine are written by their last name alone ([`portable`]), so th
 machine and its user. `results.local.json` has the record with whole paths, if it has any: commands on this machine
 read it, and no command sends it.
 
-Older records have no `linked_by`, `trainable`, `adapter`, `comparison`, `training_loss`, `warnings` and
-`scores.untrained`: they count as null and empty.
+Older records have no `linked_by`, `trainable`, `adapter`, `training_loss`, `warnings` and `scores.untrained`: they
+count as null and empty.
 
 `--help` and `hf_xalign.config` import this module: it loads torch only to name the GPUs.
 """
@@ -122,7 +120,6 @@ _LAYOUT = {
     "maps?": {"files": {"*": str}},
     "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},
     "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},
-    "comparison?": {"method": str, "seconds": _NUMBER, "own_seconds": _NUMBER, "same_hardware": bool},
     "training_loss?": {"first": _NUMBER, "last": _NUMBER},
     "warnings?": [str],
     "task?": {
@@ -206,7 +203,6 @@ def start_record(
         "drift": {},
         "trainable": None,
         "adapter": None,
-        "comparison": None,
         "training_loss": None,
         "warnings": [],
         "saved_to": None,

@@ -102,10 +102,6 @@ def cost_lines(record: Mapping[str, Any]) -> list[str]:
     if trainable := record.get("trainable"):
         share = f"{100 * trainable['share']:.2f}% of the encoder"
         lines.append(f"trainable parameters: {trainable['parameters']:,} ({share})")
-    if other := record.get("comparison"):
-        share = f"{other['own_seconds'] / other['seconds']:.0%} of the {other['seconds']:,.0f} s of {other['method']}"
-        elsewhere = "" if other["same_hardware"] else " (on other hardware)"
-        lines.append(f"time: {other['own_seconds']:,.0f} s, {share} on the same pairs{elsewhere}")
     return lines
 
 

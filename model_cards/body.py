@@ -93,7 +93,6 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         ),
         "pictures": _pictures(pictures),
         "costs": [text(cost) for cost in cost_lines(record)],
-        "compared": bool(record.get("comparison")),
         "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
         "objective": fence(record["objective"], "text") if record["objective"] else "",
         "sources": [(what, _source(s)) for name, what in _DATA.items() for s in record["data"].get(name, [])],

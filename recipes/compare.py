@@ -2,7 +2,8 @@ r"""Compare systems over languages and seeds: means, spread, significance, inter
 
     hf-xalign compare runs/raw runs/fao runs/continual --markdown table.md --latex table.tex
 
-The folders are those that `hf-xalign train finetune` wrote, the baseline first. They must have the same task, metric
+The folders are those that `hf-xalign train finetune` wrote, or `train fao`, `mao`, `ppa` and `mapping` with `--seeds`,
+the baseline first. `FOLDER/scores/NAME/before` has the encoder before training. They must have the same task, metric
 and test sets, and the same seeds and languages, or `--seeds 0 1` and `--languages de hi` choose what all of them have.
 `--names` gives them other names than the folders'. The first table has a row a system, mean ± standard deviation over
 seeds, in points; the second has each system's differences from the baseline. The same folders give the same tables.

@@ -38,10 +38,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.common import run, settle_cpu
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 
-ARGUMENTS = (DataArguments, MappingArguments)
+ARGUMENTS = (MappingText, MappingArguments)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -61,8 +61,6 @@ def main(argv: list[str] | None = None) -> None:
     data.shrink(args)
     data.check_files()
     args.check_files()
-    if data.compare_with:
-        raise InputError("compare_with compares training times, but a map is not trained. Remove it.")
     if data.sentence_transformer:
         raise InputError("sentence_transformer: that package loads an encoder alone, without maps. Train FAO or PPA.")
 

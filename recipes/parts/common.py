@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hf_xalign.cache import held
 from hf_xalign.data.sources import check_files, check_models
@@ -88,6 +88,9 @@ class ParallelText(PairColumns):
 class TextArguments(ParallelText, SmokeTest):
     """The encoder and the text of a run."""
 
+    # True if the encoder may be below an adapter, as that of maps.
+    maps_adapters: ClassVar[bool] = False
+
     model_name_or_path: str = option(
         _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
     )
@@ -103,7 +106,6 @@ class TextArguments(ParallelText, SmokeTest):
         [],
     )
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
-    compare_with: str | None = option("Run", "Another run's folder, on the same pairs, to compare times with.", None)
     seeds: list[int] = option(
         "Run",
         "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
@@ -115,7 +117,7 @@ class TextArguments(ParallelText, SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         super().check_files()
-        check_models([self.model_name_or_path], adapters=False)
+        check_models([self.model_name_or_path], adapters=self.maps_adapters)
 
 
 @dataclass
@@ -213,8 +215,8 @@ def _leave_processes() -> None:
 def settle_cpu(device: str) -> None:
     """On a CPU, flush denormal numbers to zero and log the threads.
 
-    Spinning threads cost a factor of 2 to 6 on a busy machine; Adam's moments of rare embedding rows decay into
-    denormals, which slow a small model's step several times.
+    Adam's moments of rare embedding rows decay into denormals, on which its step takes 14 times as long
+    (benchmarks/cpu_arithmetic.py).
     """
     import torch
 

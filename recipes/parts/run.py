@@ -28,7 +28,7 @@ from hf_xalign.recipes.parts.common import TextArguments, settle_cpu
 from hf_xalign.recipes.parts.parallel import load_checked
 from hf_xalign.recipes.parts.probes import read_probes
 from hf_xalign.recipes.parts.unfinished import describe_seed, keep_seed, leave, run_unfinished
-from hf_xalign.record import phase, portable, read_record, start_record
+from hf_xalign.record import phase, start_record
 from hf_xalign.tables import format_table
 from hf_xalign.trainers.shared import run as runs
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -98,7 +98,6 @@ def align(
     if data.seeds:
         _check_seeds(data, args)
     checkpoint, record = start_run(method, data, args, trainer_class)
-    other = read_record(data.compare_with) if data.compare_with else {}
     if data.sentence_transformer and getattr(args, "own_module", False):
         raise InputError(
             "sentence_transformer: that package loads an encoder alone, without a module of MAO. Train FAO or "
@@ -114,8 +113,6 @@ def align(
         record["data"][f"probe_{kind}"] = [entry for probe in probes for entry in probe.entries(kind)]
     if args.process_index == 0:
         print_corpus(record, corpus)
-    if other:
-        _check_comparable(record, other, data.compare_with)
     if data.dry_run:
         if wants_sharding(args):
             raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
@@ -131,8 +128,6 @@ def align(
         run.pictures, trainer.scored_outside = not data.smoke, True
         if own.process_index == 0:
             run.show = partial(print, flush=True)
-        if other and not checkpoint:  # a resumed run knows the time of its last part only
-            run.other = other
         if folder := data.sentence_transformer:
             run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -186,22 +181,6 @@ def _export(trainer: AlignmentTrainer, folder: str) -> str:
         model = merge(copy.deepcopy(model))
     save_sentence_transformer(model, trainer.processing_class, folder, pooling=pooling)
     return folder
-
-
-def _check_comparable(record: dict[str, Any], other: dict[str, Any], folder: str | None) -> None:
-    """Check that the other run has training times, of the same pairs."""
-    if not {"preparing", "training"} <= set(other["times"]["seconds"]):
-        raise InputError(
-            f"compare_with={folder}: the record has no times of preparing and training. Name a finished training run."
-        )
-    own, others = (
-        [(source["language"], source["pairs"], portable(source["source"])) for source in run["data"]["train"]]
-        for run in (record, other)
-    )
-    if own != others:
-        raise InputError(
-            f"compare_with={folder}: that run trained on other pairs ({others}, here {own}), so times do not compare"
-        )
 
 
 def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) -> None:

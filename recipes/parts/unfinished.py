@@ -23,7 +23,7 @@ from hf_xalign.trainers.shared.tracking import finish_run
 _ELSEWHERE = {
     "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "seed", "seeds", "save_models", "languages",
     "disable_tqdm", "logging_steps", "logging_strategy", "report_to", "run_name", "per_device_eval_batch_size",
-    "dataloader_num_workers", "compare_with",
+    "dataloader_num_workers",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The scripts of benchmarks/, each run once on the tiny encoder."""
 
 import importlib.util
+import re
 import sys
 from dataclasses import fields
 from functools import cache
@@ -178,3 +179,12 @@ def test_mapping_vectors(script):
         assert max(abs(a - b) for a, b in zip(own, reference, strict=True)) <= 2 / 60 and own[0] > 0.3
     part = script("mapping_vectors").measure(**small, extrapolate=True, methods=("rcsls",), only="reference")
     assert len(part) == 1 and all(seconds > 0 for seconds in part["rcsls (NumPy)"]["learn"])
+
+
+def test_cpu_arithmetic(script, capsys):
+    script("cpu_arithmetic").main(["--rows", "10", "--turns", "2"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.startswith("instructions:")
+    names = [re.sub(" +[0-9.]+ ms.*", "", line) for line in lines]
+    assert names[:3] == ["product, float32", "product, bfloat16", "Adam, ordinary"]
+    assert names[3:] == ["Adam, denormals kept", "Adam, denormals flushed"]

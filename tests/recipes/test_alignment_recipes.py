@@ -158,11 +158,8 @@ def states(model, tokenizer, **kwargs):
         return model(**tokenizer("the cat", return_tensors="pt"), **kwargs).last_hidden_state
 
 
-def test_mao(mao_run, fao_run, files):
+def test_mao(mao_run, files):
     folder, record = mao_run.folder, mao_run.record
-    comparison, times = record["comparison"], fao_run.record["times"]["seconds"]
-    assert comparison["method"] == "fao" and comparison["same_hardware"]
-    assert comparison["seconds"] == pytest.approx(times["preparing"] + times["training"], abs=0.01)  # as it is shown
     before, after = (record["scores"][when]["de"] for when in ("before", "after"))
     assert before != after
     assert before["retrieval_words"] == before["retrieval_mean"]

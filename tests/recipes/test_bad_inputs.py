@@ -37,7 +37,7 @@ def refused(tmp_path):
     assert list(tmp_path.glob("row*")) and not list(tmp_path.glob("row*/out"))
 
 
-def test_recipes_that_train(files, fao_run, refused, tmp_path, monkeypatch):
+def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a checkout has a folder called runs once a recipe has run in it
     words = partial(command, files)
     sentences = ("--min_tokens", "30", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
@@ -50,8 +50,6 @@ def test_recipes_that_train(files, fao_run, refused, tmp_path, monkeypatch):
     rows = {
         fao: [(local, r"push_to_hub: the base model is .*base, which is no model of the Hub")],
         mao: [
-            (("--max_train_pairs", "4", "--compare_with", str(fao_run.folder)), "other pairs"),
-            (("--compare_with", str(files / "nothing")), "no such file"),
             (("--sentence_transformer", "x"), "sentence_transformer: that package loads an encoder alone"),
         ],
         ppa: [
@@ -212,7 +210,6 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--test_dictionary {f}/dict.txt", "the language is missing"),
         ("--layers -1 -1", "each layer once"),
         ("--device nonsense", "device=nonsense is not available"),
-        ("--compare_with runs/fao", "compare_with"),
         ("--sentence_transformer x", "without maps"),
         ("--text de={f}/german.txt", "text: de needs no anchors"),
         ("--test_dictionary fr={f}/dict.txt", "test_dictionary: train_data has no fr, only de"),

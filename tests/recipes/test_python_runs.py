@@ -17,7 +17,7 @@ from hf_xalign.trainers.shared import run as runs
 
 # Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
 QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}
-GIVEN = {"command", "data", "times", "saved_to", "settings", "links", "linked_by", "comparison", "git"}
+GIVEN = {"command", "data", "times", "saved_to", "settings", "links", "linked_by", "git"}
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
 
 

@@ -68,7 +68,6 @@ def _mao(**changes: Any) -> dict[str, Any]:
             for when, value in scores.items()
         },
         trainable={"parameters": 589_824, "share": 589_824 / 177_853_440},
-        comparison={"method": "fao", "seconds": 430.2, "own_seconds": 51.6, "same_hardware": False},
     )
     del found["scores"]["before"]["de"]["retrieval_words"]
     return found | changes

@@ -215,5 +215,5 @@ def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
     whole, half = run("float32"), run("bfloat16", bf16=True)
     # The six products of each of two layers are rounded to bfloat16.
     assert_rounding(numbers(half), numbers(whole), operations=2 * 6, dtype=torch.bfloat16)
-    # A CPU that is no faster in bfloat16 trains in float32, and says so.
+    # A CPU without AMX trains in float32.
     assert torch.equal(numbers(half), numbers(whole)) == (not half.args.bf16)

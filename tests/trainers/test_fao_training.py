@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
-from hf_xalign.trainers.shared import base_config, word
+from hf_xalign.trainers.shared import word
 from hf_xalign.trainers.shared.checkpoints import last_complete_checkpoint
 
 STEPS = {"save_strategy": "steps", "eval_strategy": "steps"}
@@ -100,7 +100,7 @@ def test_early_stopping_restores_the_best_with_the_projection_head_which_is_not_
 
 
 def test_after_training_in_16_bits_the_model_is_scored_in_float32_at_any_layer(tmp_path, monkeypatch):
-    monkeypatch.setattr(base_config, "bfloat16_is_faster", lambda: True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     trainer = make(tmp_path, bf16=True)
     trainer.train()
     model = trainer.accelerator.unwrap_model(trainer.model).eval()

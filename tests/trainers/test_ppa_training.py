@@ -92,7 +92,7 @@ def test_bfloat16_is_near_float32(tmp_path):
         half, whole = (numbers(trained(make(tmp_path, **settings, bf16=bf16)))[:, 1] for bf16 in (True, False))
         # The six products of each of two layers are rounded to bfloat16.
         assert_rounding(half, whole, operations=2 * 6, dtype=torch.bfloat16)
-        # A CPU that is no faster in bfloat16 trains in float32, and says so.
+        # A CPU without AMX trains in float32.
         assert torch.equal(half, whole) == (not make(tmp_path / "made", bf16=True).args.bf16)
 
 

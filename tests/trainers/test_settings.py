@@ -245,6 +245,15 @@ def test_what_works(name, tmp_path, process):
     assert moved
 
 
+def test_bfloat16_on_a_cpu_needs_amx(tmp_path, monkeypatch, caplog):
+    for found in ({"amx_bf16": True}, {"avx512_bf16": True, "amx_bf16": False}, {"architecture": "aarch64"}):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            args = FAOConfig(output_dir=str(tmp_path), bf16=True, use_cpu=True)
+        assert args.bf16 == found.get("amx_bf16", False) == ("float32 is used" not in caplog.text)
+
+
 def test_settings_that_do_not_go_together(tmp_path):
     scored = {**SCORED, **EACH_STEP}
     rows = {

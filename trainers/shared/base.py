@@ -576,7 +576,7 @@ class AlignmentTrainer(HubTrainer):
 
     def formula(self) -> str:
         """Return the objective as plain text."""
-        return self.args.formula()
+        return cast(Any, self.args).formula()
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
         """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`."""

@@ -45,8 +45,7 @@ class Run:
         self.record: dict[str, Any] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.probes: Sequence[Any] = ()
-        # Another run's record, to compare times with; functions that save more, by what they save.
-        self.other: dict[str, Any] = {}
+        # Functions that save more, by what they save.
         self.exports: dict[str, Callable[[], str]] = {}
         self.show: Callable[[str], None] | None = None
         self.pictures = True
@@ -144,17 +143,6 @@ class Run:
         fill_words(record["scores"], getattr(trainer.args, "pooling", ""))
         record["training_loss"] = trainer.loss_change()
         record["drift"] = drift(self.pivot["before"], self.pivot["after"])
-        if self.other:
-            own, others = (
-                sum(one["times"]["seconds"][part] for part in ("preparing", "training"))
-                for one in (record, self.other)
-            )
-            record["comparison"] = {
-                "method": self.other["method"],
-                "seconds": others,
-                "own_seconds": own,
-                "same_hardware": record["hardware"] == self.other["hardware"],
-            }
         write_record(folder, record)  # before pictures, which may fail where the scores did not
         drawn: list[Path] = []
         if self.pictures:
@@ -170,7 +158,7 @@ class Run:
     def _new_record(self) -> dict[str, Any]:
         """Return the record of a run that was started from Python."""
         trainer, args = self.trainer, self.trainer.args
-        data = {
+        data: dict[str, list[dict[str, Any]]] = {
             name: [
                 {"source": "given in Python", "language": language, "pairs": pairs}
                 for language, pairs in sorted(counts.items())

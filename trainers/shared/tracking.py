@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Parts of a record that are known only after training; the others go into the W&B config.
-_RESULTS = ("scores", "losses", "drift", "trainable", "comparison", "times")
+_RESULTS = ("scores", "losses", "drift", "trainable", "times")
 _LINKED = {"source_words", "target_words", "links", "source_lang"}
 _BINS = 64
 _WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true"}

@@ -106,6 +106,12 @@ class TextArguments(ParallelText, SmokeTest):
         [],
     )
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
+    seeds: list[int] = option(
+        "Run",
+        "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
+        "Finished seeds are kept, and compare reads the folder. Default: seed alone.",
+        [],
+    )
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
     def check_files(self) -> None:
@@ -189,6 +195,8 @@ def run(
 
 def _how_to_resume() -> str:
     for folder in held:
+        if folder.parent in held and folder.name.startswith("seed-"):
+            return "run the same command again: finished seeds are kept"
         if any(folder.glob("checkpoint-*/complete.json")):
             return "resume from the last complete checkpoint with resume_from_checkpoint=true"
     return "no checkpoint was written before it: run the same command again to start over"

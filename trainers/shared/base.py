@@ -495,7 +495,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return the scores of `evaluate` without prefix."""
-        name, known = self._headline(), self.known_scores.get(self.state.global_step)
+        name, known = self.headline(self.args), self.known_scores.get(self.state.global_step)
         scores = known if known and dataset is self.eval_dataset else self._score(dataset)
         metrics = {
             f"{language}_{key}": values[key]
@@ -504,9 +504,10 @@ class AlignmentTrainer(HubTrainer):
         }
         return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
-    def _headline(self) -> str:
-        """Return the name of the headline score."""
-        return f"retrieval_{self.args.eval_pooling}"
+    @staticmethod
+    def headline(args: Any) -> str:
+        """Return the name of the headline score under these settings."""
+        return f"retrieval_{args.eval_pooling}"
 
     def _score(self, dataset: Dataset) -> Scores:
         """Return the scores of each language."""

@@ -16,8 +16,9 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from hf_xalign.builtin import find_folder
 from hf_xalign.cache import check_regular, read_json
 from hf_xalign.errors import InputError
 
@@ -60,7 +61,6 @@ _TABLES_OF_PATTERNS = ("rank_pattern", "alpha_pattern")
 # What a module saved with a task model names as its base. A folder's path would be another machine's, and the base on
 # the Hub would be loaded in place of the fine-tuned model. This is neither, and the error that prints it explains it.
 BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
-EMBEDDED_FOLDER = "multilingual-e5-small-4bit"  # name of the embedded encoder's folder, in everybody's cache
 # Files of a tokenizer's vocabulary, and tokenizers that have none.
 _VOCABULARY = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
@@ -227,8 +227,9 @@ def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], wh
     if ("model_type" in config or shapes) and not (isinstance(kind, str) and kind in known):
         raise InputError(f"{where}: model_type is {kind!r}, which the installed transformers does not know.")
     if shapes:  # a field that is left out has its default
-        fields = {name: field for name, field in _declared_config(kind).items() if name in _DEFAULTS and field.value}
-        config = {name: ast.literal_eval(ast.unparse(field.value)) for name, field in fields.items()} | dict(config)
+        fields = {name: field for name, field in _declared_config(kind).items() if name in _DEFAULTS}
+        values = {name: field.value for name, field in fields.items() if field.value}
+        config = {name: ast.literal_eval(ast.unparse(value)) for name, value in values.items()} | dict(config)
     dims = {n for shape in shapes.values() for n in shape}
     for path, name, value, sizes in _fields(config):
         at = f"{where}: {path}"
@@ -348,8 +349,8 @@ def _fits(annotation: ast.expr, value: Any) -> bool:
         case ast.Constant(value=None):
             return value is None
         case ast.Name(id=kind) if kind in _PLAIN:
-            right = isinstance(value, _PLAIN[kind]) and (kind == "bool" or not isinstance(value, bool))
-            return right and not (isinstance(value, float) and not math.isfinite(value))
+            plain = isinstance(value, cast(Any, _PLAIN[kind])) and (kind == "bool" or not isinstance(value, bool))
+            return plain and not (isinstance(value, float) and not math.isfinite(value))
     return True
 
 
@@ -465,7 +466,7 @@ def check_base(folder: Path) -> None:
             raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
         check_model_folder(there)
         check_whole(there, tokenizer=False)
-    elif there.name != EMBEDDED_FOLDER and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
+    elif not find_folder(base) and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
         raise InputError(
             f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
             "PeftModel.from_pretrained(encoder, adapter)."

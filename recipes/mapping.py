@@ -36,10 +36,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.common import run, settle_cpu
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 
-ARGUMENTS = (DataArguments, MappingArguments)
+ARGUMENTS = (MappingText, MappingArguments)
 
 
 def main(argv: list[str] | None = None) -> None:

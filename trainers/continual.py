@@ -86,6 +86,7 @@ class ContinualTrainer(TaskTrainer):
         2022,
     )
     config_class = ContinualConfig
+    objective: Objective
     args: ContinualConfig
 
     def __init__(
@@ -234,7 +235,8 @@ class ContinualTrainer(TaskTrainer):
 
     def _vectors(self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
         """Return the words' vectors and those in the reference."""
-        computed = {"words": pool_layers([hidden_states[layer] for layer in self.layers], pairs, "token")}
+        states = [hidden_states[layer] for layer in self.layers]
+        computed: dict[str, Any] = {"words": pool_layers(states, pairs, "token")}
         if self.objective.reads("f0"):
             computed["f0"] = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
         return Vectors(pairs, **computed)

@@ -15,7 +15,7 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.objectives.pivot import KeepPivot
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.objectives.words import WordDistance
+from hf_xalign.objectives.words import Reduction, WordDistance
 from hf_xalign.trainers.shared.base_config import DRAW, Draw, by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -124,7 +124,8 @@ class ContinualConfig(TaskConfig):
         scale: dict[str, Any] = {"norm": "squared_l2", "mean_over_dims": self.mean_over_dims}
         found: list[Term] = [WordDistance(**scale)]
         if self.regularizer_weight > 0:
-            words, reduction = self.regularized_words, "links" if self.reduction == "links" else "mean"
+            words = self.regularized_words
+            reduction: Reduction = "links" if self.reduction == "links" else "mean"
             found.append(KeepPivot(weight=self.regularizer_weight, **scale, words=words, reduction=reduction))
         return found
 

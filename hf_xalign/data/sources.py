@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from hf_xalign.builtin import find_builtin
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import check_base, check_model_folder, check_whole
@@ -134,11 +135,12 @@ def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: b
     """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model.
 
     Args:
-        names: folders, Hub ids or `embedded`; None is left out.
+        names: folders, Hub ids or names of built-in encoders; None is left out.
         whole: also refuse a folder without weights or tokenizer, and an adapter without its encoder.
         adapters: False refuses an adapter too.
     """
     for name in filter(None, names):
+        find_builtin(name)
         path = Path(name).expanduser()
         if path.is_dir():
             check_model_folder(path)
@@ -151,7 +153,7 @@ def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: b
                     "hf_xalign.load to a trainer."
                 )
         if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
-            hint = nearby(path, "name a run's folder, a Hub model as owner/name, or embedded")
+            hint = nearby(path, "name a run's folder, a Hub model as owner/name, or builtin")
             raise InputError(f"{name}: no such folder{hint}")
 
 

@@ -235,7 +235,7 @@ def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
 
 def _word(stream: IO[bytes], path: Path, row: int) -> bytes:
     """Read the bytes of a word up to its blank; a line feed that ends the row before is skipped."""
-    letters = []
+    letters: list[bytes] = []
     while (letter := stream.read(1)) != b" ":
         if not letter or len(letters) > _LONGEST_WORD:
             raise InputError(f"{path}: word {row} has no end: this is no binary file of word2vec, or not a whole one.")

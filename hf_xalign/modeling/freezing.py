@@ -126,7 +126,7 @@ def remove_autocast(model: nn.Module) -> None:
 @contextlib.contextmanager
 def autocast_removed(model: nn.Module) -> Iterator[None]:
     """Remove a Trainer's autocast as [`remove_autocast`] does, for a while: the model may be trained further."""
-    kept = {name: model.__dict__[name] for name in ("_original_forward", "forward") if name in model.__dict__}
+    kept = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
     remove_autocast(model)
     try:
         yield

@@ -49,7 +49,7 @@ class Vectors:
         *,
         heads: Callable[[str], nn.Module] | None = None,
         note: Callable[..., None] | None = None,
-        **computed: torch.Tensor,
+        **computed: Any,
     ):
         self.batch = batch
         self.heads = heads or nn.ModuleDict().__getitem__

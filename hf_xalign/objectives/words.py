@@ -15,6 +15,7 @@ from hf_xalign.modeling.contrast.heads import ProjectionHead
 from hf_xalign.objectives.term import Read, Term, Vectors
 
 Norm = Literal["squared_l2", "l2", "relative"]
+Reduction = Literal["mean", "sum", "sub_batches", "links"]
 
 
 def word_distance(
@@ -118,7 +119,7 @@ class Distance(Term):
 
     norm: Norm = "squared_l2"
     mean_over_dims: bool = False
-    reduction: Literal["mean", "sum", "sub_batches", "links"] = "mean"
+    reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
         if self.mean_over_dims and self.norm != "squared_l2":
@@ -143,7 +144,7 @@ class Distance(Term):
 
     def add_up(self, distances: torch.Tensor, divisors: torch.Tensor | None) -> torch.Tensor:
         """Return the sum of distances, each divided by the items of its sub-batch if there are some."""
-        return (distances / divisors if self.reduction == "sub_batches" else distances).sum()
+        return (distances if self.reduction != "sub_batches" or divisors is None else distances / divisors).sum()
 
     def power(self, f0: str = "f0") -> str:
         """Return what follows ||.|| in the formula."""

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hf_xalign.cache import held
 from hf_xalign.data.sources import check_files, check_models
@@ -88,8 +88,11 @@ class ParallelText(PairColumns):
 class TextArguments(ParallelText, SmokeTest):
     """The encoder and the text of a run."""
 
+    # True if the encoder may be below an adapter, as that of maps.
+    maps_adapters: ClassVar[bool] = False
+
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
         _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None
@@ -108,7 +111,7 @@ class TextArguments(ParallelText, SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         super().check_files()
-        check_models([self.model_name_or_path], adapters=False)
+        check_models([self.model_name_or_path], adapters=self.maps_adapters)
 
 
 @dataclass
@@ -144,6 +147,12 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
+
+
+def check_record(args: Any) -> None:
+    """Refuse a run without a record, which is what a recipe is for."""
+    if not args.record:
+        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
 
 
 def run(

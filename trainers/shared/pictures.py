@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
@@ -18,7 +19,7 @@ _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
 def draw_pictures(
-    log: Sequence[Mapping[str, Any]], distances: Mapping[str, Any], folder: Path, base_model: str, pooling: str
+    log: Sequence[Mapping[str, Any]], distances: Mapping[str, Any], folder: Path, base_model: str, pooling: Pooling
 ) -> list[Path]:
     """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
 

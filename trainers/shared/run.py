@@ -153,7 +153,7 @@ class Run:
     def _new_record(self) -> dict[str, Any]:
         """Return the record of a run that was started from Python."""
         trainer, args = self.trainer, self.trainer.args
-        data = {
+        data: dict[str, list[dict[str, Any]]] = {
             name: [
                 {"source": "given in Python", "language": language, "pairs": pairs}
                 for language, pairs in sorted(counts.items())

@@ -136,7 +136,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             found = vectors[language]["target"]["mean"]
             end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
             parts.append(found.vectors[:end][found.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(parts), "sentences": pivot_sentences(self, model)}
+        run.pivot[when] = {"words": torch.cat(parts)}
         try:
             run.distances[when] = known_distances(
                 vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
@@ -147,7 +147,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
         return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device)
 
     def score_more(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score sentence retrieval in float32 where the loss has terms of sentences."""
+        """Encode the pivot's sentences; score sentence retrieval, in float32, where a term reads sentences."""
+        cast(Run, self.run).pivot[when]["sentences"] = pivot_sentences(self, model)
         if not self.objective.reads("sentences"):
             return {}
         return score_sentences(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -18,7 +18,7 @@ from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.objectives.words import Norm, WordContrast, WordDistance
+from hf_xalign.objectives.words import Norm, Reduction, WordContrast, WordDistance
 from hf_xalign.trainers.shared.base_config import DRAW, SAMPLING, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 logger = logging.getLogger(__name__)
@@ -159,23 +159,26 @@ class WordAlignmentConfig(AlignmentConfig):
     def terms(self) -> list[Term]:
         """Return the terms of the loss that these settings name."""
         distance: dict[str, Any] = {"norm": self.norm, "mean_over_dims": self.mean_over_dims}
-        links_only = "mean" if self.reduction in ("links", "words") else self.reduction
-        pivot = "mean" if self.reduction == "words" or self.objective == "none" != self.reduction else self.reduction
+        own: Reduction = "mean"
+        if self.reduction in ("sum", "sub_batches"):
+            own = cast(Reduction, self.reduction)
+        # Without links there is nothing else to divide by than the words themselves.
+        pivot: Reduction = "links" if self.reduction == "links" and self.objective != "none" else own
         found: list[Term] = []
         if self.objective == "infonce":
             found.append(self.contrast())
         elif self.objective == "l2":
-            target = {"target": self.align_target, "side": self.regularized_side}
-            found.append(WordDistance(**distance, **target, reduction=links_only))
+            target, side = self.align_target, self.regularized_side
+            found.append(WordDistance(**distance, target=target, side=side, reduction=own))
         if self.regularizer_weight > 0:
-            which = {"side": self.regularized_side, "words": self.regularized_words}
-            found.append(KeepPivot(weight=self.regularizer_weight, **distance, **which, reduction=pivot))
+            kept: dict[str, Any] = {"side": self.regularized_side, "words": self.regularized_words}
+            found.append(KeepPivot(weight=self.regularizer_weight, **distance, **kept, reduction=pivot))
         if self.interpolation_weight > 0:
-            found.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=links_only))
+            found.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=own))
         if self.sentence_weight > 0:
             found.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
         if self.teacher_weight > 0:
-            found.append(SentenceTeacher(weight=self.teacher_weight, **distance, reduction=links_only))
+            found.append(SentenceTeacher(weight=self.teacher_weight, **distance, reduction=own))
         if self.similarity_weight > 0:
             found += [
                 KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side)

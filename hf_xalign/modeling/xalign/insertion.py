@@ -110,6 +110,8 @@ def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: A
         return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
     except (KeyError, ValueError, TypeError) as error:  # a KeyError names a kind of adapters that PEFT does not know
         reason = str(error) if isinstance(error, InputError) else "PEFT refuses it; --debug shows why"
+        if isinstance(error, KeyError):
+            reason = f"PEFT does not know the kind {error.args[0]!r}"
         raise InputError(f"{name_or_path}: no adapter_config.json that could be read ({reason})") from error
 
 

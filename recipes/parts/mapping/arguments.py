@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import option
+from hf_xalign.recipes.parts.common import DataArguments, option
 from hf_xalign.record import cite
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
@@ -83,6 +83,13 @@ _SELF_LEARNING = cite(
     "Proceedings of the 56th Annual Meeting of the Association for Computational Linguistics",
     2018,
 )
+
+
+@dataclass
+class MappingText(DataArguments):
+    """The encoder, or the adapter on it, and the text of a run."""
+
+    maps_adapters: ClassVar[bool] = True
 
 
 @dataclass

@@ -170,11 +170,11 @@ def _items(items: Sequence[str], name: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def about(item: str, source: str, text: Dataset | None = None, **counts: int) -> dict[str, Any]:
+def about(item: str, source: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
     """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
     fingerprint = None if text is None else text._fingerprint
     if path.is_file():
         with path.open("rb") as file:
             fingerprint = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    return source_entry(item, text, fingerprint=fingerprint, **counts)
+    return source_entry(item, text, fingerprint=fingerprint, **more)

@@ -111,15 +111,16 @@ def map_vectors(data: DataArguments, args: MappingArguments) -> None:
     corpus = MappingData(target_lang, {}, {}, anchors, sources)
     with phase(record, "mapping"):
         try:
-            one, coverage = learn(corpus, source_lang, args)
+            learned, coverage = learn(corpus, source_lang, args)
         except InputError as error:
             raise InputError(f"the map of {source_lang}: {error}") from error
-        one = _of_any_length(one)
+        learned = _of_any_length(learned)
         sides = ("source", "target") if args.direction == "to_pivot" else ("target", "source")
         for language, side in zip(files, sides):
-            anchors[language] = replace(anchors[language], vectors=_mapped(anchors[language].vectors, one, side))
+            anchors[language] = replace(anchors[language], vectors=_mapped(anchors[language].vectors, learned, side))
     with phase(record, "scoring"):
-        scores, bounds = {}, {}
+        scores: dict[str, Any] = {}
+        bounds: dict[str, Any] = {}
         for protocol in read_protocols(["cosine"]):
             found, own = induction(corpus, source_lang, 0, lambda a, b: (a, b), args.seed, protocol)
             scores |= found
@@ -128,7 +129,7 @@ def map_vectors(data: DataArguments, args: MappingArguments) -> None:
         record["scores"]["after"] = {source_lang: scores}
         record["intervals"] = {"before": {}, "after": {source_lang: bounds}}
     with phase(record, "writing"):
-        saved = _save(record, anchors, one, coverage, files, args, folder)
+        saved = _save(record, anchors, learned, coverage, files, args, folder)
     finish(record, folder, saved)
     print_intervals(record)
 
@@ -168,7 +169,8 @@ def _read_lexicon(source: Anchors, target: Anchors, args: MappingArguments) -> _
 
     Which column is the source's is seen from the words. A source word of the test dictionary is not learnt from.
     """
-    lines, entries = [], {}
+    lines: list[str] = []
+    entries: dict[str, Entries] = {}
     used: dict[str, list[dict[str, Any]]] = {}
     for name in ("dictionary", "test_dictionary"):
         entries[name], used[name] = [], []

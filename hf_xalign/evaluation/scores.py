@@ -214,7 +214,7 @@ class HeldOutWords(NamedTuple):
     """Vectors of linked words, float32 (links, layers, dim), their words by side, and kinds, bool (links, 2).
 
     A kind is (identical, special): the parts that a protocol needs for the link to count. `sentences`, int64 (links,),
-    is the sentence of each link, of `count`.
+    is the sentence of each link, of `texts`.
     """
 
     source: torch.Tensor
@@ -222,7 +222,7 @@ class HeldOutWords(NamedTuple):
     words: dict[str, list[str]]
     kinds: torch.Tensor
     sentences: torch.Tensor
-    count: int
+    texts: int
 
     @classmethod
     def of(
@@ -266,7 +266,7 @@ class HeldOutWords(NamedTuple):
             options: Any = {"legacy": protocol.legacy, "device": device, **words}
             found, hits = word_hits(source, target, links, **options)
             if examples is not None:
-                examples[name + protocol.end] = sentence_examples(hits, self.sentences[kept], self.count)
+                examples[name + protocol.end] = sentence_examples(hits, self.sentences[kept], self.texts)
             directions = {
                 name: found["mean"],
                 f"{name}_to_pivot": found["source_to_target"],

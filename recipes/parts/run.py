@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -146,7 +146,7 @@ def align(
             corpus = replace(corpus, model=load_checked(data, own)[0])
         trainer = train(own, mine, corpus, checkpoint)
         corpus.model = None  # the next seed starts from the encoder as it was
-        run, content = trainer.run, dict[str, Any]()
+        run, content = cast(runs.Run, trainer.run), dict[str, Any]()
         if own.should_save:
             fill_words(run.examples, getattr(own, "pooling", ""))
             content = keep_seed(Path(args.output_dir), run.examples, how, mine, probes, run.probed)

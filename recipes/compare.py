@@ -2,7 +2,8 @@ r"""Compare systems over languages and seeds: means, spread, significance, inter
 
     hf-xalign compare runs/raw runs/fao runs/continual --markdown table.md --latex table.tex
 
-The folders are those that `hf-xalign train finetune` wrote, the baseline first. They must have the same task, metric
+The folders are those that `hf-xalign train finetune` wrote, or `train fao`, `mao`, `ppa` and `mapping` with `--seeds`,
+the baseline first. `FOLDER/scores/NAME/before` has the encoder before training. They must have the same task, metric
 and test sets, and the same seeds and languages, or `--seeds 0 1` and `--languages de hi` choose what all of them have.
 `--names` gives them other names than the folders'. The first table has a row a system, mean ± standard deviation over
 seeds, in points; the second has each system's differences from the baseline. The same folders give the same tables.
@@ -151,10 +152,11 @@ def _notes(comparison: Comparison) -> list[str]:
     first = comparison.systems[0]
     trained = {system.train_language for system in comparison.systems}
     by_system = "; ".join(f"{_line(system.name)} on {system.train_language}" for system in comparison.systems)
+    told = f", trained on {first.train_language if len(trained) == 1 else by_system}" if any(trained) else ""
     seeds = " ".join(map(str, first.seeds))
     count = len(comparison.languages)
     notes = [
-        f"{first.task}, {first.metric}, trained on {first.train_language if len(trained) == 1 else by_system}; "
+        f"{first.task}, {first.metric}{told}; "
         f"mean{' ± standard deviation' * (len(first.seeds) > 1)} over seeds {seeds}, in points.",
         f"{_BETTER} better, {_WORSE} worse than {_line(first.name)}: p < {comparison.level:g} by the "
         f"{comparison.test} over examples{f', after Holm over the {count} languages of a system' * (count > 1)}.",

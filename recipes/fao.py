@@ -10,9 +10,9 @@ Your own encoder and text (any field of `--help` goes on the command line or int
         --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
         --output_dir runs/my_bengali
 
-Prints the scores before and after and where everything was saved. Load the
-result with `AutoModel.from_pretrained`. The folder also holds `results.json` (the record of the run),
-`eval_links.jsonl` (the evaluation links) and a model card.
+Prints the scores before and after and where everything was saved. Load the result with `AutoModel.from_pretrained`.
+The folder also holds `results.json` (the record of the run), `eval_links.jsonl` (held-out links) and a model card.
+`--seeds 0 1 2` trains each seed into a folder `seed-<number>`, and `hf-xalign compare` reads the whole.
 """
 
 from __future__ import annotations

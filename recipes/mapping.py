@@ -32,7 +32,9 @@ the other word (`--dictionary_order other_first`: the other way round). A file o
 
 from __future__ import annotations
 
+import copy
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.parts.parallel import load_text, read_text
+    from hf_xalign.recipes.parts.unfinished import describe_seed, keep_seed, run_unfinished
     from hf_xalign.record import phase, start_record
 
     folder = Path(args.output_dir)
@@ -116,18 +119,34 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "scoring"):
         # Vectors of different sizes are not comparable before they are mapped.
         same = model.config.hidden_size == pivot_model.config.hidden_size
-        record["scores"]["before"], before = score(corpus, args) if same else ({}, {})
-    maps, coverage = {}, {}
-    with phase(record, "mapping"):
-        for language in languages:
-            try:
-                maps[language], coverage[language] = learn(corpus, language, args)
-            except InputError as error:
-                raise InputError(f"the map of {language}: {error}") from error
-    with phase(record, "scoring"):
-        record["scores"]["after"], after = score(corpus, args, maps)
-    record["intervals"] = {"before": before, "after": after}
-    save(record, linked, maps, coverage, folder, alone=model is not pivot_model)
+        examples: dict[str, Any] = {"before": {}} if same else {}
+        record["scores"]["before"], before = score(corpus, args, None, examples["before"]) if same else ({}, {})
+
+    def run_one(args: MappingArguments, record: dict[str, Any]) -> None:
+        maps, coverage = {}, {}
+        with phase(record, "mapping"):
+            for language in languages:
+                try:
+                    maps[language], coverage[language] = learn(corpus, language, args)
+                except InputError as error:
+                    raise InputError(f"the map of {language}: {error}") from error
+        with phase(record, "scoring"):
+            examples["after"] = {}
+            record["scores"]["after"], after = score(corpus, args, maps, examples["after"])
+        record["intervals"] = {"before": before, "after": after}
+        save(record, linked, maps, coverage, Path(args.output_dir), alone=model is not pivot_model)
+
+    def run_seed(args: MappingArguments, how: dict[str, Any]) -> dict[str, Any]:
+        mine = copy.deepcopy(record) | {"seed": args.seed}
+        run_one(args, mine)
+        return keep_seed(folder, examples, how, mine)
+
+    if not data.seeds:
+        run_one(args, record)
+        return
+    layers = f", layer {args.layers[-1]}" if len(args.layers) > 1 else ""
+    describe = partial(describe_seed, record, f"retrieval_{args.pooling}{layers}", args.seed)
+    run_unfinished(data.seeds, args, describe, run_seed)
 
 
 if __name__ == "__main__":

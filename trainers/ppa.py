@@ -307,11 +307,15 @@ class PPATrainer(AlignmentTrainer):
         """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
         evaluation, size = cast(Dataset, self.eval_dataset), self.args.per_device_eval_batch_size
         pivot = pivot_sentences(self, model, self.args.sentence_pooling)
-        cast(Run, self.run).pivot[when] = {"sentences": pivot}
-        return score_sentences(model, self.processing_class, evaluation, batch_size=size, desc=f"Scoring {when}")
+        run = cast(Run, self.run)
+        run.pivot[when] = {"sentences": pivot}
+        options: Any = {"batch_size": size, "desc": f"Scoring {when}", "examples": run.examples[when]}
+        return score_sentences(model, self.processing_class, evaluation, **options)
 
-    def _headline(self) -> str:
-        return f"sentence_{self.args.sentence_pooling}"
+    @staticmethod
+    def headline(args: Any) -> str:
+        """Return the name of the headline score under these settings."""
+        return f"sentence_{args.sentence_pooling}"
 
     def _score(self, dataset: Dataset) -> Scores:
         return score_sentences(

@@ -17,9 +17,8 @@ from hf_xalign.record import FILENAME
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from hf_xalign.evaluation.scores import Protocol
+    from hf_xalign.evaluation.scores import Examples, Protocol
     from hf_xalign.recipes.parts.probes import Probe
-    from hf_xalign.statistics.examples import ExampleScores
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -36,8 +35,10 @@ special tokens are linked words too, and the published variant of CSLS.
 are not comparable.
 Probes: a linear classifier on the frozen encoder's vectors learns labelled words (or texts) of the first file and is
 tested on the others: accuracy, or where words have the label O, the mean F1 of the other labels. It needs no pairs, so
-only probes are run unless --data or --links is there too. --examples FOLDER keeps every example's part of the score,
-which `hf-xalign compare FOLDER/NAME/before FOLDER/NAME/after` tests; runs of other seeds add theirs there.
+only probes are run unless --data or --links is there too.
+
+--examples FOLDER keeps every sentence's part of each score, which `hf-xalign compare FOLDER/NAME/before
+FOLDER/NAME/after` tests: NAME is retrieval_mean, sentence_mean or a probe's. Runs of other seeds add theirs there.
 
 Of a run's folder, base, text, links, pooling, protocols and batch size are the run's: the scores are those of its own
 table. Other text (--data) is linked by fast_align, fitted on it and on the run's training text, if that is still
@@ -50,7 +51,7 @@ _MODEL_FILES = ("config.json", "adapter_config.json")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the models and the options of the text."""
-    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or embedded; also an adapter or mapped encoder")
+    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder")
     parser.add_argument(
         "--base",
         metavar="MODEL",
@@ -87,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch_size", type=int, help="sentences per forward pass (default: the run's, else 64)")
     parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
-    parser.add_argument("--examples", metavar="FOLDER", help="keep the probes' example scores here, for compare")
+    parser.add_argument("--examples", metavar="FOLDER", help="keep every sentence's scores here, for compare")
     parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, as shares")
 
 
@@ -100,21 +101,19 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         check_output(args.json, file=True)
     pairs.check_text(args)
-    if args.examples and not args.probe:
-        raise InputError("examples: only probes keep example scores: give a --probe too")
 
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.data.prompts import set_prompt
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
-    from hf_xalign.recipes.parts.probes import read_probes
+    from hf_xalign.recipes.parts.probes import keep_examples, read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
-    folders = _seed_folders(args, job, probes) if args.examples else {}
+    seed = _check_examples(args, job, probes) if args.examples else 0
     text, lines = None, list[str]()
     if not probes or args.data or args.links:
         text, lines = pairs.read_text(args, job, linked="words" in args.tasks)
@@ -122,7 +121,8 @@ def run(args: argparse.Namespace) -> None:
     prompt = args.prompt if args.prompt is not None or job is None else job.setting("prompt")
     names = {"before": args.base or (job.base if job else None), "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
-    examples: dict[tuple[str, int], dict[str, ExampleScores]] = {}
+    examples: dict[str, Examples] = {"before": {}, "after": {}}
+    probed: dict[tuple[str, int], Any] = {}
     for stage, name in names.items():  # only one model in memory at a time
         if name:
             try:
@@ -137,18 +137,19 @@ def run(args: argparse.Namespace) -> None:
                 set_prompt(tokenizer, prompt)
             if text is not None:
                 check_pieces(text, tokenizer, f"{name}, the text")
-            scores[stage] = {} if text is None else _score(model, tokenizer, text, args, name, protocols, options)
+            if text is not None:
+                kept = examples[stage] if args.examples else None
+                scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, kept)
             pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
             for number, probe in enumerate(probes):
                 found = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
                 scores[stage] = merge_scores(scores[stage], probe.scores(found))
-                examples[stage, number] = found
+                probed[stage, number] = found
             del model
     fill_words(scores, pooling)
-    # All at the end: a run that is interrupted before leaves nothing that the next one would refuse.
-    for stage, number in folders:
-        if (stage, number) in examples:
-            probes[number].save(examples[stage, number], folders[stage, number])
+    if args.examples:  # all at the end: a run that is interrupted before leaves nothing that the next would refuse
+        fill_words(examples, pooling)
+        keep_examples(Path(args.examples), seed, examples, probes, probed)
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
     if not names["before"]:
@@ -165,7 +166,7 @@ def _check_model(name: str, job: pairs.Run | None) -> None:
     folder = Path(name)
     if not folder.is_dir() or any((folder / file).is_file() for file in _MODEL_FILES):
         return
-    if kept := sorted(folder.glob("seed-*/config.json")):
+    if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
         raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
     if any(folder.glob("seed-*/scores.json")):
         raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")
@@ -190,10 +191,8 @@ def _options(args: argparse.Namespace, job: pairs.Run | None) -> dict[str, Any]:
     }
 
 
-def _seed_folders(
-    args: argparse.Namespace, job: pairs.Run | None, probes: Sequence[Probe]
-) -> dict[tuple[str, int], Path]:
-    """Return where example scores go, by stage and number of the probe; the seed is the run's, 0 for another model.
+def _check_examples(args: argparse.Namespace, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
+    """Return the seed that example scores are kept under: the run's, 0 for another model.
 
     Raises:
         InputError: scores are there already, or the folder cannot be written to.
@@ -201,15 +200,14 @@ def _seed_folders(
     check_output(args.examples)
     seed = job.record.get("seed", 0) if job else 0
     stages = ("before", "after") if args.base or (job and job.base) else ("after",)
-    folders = {
-        (stage, number): Path(args.examples) / probe.name / stage / f"seed-{seed}"
-        for stage in stages
-        for number, probe in enumerate(probes)
-    }
-    for folder in folders.values():
-        if folder.exists():
-            raise InputError(f"{folder}: holds example scores already; give another --examples folder")
-    return folders
+    names = [probe.name for probe in probes]
+    if not probes or args.data or args.links:
+        names += ["retrieval_*" if task == "words" else "sentence_*" for task in args.tasks]
+    for name in names:
+        for stage in stages:
+            for folder in Path(args.examples).glob(f"{name}/{stage}/seed-{seed}"):
+                raise InputError(f"{folder}: holds example scores already; give another --examples folder")
+    return seed
 
 
 def _score(
@@ -220,14 +218,16 @@ def _score(
     name: str,
     protocols: Sequence[Protocol],
     options: dict[str, Any],
+    examples: Examples | None,
 ) -> dict[str, Any]:
-    """Score one model; returns {language: {metric: value}}."""
+    """Score one model; returns {language: {metric: value}}, and fills `examples`."""
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.scores import merge_scores
     from hf_xalign.evaluation.sentence_scores import score_sentences
     from hf_xalign.modeling.xalign.config import XAlignConfig
 
-    shared = {"layer": options["layer"], "batch_size": options["batch_size"], "desc": f"Scoring {name}"}
+    shared: dict[str, Any] = {"layer": options["layer"], "batch_size": options["batch_size"]}
+    shared |= {"desc": f"Scoring {name}", "examples": examples}
     scores: dict[str, Any] = {}
     if "words" in args.tasks:
         module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)

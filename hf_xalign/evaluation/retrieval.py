@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hf_xalign.errors import InputError
 from hf_xalign.search.csls import Similarity, as_tensor, index_pairs, nearest_neighbours
+from hf_xalign.statistics.examples import ExampleScores
 
 POOLS = ("linked", "all")
 
@@ -62,6 +63,27 @@ def word_retrieval(
         >>> word_retrieval(source, target, [[0, 1], [1, 0], [2, 2]], k=1)["mean"]
         1.0
     """
+    options: Any = {"source_words": source_words, "target_words": target_words, "k": k, "similarity": similarity}
+    return word_hits(source_vectors, target_vectors, links, pool=pool, legacy=legacy, device=device, **options)[0]
+
+
+def word_hits(
+    source_vectors: Tensor | ArrayLike,
+    target_vectors: Tensor | ArrayLike,
+    links: Tensor | ArrayLike,
+    *,
+    source_words: Sequence[str] | None = None,
+    target_words: Sequence[str] | None = None,
+    k: int = 10,
+    similarity: Similarity = "csls",
+    pool: str = "linked",
+    legacy: bool = False,
+    device: str | torch.device | None = None,
+) -> tuple[dict[str, float | int], Tensor]:
+    """Return the scores of [`word_retrieval`] and the hits that they count, bool (links, 2).
+
+    A link's hits are those of its source word, which looks for the target word, and of its target word.
+    """
     if pool not in POOLS:
         raise InputError(f"pool={pool!r} is not known: use one of {', '.join(POOLS)}")
     source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
@@ -85,7 +107,8 @@ def word_retrieval(
         scores |= directions(
             "type_", _same_word(words[1], forward, target_gold), _same_word(words[0], backward, source_gold)
         )
-    return scores | {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
+    sizes = {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
+    return scores | sizes, torch.stack([forward == target_gold, backward == source_gold], dim=1)
 
 
 def flatten_rows(
@@ -163,6 +186,29 @@ def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
 
 
 def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
-    """Return the share of hits of both directions, and their mean."""
+    """Return the share of hits of both directions, bool (queries,), and their mean."""
     one, other = forward.double().mean().item(), backward.double().mean().item()
-    return {f"{prefix}source_to_target": one, f"{prefix}target_to_source": other, f"{prefix}mean": (one + other) / 2}
+    mean = torch.cat([forward, backward]).double().mean().item()  # of whole numbers: equals that of example scores
+    return {f"{prefix}source_to_target": one, f"{prefix}target_to_source": other, f"{prefix}mean": mean}
+
+
+def sentence_examples(hits: Tensor, sentences: Tensor, count: int) -> ExampleScores:
+    """Return the example scores of retrieval, one for each of `count` sentences; their total is the mean score.
+
+    Words of one sentence are not independent, so tests and intervals draw whole sentences. A sentence without a query
+    keeps its place and counts nothing.
+
+    Args:
+        hits: (queries, 2) bool, of both directions.
+        sentences: (queries,) int64, the sentence of each query.
+        count: number of sentences.
+
+    Example:
+        >>> hits = torch.tensor([[True, True], [False, True], [False, False]])
+        >>> sentence_examples(hits, torch.tensor([0, 0, 2]), 3).score()
+        0.5
+    """
+    rows = sentences.cpu().numpy()
+    queries = 2 * np.bincount(rows, minlength=count)
+    right = np.bincount(rows, weights=hits.sum(1).cpu().numpy(), minlength=count).astype(np.int64)
+    return ExampleScores.from_counts(right, queries, queries)

@@ -14,12 +14,15 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.retrieval import check_links, word_retrieval
+from hf_xalign.evaluation.retrieval import check_links, sentence_examples, word_hits
 from hf_xalign.evaluation.vectors import language_rows, side_texts, side_vectors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
+from hf_xalign.statistics.examples import ExampleScores
 
 Scores = dict[str, dict[str, float]]
+# Scores of every sentence, by language and metric, as significance tests need them.
+Examples = dict[str, dict[str, ExampleScores]]
 # Word vectors by language, side and pooling.
 TextVectors = dict[str, dict[str, dict[str, WordVectors]]]
 
@@ -96,6 +99,7 @@ def score_retrieval(
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
     desc: str | None = None,
+    examples: Examples | None = None,
 ) -> Scores:
     """Score CSLS (k = 10) word retrieval for each language of a word-aligned dataset (Cao et al. 2020).
 
@@ -114,6 +118,8 @@ def score_retrieval(
         max_length: maximum number of tokens per sentence. Links of truncated words are not queried.
         dtype: autocast dtype of the forward passes, or None. CSLS is always float32.
         desc: label of the progress bar, or None.
+        examples: where to keep the score of every sentence, `{language: {metric: ExampleScores}}`, of the metrics that
+            are means of both directions. Each one's total is the score to the last digit. None keeps nothing.
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`: `retrieval_p` (mean of both directions, candidates are the
@@ -141,7 +147,9 @@ def score_retrieval(
     options |= {"layer": layer, "poolings": poolings, "word_view": word_view, "desc": desc}
     vectors = text_vectors(model, tokenizer, dataset, **options)
     device = next(model.parameters()).device
-    return score_vectors(vectors, dataset, protocols, all_occurrences=all_occurrences, device=device)
+    return score_vectors(
+        vectors, dataset, protocols, all_occurrences=all_occurrences, device=device, examples=examples
+    )
 
 
 def text_vectors(
@@ -181,6 +189,7 @@ def score_vectors(
     *,
     device: torch.device,
     all_occurrences: bool = False,
+    examples: Examples | None = None,
 ) -> Scores:
     """Score the vectors of [`text_vectors`] as [`score_retrieval`] does."""
     specials = any(protocol.specials for protocol in protocols)
@@ -190,26 +199,49 @@ def score_vectors(
         some = next(iter(sides["source"]))
         ends = (sides["source"][some], sides["target"][some])
         links, kinds, words = _flat_links(dataset.select(numbers), *ends, specials)
+        kept = None if examples is None else examples.setdefault(language, {})
         for kind in sides["source"]:
             source, target, name = sides["source"][kind], sides["target"][kind], f"retrieval_{kind}"
-            held_out = HeldOutWords(source.vectors[links[:, 0]], target.vectors[links[:, 1]], words, kinds)
-            scores[language] |= held_out.score(name, protocols, device)
+            held_out = HeldOutWords.of(source, target, links, kinds, words)
+            scores[language] |= held_out.score(name, protocols, device, examples=kept)
             if all_occurrences and kind != "words":
                 ours = links[~kinds.any(1)]
-                scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device)
+                scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device, kept)
     return scores
 
 
 class HeldOutWords(NamedTuple):
     """Vectors of linked words, float32 (links, layers, dim), their words by side, and kinds, bool (links, 2).
 
-    A kind is (identical, special): the parts that a protocol needs for the link to count.
+    A kind is (identical, special): the parts that a protocol needs for the link to count. `sentences`, int64 (links,),
+    is the sentence of each link, of `texts`.
     """
 
     source: torch.Tensor
     target: torch.Tensor
     words: dict[str, list[str]]
     kinds: torch.Tensor
+    sentences: torch.Tensor
+    texts: int
+
+    @classmethod
+    def of(
+        cls,
+        source: WordVectors,
+        target: WordVectors,
+        links: torch.Tensor,
+        kinds: torch.Tensor,
+        words: dict[str, list[str]],
+    ) -> HeldOutWords:
+        """Select the vectors of links between all words of a text."""
+        return cls(
+            source.vectors[links[:, 0]],
+            target.vectors[links[:, 1]],
+            words,
+            kinds,
+            _sentences(source, links),
+            len(source.offsets) - 1,
+        )
 
     def score(
         self,
@@ -219,8 +251,12 @@ class HeldOutWords(NamedTuple):
         *,
         layer: int = 0,
         project: Callable[..., Any] = lambda *sides: sides,
+        examples: dict[str, ExampleScores] | None = None,
     ) -> dict[str, float]:
-        """Score word retrieval by each protocol, of vectors of both sides that `project` has mapped."""
+        """Score word retrieval by each protocol, of vectors of both sides that `project` has mapped.
+
+        `examples` is filled with the scores of every sentence, by the metric's name.
+        """
         scores: dict[str, float] = {}
         for protocol in protocols:
             kept = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
@@ -228,7 +264,9 @@ class HeldOutWords(NamedTuple):
             words = {f"{side}_words": [own[row] for row in kept.tolist()] for side, own in self.words.items()}
             links = torch.arange(len(kept))[:, None].expand(-1, 2)
             options: Any = {"legacy": protocol.legacy, "device": device, **words}
-            found = word_retrieval(source, target, links, **options)
+            found, hits = word_hits(source, target, links, **options)
+            if examples is not None:
+                examples[name + protocol.end] = sentence_examples(hits, self.sentences[kept], self.texts)
             directions = {
                 name: found["mean"],
                 f"{name}_to_pivot": found["source_to_target"],
@@ -257,7 +295,7 @@ def held_out_words(
         label = desc and f"{desc} ({side})"
         found[side] = side_vectors(model, tokenizer, rows, side, specials=specials, desc=label, **options)
     links, kinds, words = _flat_links(rows, found["source"], found["target"], specials)
-    return HeldOutWords(found["source"].vectors[links[:, 0]], found["target"].vectors[links[:, 1]], words, kinds)
+    return HeldOutWords.of(found["source"], found["target"], links, kinds, words)
 
 
 def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenizerBase, dataset: Dataset) -> bool:
@@ -300,10 +338,21 @@ def _flat_links(
     return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2)[present], ends
 
 
+def _sentences(source: WordVectors, links: torch.Tensor) -> torch.Tensor:
+    """Return the sentence of each link, int64 (links,)."""
+    return torch.searchsorted(source.offsets, links[:, 0].contiguous(), right=True) - 1
+
+
 def _score_all(
-    source: WordVectors, target: WordVectors, links: torch.Tensor, specials: bool, name: str, device: torch.device
+    source: WordVectors,
+    target: WordVectors,
+    links: torch.Tensor,
+    specials: bool,
+    name: str,
+    device: torch.device,
+    examples: dict[str, ExampleScores] | None,
 ) -> dict[str, float]:
-    """Score our protocol among all words of the text, linked or not."""
+    """Score our protocol among all words of the text, linked or not; fill `examples`."""
     kept = []
     for side in (source, target):
         words = side.present.clone()
@@ -311,11 +360,13 @@ def _score_all(
             words[torch.cat([side.offsets[1:] - 1, side.offsets[1:] - 2])] = False
         kept.append(words)
     places = [torch.cumsum(words, 0) - 1 for words in kept]
-    found = word_retrieval(
+    found, hits = word_hits(
         source.vectors[kept[0], 0],
         target.vectors[kept[1], 0],
         torch.stack([place[links[:, n]] for n, place in enumerate(places)], dim=1),
         pool="all",
         device=device,
     )
+    if examples is not None:
+        examples[name] = sentence_examples(hits, _sentences(source, links), len(source.offsets) - 1)
     return {name: found["mean"], "pool_all": (found["source_pool"] + found["target_pool"]) / 2}

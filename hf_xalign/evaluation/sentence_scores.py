@@ -16,8 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.parallel import as_parallel
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.retrieval import directions
-from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.retrieval import directions, sentence_examples
+from hf_xalign.evaluation.scores import Examples, Scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts
 from hf_xalign.modeling.checkpoint import reads_forward
 from hf_xalign.modeling.contrast.heads import SentencePooling
@@ -65,13 +65,26 @@ def sentence_retrieval(
         >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
         1.0
     """
+    hits = sentence_hits(source, target, similarity=similarity, k=k, device=device)
+    return directions("", *hits.T) | {"queries": len(hits)}
+
+
+def sentence_hits(
+    source: Tensor | ArrayLike,
+    target: Tensor | ArrayLike,
+    *,
+    similarity: Measure = "cosine",
+    k: int | None = None,
+    device: str | torch.device | None = None,
+) -> Tensor:
+    """Return which sentences [`sentence_retrieval`] finds, bool (n, 2): of the target side, and of the source side."""
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
     if len(source) != len(target):
         raise InputError(f"{len(source)} source and {len(target)} target sentences: row i must be row i's translation")
     k = NEIGHBOURS.get(similarity, 1) if k is None else k
     found = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)
     gold = torch.arange(len(source), device=found.source_to_target.device)
-    return directions("", *(side == gold for side in found)) | {"queries": len(source)}
+    return torch.stack([side == gold for side in found], dim=1).cpu()
 
 
 def score_sentences(
@@ -87,6 +100,7 @@ def score_sentences(
     max_length: int | None = None,
     dtype: torch.dtype | None = None,
     desc: str | None = None,
+    examples: Examples | None = None,
 ) -> Scores:
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
@@ -133,7 +147,11 @@ def score_sentences(
             source, target = (sides[side][pooling] for side in SIDES)
             for similarity in similarities:
                 name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
-                shares = sentence_retrieval(source, target, similarity=similarity, device=device)
+                hits = sentence_hits(source, target, similarity=similarity, device=device)
+                shares = directions("", *hits.T)
+                if examples is not None:
+                    kept = sentence_examples(hits, torch.arange(len(hits)), len(hits))
+                    examples.setdefault(language, {})[name] = kept
                 own[name] = shares["mean"]
                 own[f"{name}_to_pivot"] = shares["source_to_target"]
                 own[f"{name}_from_pivot"] = shares["target_to_source"]

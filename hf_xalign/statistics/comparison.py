@@ -180,7 +180,7 @@ def load_system(
     """Read one system's results, by default of all languages and seeds, under the folder's name."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder. Name the output folders of finetune runs.")
+        raise InputError(f"{folder}: no such folder. Name the output folders of runs with seeds.")
     found = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
     if not found:
         raise InputError(f"{folder}: holds no results: there is no folder seed-<number>")

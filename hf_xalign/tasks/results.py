@@ -17,6 +17,7 @@ import numpy as np
 
 from hf_xalign.cache import inside, read_mark, write_mark
 from hf_xalign.errors import InputError
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tables import table
 from hf_xalign.tasks.task import TaskScores
 
@@ -64,6 +65,34 @@ def write_scores(
     return content
 
 
+def write_examples(
+    folder: Path, examples: Mapping[str, ExampleScores], *, task: str, metric: str, train_language: str = ""
+) -> dict[str, Any]:
+    """Write one metric's example scores by language to a folder `seed-<number>`, as `write_scores` does.
+
+    [`~hf_xalign.statistics.comparison.compare`] reads them. An encoder that learned from no labels has no
+    `train_language`.
+    """
+    seed = int(folder.name.removeprefix("seed-"))
+    how = {"task": task, "metric": metric, "seed": seed, "train_language": train_language}
+    return write_scores(folder, {code: TaskScores({metric: own}) for code, own in examples.items()}, how=how)
+
+
+def retrieval_task(metric: str) -> str:
+    """Return the task that `compare` names for a metric of retrieval."""
+    return f"{'sentence' if metric.startswith('sentence') else 'word'} retrieval"
+
+
+def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
+    """Write example scores of retrieval, by language and metric, to the seeds' folders `folder/NAME/place`.
+
+    NAME is the metric's, with a dash for the comma before a protocol: `retrieval_last-mao`.
+    """
+    for metric in dict.fromkeys(metric for own in examples.values() for metric in own):
+        found = {language: own[metric] for language, own in examples.items() if metric in own}
+        write_examples(folder / metric.replace(", ", "-") / place, found, task=retrieval_task(metric), metric=metric)
+
+
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the content of a file if it agrees with the fields of a run; None if there is no whole file."""
     if (content := read_mark(path)) is None:
@@ -94,5 +123,6 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
         rows.append((name, *(f"{number:.2f}" for number in (own.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
     warnings = [f"\nWARNING: seed {run['seed']}: {said}" for run in runs for said in run.get("warnings", ())]
-    told = f"trained on {runs[0]['train_language']}; seeds {seeds}; in percent"
+    trained = runs[0]["train_language"]
+    told = f"{f'trained on {trained}; ' * bool(trained)}seeds {seeds}; in percent"
     return f"{table(rows, len(rows[0]) - 1)}\n{told}{''.join(warnings)}"

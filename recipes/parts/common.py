@@ -92,7 +92,7 @@ class TextArguments(ParallelText, SmokeTest):
     maps_adapters: ClassVar[bool] = False
 
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
         _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None
@@ -106,6 +106,12 @@ class TextArguments(ParallelText, SmokeTest):
         [],
     )
     sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
+    seeds: list[int] = option(
+        "Run",
+        "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
+        "Finished seeds are kept, and compare reads the folder. Default: seed alone.",
+        [],
+    )
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 
     def check_files(self) -> None:
@@ -149,6 +155,12 @@ class DataArguments(TextArguments):
             check_files([path])
 
 
+def check_record(args: Any) -> None:
+    """Refuse a run without a record, which is what a recipe is for."""
+    if not args.record:
+        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
+
+
 def run(
     main: Callable[[], None],
     *,
@@ -183,6 +195,8 @@ def run(
 
 def _how_to_resume() -> str:
     for folder in held:
+        if folder.parent in held and folder.name.startswith("seed-"):
+            return "run the same command again: finished seeds are kept"
         if any(folder.glob("checkpoint-*/complete.json")):
             return "resume from the last complete checkpoint with resume_from_checkpoint=true"
     return "no checkpoint was written before it: run the same command again to start over"

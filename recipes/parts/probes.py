@@ -14,11 +14,10 @@ from hf_xalign.data.readers import file_format, read_jsonl
 from hf_xalign.data.sources import EMBEDDED
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
-from hf_xalign.evaluation.scores import Scores
+from hf_xalign.evaluation.scores import Examples, Scores
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import Examples, Kind, by_language, read_examples
-from hf_xalign.tasks.results import write_scores
-from hf_xalign.tasks.task import TaskScores
+from hf_xalign.tasks import examples as texts
+from hf_xalign.tasks.results import save_examples, write_examples
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class Probe:
     """Text that a linear classifier learns from, and text by language that it is tested on."""
 
     name: str
-    train: Examples
-    tests: dict[str, Examples]
+    train: texts.Examples
+    tests: dict[str, texts.Examples]
 
     @property
     def metric(self) -> str:
@@ -43,23 +42,14 @@ class Probe:
         found = probe_encoder(model, tokenizer, (self.train.language, self.train.rows), rows, desc=desc, **options)
         return {language: own[self.metric] for language, own in found.items()}
 
-    def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> Scores:
-        """Probe an encoder; returns `{language: {"probe_NAME": share}}`."""
-        return self.scores(self.examples(model, tokenizer, **options))
-
     def scores(self, examples: Mapping[str, ExampleScores]) -> Scores:
         """Return the totals of [`examples`], as a record has them."""
         return {language: {f"probe_{self.name}": own.score()} for language, own in examples.items()}
 
     def save(self, examples: Mapping[str, ExampleScores], folder: Path) -> None:
         """Write example scores to a folder `seed-<number>`, for [`~hf_xalign.statistics.comparison.compare`]."""
-        how = {
-            "task": f"probe {self.name}",
-            "metric": self.metric,
-            "seed": int(folder.name.removeprefix("seed-")),
-            "train_language": self.train.language,
-        }
-        write_scores(folder, {code: TaskScores({self.metric: own}) for code, own in examples.items()}, how=how)
+        how = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
+        write_examples(folder, examples, **how)
 
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""
@@ -75,6 +65,23 @@ class Probe:
             }
             for part in parts
         ]
+
+
+def keep_examples(
+    folder: Path,
+    seed: int,
+    examples: Mapping[str, Examples],
+    probes: Sequence[Probe],
+    probed: Mapping[tuple[str, int], Mapping[str, ExampleScores]],
+) -> None:
+    """Write example scores to folders `NAME/STAGE/seed-<number>`, for `compare`.
+
+    `examples` are those of retrieval, by stage; `probed` those of each probe, by stage and the probe's number.
+    """
+    for stage, own in examples.items():
+        save_examples(own, folder, f"{stage}/seed-{seed}")
+    for (stage, number), found in probed.items():
+        probes[number].save(found, folder / probes[number].name / stage / f"seed-{seed}")
 
 
 def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:
@@ -101,11 +108,11 @@ def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> P
     if not name.isidentifier() or len(files) < 2:
         raise InputError(f"probe {' '.join([label, *files])}: give a name, a file to learn from, and files to test on")
 
-    def read(source: str, split: str, most: int | None = None) -> Examples:
+    def read(source: str, split: str, most: int | None = None) -> texts.Examples:
         path = Path(source.partition("=")[2])
         words = file_format(path) != ".jsonl" or "tokens" in next((row for _, row in read_jsonl(path) if row), {})
-        kind: Kind = "token" if words else "sequence"
-        return read_examples(source, kind, label_column=column or None, split=split, max_examples=most)
+        kind: texts.Kind = "token" if words else "sequence"
+        return texts.read_examples(source, kind, label_column=column or None, split=split, max_examples=most)
 
-    tests = by_language(read(source, "test", max_examples) for source in files[1:])
+    tests = texts.by_language(read(source, "test", max_examples) for source in files[1:])
     return Probe(name, read(files[0], "train"), tests)

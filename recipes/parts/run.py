@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -19,12 +19,15 @@ from transformers import set_seed
 from hf_xalign.cache import check_output, hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import fill_words
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.xalign.merging import merge
-from hf_xalign.recipes.parts.common import TextArguments, settle_cpu
+from hf_xalign.recipes.parts.common import TextArguments, check_record, settle_cpu
+from hf_xalign.recipes.parts.parallel import load_checked
 from hf_xalign.recipes.parts.probes import read_probes
+from hf_xalign.recipes.parts.unfinished import describe_seed, keep_seed, leave, run_unfinished
 from hf_xalign.record import phase, start_record
 from hf_xalign.tables import format_table
 from hf_xalign.trainers.shared import run as runs
@@ -42,6 +45,7 @@ def start_run(
 ) -> tuple[str | None, dict[str, Any]]:
     """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
     checkpoint = None
+    check_record(args)
     check_output(args.output_dir)
     data.shrink(args)
     if not data.dry_run:
@@ -80,7 +84,7 @@ def align(
     args: AlignmentConfig,
     load_corpus: Callable[..., Any],
 ) -> None:
-    """Run FAO, MAO or PPA: read the text, train, and print the scores before and after.
+    """Run FAO, MAO or PPA: read the text, train under each seed, and print the scores before and after.
 
     Args:
         method: short name of the method.
@@ -92,6 +96,8 @@ def align(
     Raises:
         InputError: the output folder holds another run, or settings and text do not fit.
     """
+    if data.seeds:
+        _check_seeds(data, args)
     checkpoint, record = start_run(method, data, args, trainer_class)
     if data.sentence_transformer and getattr(args, "own_module", False):
         raise InputError(
@@ -113,20 +119,59 @@ def align(
             raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
         estimate(lambda part: replace(corpus, train=part).trainer(trainer_class, args), corpus.train, args)
         return
-    with phase(record, "preparing"):
-        trainer = corpus.trainer(trainer_class, args)
-    run = trainer.run
-    run.record, run.base_model = record, data.model_name_or_path
-    run.probes, run.protocols = probes, getattr(corpus, "protocols", run.protocols)
-    run.pictures, trainer.scored_outside = not data.smoke, True
-    if args.process_index == 0:
-        run.show = partial(print, flush=True)
-    if folder := data.sentence_transformer:
-        run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
-    trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.save_model()
-    if args.should_save:
-        print("\n" + format_table(record))
+
+    def train(own: AlignmentConfig, record: dict[str, Any], corpus: Any, checkpoint: str | None) -> AlignmentTrainer:
+        with phase(record, "preparing"):
+            trainer = corpus.trainer(trainer_class, own)
+        run = trainer.run
+        run.record, run.base_model = record, data.model_name_or_path
+        run.probes, run.protocols = probes, getattr(corpus, "protocols", run.protocols)
+        run.pictures, trainer.scored_outside = not data.smoke, True
+        if own.process_index == 0:
+            run.show = partial(print, flush=True)
+        if folder := data.sentence_transformer:
+            run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
+        trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.save_model()
+        if own.should_save:
+            print("\n" + format_table(record))
+        return trainer
+
+    def train_seed(own: AlignmentConfig, how: dict[str, Any]) -> dict[str, Any]:
+        nonlocal corpus
+        checkpoint, mine = start_run(method, data, own, trainer_class)
+        mine |= {name: copy.deepcopy(record[name]) for name in ("languages", "data", "links", "linked_by")}
+        mine["times"]["seconds"] |= record["times"]["seconds"]
+        if corpus.model is None:
+            corpus = replace(corpus, model=load_checked(data, own)[0])
+        trainer = train(own, mine, corpus, checkpoint)
+        corpus.model = None  # the next seed starts from the encoder as it was
+        run, content = cast(runs.Run, trainer.run), dict[str, Any]()
+        if own.should_save:
+            fill_words(run.examples, getattr(own, "pooling", ""))
+            content = keep_seed(Path(args.output_dir), run.examples, how, mine, probes, run.probed)
+        leave(trainer)
+        return content
+
+    if not data.seeds:
+        train(args, record, corpus, checkpoint)
+        return
+    describe = partial(describe_seed, record, trainer_class.headline(args), args.seed)
+    run_unfinished(data.seeds, args, describe, train_seed)
+
+
+def _check_seeds(data: TextArguments, args: AlignmentConfig) -> None:
+    """Refuse what several seeds would do to one place."""
+    if args.resume_from_checkpoint:
+        raise InputError(
+            "resume_from_checkpoint: seeds resume by themselves. Remove it, and run the same command again."
+        )
+    if args.push_to_hub or data.sentence_transformer:
+        name, command = ("push_to_hub", "push") if args.push_to_hub else ("sentence_transformer", "export")
+        raise InputError(
+            f"{name}: every seed would write to the same place. Remove it, and run hf-xalign {command} on one of "
+            f"them, such as {args.output_dir}/seed-{data.seeds[0]}."
+        )
 
 
 def _export(trainer: AlignmentTrainer, folder: str) -> str:

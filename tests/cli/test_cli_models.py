@@ -27,6 +27,7 @@ from hf_xalign.recipes import fao, mao, mapping, ppa
 from hf_xalign.recipes.fao import main as fao_main
 from hf_xalign.record import write_record
 from hf_xalign.report.retrievals import changed_retrievals, retrieve_words
+from hf_xalign.statistics.comparison import load_system
 from hf_xalign.tables import score_rows
 
 CPU = torch.device("cpu")
@@ -138,6 +139,30 @@ def test_text_that_the_tokenizer_does_not_know_is_refused(models, command, capsy
     error = capsys.readouterr().err
     assert "100% of the words in ka have a piece that the tokenizer does not know" in error
     assert "hf-xalign extend-vocabulary MODEL ka=FILE" in error
+
+
+def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
+    names = {"before": str(models / "base"), "after": str(models / "tuned")}
+    given = ["--data", f"de={models / 'test.tsv'}", "--device", "cpu", "--examples", str(tmp_path / "kept")]
+    argv = ["evaluate", names["after"], "--base", names["before"], *given, "--json", str(tmp_path / "scores.json")]
+    assert main(argv) == 0
+    scores = json.loads((tmp_path / "scores.json").read_text("utf-8"))["scores"]
+    folders = {path.name for path in (tmp_path / "kept").iterdir()}
+    poolings = {f"retrieval_{kind}{end}" for kind in ("mean", "last") for end in ("", "_all")}
+    assert folders == {*poolings, "sentence_mean", "sentence_cls"}
+    for metric in folders:
+        for stage in names:
+            system = load_system(tmp_path / "kept" / metric / stage)
+            assert system.scores("de").tolist() == [scores[stage]["de"][metric]] and system.metric == metric
+    capsys.readouterr()
+    pair = {metric: [str(tmp_path / "kept" / metric / stage) for stage in names] for metric in folders}
+    for metric, test in (("retrieval_mean", "permutation test"), ("sentence_mean", "paired t-test")):
+        assert main(["compare", *pair[metric]]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        kind = metric.partition("_")[0].replace("retrieval", "word") + " retrieval"
+        assert f"{kind}, {metric}; mean over seeds 0, in points." in out and f"by the {test} over examples" in out
+    assert main(argv) == 2
+    assert "before/seed-0: holds example scores already" in capsys.readouterr().err
 
 
 def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):

@@ -136,6 +136,54 @@ def test_protocols_share_one_pass_and_leave_our_scores_alone():
     assert found["retrieval_last, legacy+specials"] != found["retrieval_last, mao"] != found["retrieval_last"]
 
 
+def hits_of(source, target, similarity):
+    """Return whether each row's partner is its nearest, int (rows,) of 0 to 2 directions, one row at a time."""
+    table = nearest.scores(source, target, similarity)
+    count = range(len(source))
+    return [int(table[i].argmax() == i) + int(table[:, i].argmax() == i) for i in count]
+
+
+def test_kept_scores_of_sentences_add_up_to_the_score_and_are_those_of_a_loop():
+    model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(7)
+    # A sentence without links is a place of its own; other languages have their own file.
+    links = concatenate_datasets([links.map(lambda row, n: {"links": row["links"] * (n != 2)}, with_indices=True),
+                                  make_links(5).map(lambda row: {"source_lang": "to"})])  # fmt: skip
+    kept = {}
+    options = {"poolings": ("mean", "last"), "all_occurrences": True, "protocols": read_protocols(["legacy+specials"])}
+    scores = score_retrieval(model, tokenizer, links, examples=kept, **options)
+    assert scores == score_retrieval(model, tokenizer, links, **options)
+    names = {f"retrieval_{kind}{end}" for kind in ("mean", "last") for end in ("", "_all", ", legacy+specials")}
+    assert kept.keys() == scores.keys() == {"de", "to"} and kept["de"].keys() == names
+    for language, found in kept.items():
+        for name, own in found.items():
+            assert own.score() == scores[language][name], "to the last digit"
+    german = links.select(range(7))
+    assert len(kept["de"]["retrieval_mean"]) == 7
+    sides, sentence = ([], []), []
+    for number, row in enumerate(german):
+        for link in row["links"]:
+            sentence.append(number)
+            for side, words, word in zip(sides, (row["source_words"], row["target_words"]), link, strict=True):
+                encoding = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+                tokens = [k for k, at in enumerate(encoding.word_ids(0)) if at == word]
+                side.append(states_of(model, encoding)[tokens].mean(0))
+    right, queries = [0] * 7, [0] * 7
+    for number, hit in zip(sentence, hits_of(*map(torch.stack, sides), "csls"), strict=True):
+        right[number] += hit
+        queries[number] += 2
+    columns = kept["de"]["retrieval_mean"].columns
+    assert columns["correct"].tolist() == right and 0 < sum(right) < sum(queries)
+    assert columns["gold"].tolist() == columns["predicted"].tolist() == queries and queries[2] == 0
+    # Pairs of sentences.
+    data, kept = pairs(), {}
+    scores = score_sentences(model, tokenizer, data, examples=kept, distinct=False)["de"]
+    vectors = ([states_of(model, tokenizer(text, return_tensors="pt"))[0] for text in data[s]]
+               for s in ("source", "target"))  # fmt: skip
+    assert kept["de"]["sentence_cls"].columns["correct"].tolist() == hits_of(*map(torch.stack, vectors), "cosine")
+    assert kept["de"].keys() == {"sentence_mean", "sentence_cls"}
+    assert all(own.score() == scores[name] and len(own) == 8 for name, own in kept["de"].items())
+
+
 def pairs(n=8, lang="de"):
     links = make_links(n).select_columns(["source", "target", "source_lang", "target_lang"])
     return links.map(lambda row: {"source_lang": lang})

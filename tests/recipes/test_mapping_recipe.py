@@ -252,7 +252,14 @@ def test_directions_of_lexicon_induction():
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     german = Anchors(["hund", "katze"], torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]) @ turn, torch.ones(2))
     linked = {"source": german.words, "target": ["dog", "cat"]}
-    words = HeldOutWords(german.vectors, english.vectors[[0, 2]], linked, torch.zeros(2, 2, dtype=torch.bool))
+    words = HeldOutWords(
+        german.vectors,
+        english.vectors[[0, 2]],
+        linked,
+        torch.zeros(2, 2, dtype=torch.bool),
+        torch.zeros(2, dtype=torch.int64),
+        1,
+    )
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
     corpus = MappingData("en", {}, {"de": words}, {"de": german, "en": english}, Sources({}, {"de": test}, {}, {}))

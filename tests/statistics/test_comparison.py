@@ -1,17 +1,22 @@
 """Comparison of result folders, from small folders written here, and the recipe that prints it."""
 
+import math
 import shutil
+from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from support.numeric import assert_rounding
 from support.results import write_system, write_three
 
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.retrieval import sentence_examples
 from hf_xalign.recipes import compare as recipe
 from hf_xalign.statistics import significance
 from hf_xalign.statistics.comparison import compare, load_system
 from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.tasks.results import save_examples
 
 FEW = {"permutations": 9, "resamples": 9, "quiet": True}
 
@@ -55,6 +60,32 @@ def test_means_are_compared_by_the_t_test(tmp_path):
     assert only.p == significance.paired_t_test(found.systems[1].examples["de"], found.systems[0].examples["de"])
     with pytest.raises(InputError, match="concatenate_seeds is of the permutation test, and qa_f1 gets the paired"):
         compare(given, concatenate_seeds=True, quiet=True)
+
+
+def test_words_are_compared_by_sentence(tmp_path):
+    """Against all 2**10 swaps of whole sentences, and the words' totals, by loops."""
+    rng = np.random.default_rng(1)
+    sentences = torch.from_numpy(np.repeat(np.arange(10), rng.integers(1, 9, 10)))
+    luck = rng.random(10)[sentences]  # the words of a sentence succeed together
+    hits = {name: torch.from_numpy(rng.random((len(luck), 2)) < (luck + more)[:, None])
+            for name, more in (("before", -0.1), ("after", 0.1))}  # fmt: skip
+    for name, own in hits.items():
+        for seed in (0, 1):
+            save_examples({"de": {"retrieval_mean": sentence_examples(own, sentences, 10)}}, tmp_path,
+                          f"{name}/seed-{seed}")  # fmt: skip
+    found = compare([tmp_path / "retrieval_mean" / name for name in hits], permutations=20_000, quiet=True)
+    right = {name: [sum(int(h) for hit, at in zip(own, sentences) if at == row for h in hit) for row in range(10)]
+             for name, own in hits.items()}  # fmt: skip
+    apart = [b - a for a, b in zip(*right.values())]
+    swaps = list(product((1, -1), repeat=10))
+    exact = sum(abs(sum(s * d for s, d in zip(swap, apart))) >= abs(sum(apart)) for swap in swaps) / len(swaps)
+    [only] = found.differences
+    assert found.test == "permutation test" and 0.005 < exact < 0.3 and only.examples == 10
+    assert abs(only.p - exact) < 5 * math.sqrt(exact * (1 - exact) / 20_000) + 1 / 20_000
+    assert_rounding(only.difference, sum(apart) / (2 * len(luck)), operations=8)
+    for system in found.systems:
+        share = hits[system.name].double().mean().item()
+        assert system.scores("de").tolist() == [share, share]
 
 
 def test_languages_seeds_and_names_can_be_chosen(folders, tmp_path):

@@ -495,7 +495,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return the scores of `evaluate` without prefix."""
-        name, known = self._headline(), self.known_scores.get(self.state.global_step)
+        name, known = self.headline(self.args), self.known_scores.get(self.state.global_step)
         scores = known if known and dataset is self.eval_dataset else self._score(dataset)
         metrics = {
             f"{language}_{key}": values[key]
@@ -504,9 +504,10 @@ class AlignmentTrainer(HubTrainer):
         }
         return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
-    def _headline(self) -> str:
-        """Return the name of the headline score."""
-        return f"retrieval_{self.args.eval_pooling}"
+    @staticmethod
+    def headline(args: Any) -> str:
+        """Return the name of the headline score under these settings."""
+        return f"retrieval_{args.eval_pooling}"
 
     def _score(self, dataset: Dataset) -> Scores:
         """Return the scores of each language."""
@@ -566,9 +567,15 @@ class AlignmentTrainer(HubTrainer):
         """
         super().save_model(output_dir, _internal_call=True)
         folder = self.args.output_dir if output_dir is None else output_dir
-        if self.run is not None and self._trained and not Path(folder).name.startswith("checkpoint-"):
+        if self.run is not None and self.run.record and not Path(folder).name.startswith("checkpoint-"):
             self.run.finish(Path(folder))
-        elif not _internal_call and self._trained and self.method and self.args.record and self.args.should_save:
+        elif (
+            not _internal_call
+            and self._trained
+            and self.method
+            and self.args.should_save
+            and (self.args.record and self.run is None)
+        ):
             logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(revision=self.args.hub_revision)

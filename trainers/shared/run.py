@@ -12,7 +12,7 @@ from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.evaluation.scores import Protocol, Scores, fill_words, merge_scores
+from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
 from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.contrast.heads import SentencePooling
@@ -52,6 +52,9 @@ class Run:
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
         self.pivot: dict[str, dict[str, torch.Tensor]] = {}
         self.distances: dict[str, Any] = {}
+        # Scores of every sentence: of retrieval by stage, and of each probe by stage and its number.
+        self.examples: dict[str, Examples] = {}
+        self.probed: dict[tuple[str, int], Any] = {}
         self._scored_at, self._kept = -1, dict[str, str]()
 
     @property
@@ -103,15 +106,17 @@ class Run:
         """Score a stage of the run, and return its scores of retrieval."""
         scores, training = self.record["scores"], model.training
         model.eval()
+        self.examples[when] = {}
         found = scores[when] = self.trainer.score_held_out(model, when)
         if when == "before" and self.show:
             self.show("\n" + before_table(self.record) + "\n")
         found = merge_scores(found, self.trainer.score_more(model, when))
         scores[when] = found
-        for probe in self.probes:
+        for number, probe in enumerate(self.probes):
             batch_size = self.trainer.args.per_device_eval_batch_size
             tokenizer = self.trainer.processing_class
-            scores[when] = merge_scores(scores[when], probe.score(model, tokenizer, batch_size=batch_size))
+            probed = self.probed[when, number] = probe.examples(model, tokenizer, batch_size=batch_size)
+            scores[when] = merge_scores(scores[when], probe.scores(probed))
         model.train(training)
         return found
 

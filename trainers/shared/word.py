@@ -144,7 +144,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
         except InputError as error:  # too few links for random pairs must not end a run
             logger.warning("no histograms of distances: %s", error)
         device = next(model.parameters()).device
-        return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device)
+        kept = run.examples[when]
+        return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device, examples=kept)
 
     def score_more(self, model: PreTrainedModel, when: str) -> Scores:
         """Encode the pivot's sentences; score sentence retrieval, in float32, where a term reads sentences."""
@@ -158,6 +159,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             poolings=("mean",),
             batch_size=self.args.per_device_eval_batch_size,
             desc=f"Scoring {when}, sentences",
+            examples=cast(Run, self.run).examples[when],
         )
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:

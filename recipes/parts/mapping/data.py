@@ -18,7 +18,7 @@ from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
-from hf_xalign.evaluation.scores import HeldOutWords, Protocol, Scores, held_out_words
+from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, held_out_words
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes
 from hf_xalign.mapping.rcsls import rcsls
@@ -161,12 +161,15 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
 
 
 def score(
-    corpus: MappingData, args: MappingArguments, maps: Mapping[str, LanguageMap] | None = None
+    corpus: MappingData,
+    args: MappingArguments,
+    maps: Mapping[str, LanguageMap] | None = None,
+    examples: Examples | None = None,
 ) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
     """Score word retrieval and lexicon induction of each language and layer, without maps of the vectors as they are.
 
     Returns scores, `retrieval_*` and `bli_*` by language, and 95% intervals of the latter's two directions. With
-    several layers each name ends in `, layer n`.
+    several layers each name ends in `, layer n`. `examples` is filled with every sentence's scores of retrieval.
     """
     scores: Scores = {}
     intervals: dict[str, dict[str, list[float]]] = {}
@@ -175,7 +178,9 @@ def score(
         whole = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
             project = _projection(None if whole is None else whole.of([layer]), args)
-            found = words.score(f"retrieval_{args.pooling}", corpus.protocols, layer=k, project=project)
+            kept: dict[str, Any] = {}
+            name = f"retrieval_{args.pooling}"
+            found = words.score(name, corpus.protocols, layer=k, project=project, examples=kept)
             bounds: dict[str, list[float]] = {}
             if language in corpus.sources.test_dictionaries:
                 for protocol in corpus.protocols:
@@ -186,6 +191,8 @@ def score(
             end = f", layer {layer}" if len(args.layers) > 1 else ""
             scores[language] |= {name + end: value for name, value in found.items()}
             intervals[language] |= {name + end: value for name, value in bounds.items()}
+            if examples is not None:
+                examples.setdefault(language, {}).update({name + end: own for name, own in kept.items()})
     return scores, intervals
 
 

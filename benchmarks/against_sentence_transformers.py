@@ -2,7 +2,7 @@
 
     python benchmarks/against_sentence_transformers.py                     # the embedded text, half an hour on 2 cores
 
-    python benchmarks/against_sentence_transformers.py --train {de,bn}=DATA/bitext/{de,bn}.train.jsonl \\
+    python benchmarks/against_sentence_transformers.py --train DATA/bitext/{de,bn}.train.jsonl \\
         --probe pos:tags en=TRAIN en=TEST de=TEST --probe slots:labels en=TRAIN en=TEST de=TEST \\
         --sentences de=DATA/tatoeba/de.jsonl --systems raw mse mnrl joint joint,similarity_weight=1 --seeds 0 1 2
 

@@ -285,6 +285,8 @@ def stand(folder, monkeypatch):
         for language in ("de", "bn"):  # the tiny tokenizer knows no Bengali letter
             name = german.name.replace("de", language)
             write(folder / "text/chromium_ui" / name, [line.replace('"de"', f'"{language}"') for line in lines])
+    for tagged in EMBEDDED.glob("en.*.pos.jsonl"):
+        write(folder / "text/chromium_ui" / tagged.name, tagged.read_text("utf-8").splitlines()[:40])
     places, hub = importlib.resources.files, make_tasks(folder)
     own = {"hf_xalign.data": folder / "text"}
     monkeypatch.setattr(importlib.resources, "files", lambda package: own.get(package) or places(package))

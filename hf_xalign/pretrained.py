@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from hf_xalign.builtin import find_folder
 from hf_xalign.cache import check_regular, read_json
 from hf_xalign.errors import InputError
 
@@ -60,7 +61,6 @@ _TABLES_OF_PATTERNS = ("rank_pattern", "alpha_pattern")
 # What a module saved with a task model names as its base. A folder's path would be another machine's, and the base on
 # the Hub would be loaded in place of the fine-tuned model. This is neither, and the error that prints it explains it.
 BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
-EMBEDDED_FOLDER = "multilingual-e5-small-4bit"  # name of the embedded encoder's folder, in everybody's cache
 # Files of a tokenizer's vocabulary, and tokenizers that have none.
 _VOCABULARY = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
@@ -466,7 +466,7 @@ def check_base(folder: Path) -> None:
             raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
         check_model_folder(there)
         check_whole(there, tokenizer=False)
-    elif there.name != EMBEDDED_FOLDER and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
+    elif not find_folder(base) and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
         raise InputError(
             f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
             "PeftModel.from_pretrained(encoder, adapter)."

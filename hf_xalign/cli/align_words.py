@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fast_align, hmm, ibm1 to ibm4, eflomal (all by sil-thot), dictionary:PATH, or encoder (word vectors of "
         "--model)",
     )
-    parser.add_argument("--model", default="embedded", help="encoder of --aligner encoder: Hub id, folder or embedded")
+    parser.add_argument("--model", default="embedded", help="encoder of --aligner encoder: Hub id, folder or builtin")
     parser.add_argument("--device", help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
     parser.add_argument(
         "--symmetrization",

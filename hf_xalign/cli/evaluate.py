@@ -51,7 +51,7 @@ _MODEL_FILES = ("config.json", "adapter_config.json")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the models and the options of the text."""
-    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or embedded; also an adapter or mapped encoder")
+    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder")
     parser.add_argument(
         "--base",
         metavar="MODEL",

@@ -36,11 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Load text and encoders, and serve the page until Ctrl-C."""
+    from hf_xalign.builtin import recorded_name
     from hf_xalign.record import read_record
 
     pairs.check_text(args)
     run = pairs.find_run(args.run)
-    base = args.base or (run and run.base) or read_record(args.run)["base_model"]["name"]
+    base = args.base or (run and run.base) or recorded_name(read_record(args.run)["base_model"]["name"])
     if not (run or args.data or args.links):
         raise InputError(f"{args.run} is no run with held-out text: name a text by --data or --links")
 

@@ -19,7 +19,7 @@ modules and maps in it. Without --onnx they are refused, because that package lo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the folder and the options of the format."""
-    parser.add_argument("model", metavar="RUN", help="folder of a run, Hub id or embedded")
+    parser.add_argument("model", metavar="RUN", help="folder of a run, Hub id or builtin")
     parser.add_argument("output", metavar="OUT", help="folder to write")
     parser.add_argument("--pooling", choices=["mean", "cls", "last"], default="mean", help="sentence vector")
     parser.add_argument("--onnx", action="store_true", help="write ONNX (extra onnx)")

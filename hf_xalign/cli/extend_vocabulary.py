@@ -25,7 +25,7 @@ to words that are known but split badly; the last lines then count what changes.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the encoder, the text, and the options of pieces and links."""
-    parser.add_argument("model", metavar="MODEL", help="encoder: Hub id, folder or embedded")
+    parser.add_argument("model", metavar="MODEL", help="encoder: Hub id, folder or builtin")
     parser.add_argument("pairs", nargs="+", metavar="PAIRS", help="parallel text, as in hf-xalign align-words")
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder to write")
     parser.add_argument("--pieces", type=int, default=4000, metavar="N", help="most pieces to add")

@@ -24,7 +24,7 @@ _LONGEST_WORD = 14  # columns
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the models, the sentences, the measure and the output files."""
-    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or embedded; also an adapter or mapped encoder")
+    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder")
     parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence: the rows")
     parser.add_argument("--target", required=True, metavar="TEXT", help="its translation: the columns")
     parser.add_argument("--base", metavar="MODEL", help="model to compare with: the encoder before training")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hf_xalign.builtin import recorded_name
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, check_files
 from hf_xalign.errors import InputError
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
@@ -76,7 +77,7 @@ class Run(NamedTuple):
     def base(self) -> str | None:
         """Encoder before training, None if the run began with random weights or has no record."""
         name = self.record.get("base_model", {}).get("name")
-        return None if name == "new" else name
+        return None if name in (None, "new") else recorded_name(name)
 
     def setting(self, name: str, default: Any = None) -> Any:
         """Return a setting of the run."""

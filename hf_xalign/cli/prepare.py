@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     }.items():
         default = getattr(Limits, name)
         parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help=what)
-    parser.add_argument("--margin", metavar="MODEL", help="score pairs by this encoder: Hub id, folder or embedded")
+    parser.add_argument("--margin", metavar="MODEL", help="score pairs by this encoder: Hub id, folder or builtin")
     parser.add_argument("--device", help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
     parser.add_argument("--shard_pairs", type=int, default=1_000_000, metavar="N", help="pairs in a shard")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: one for each core)")

@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> None:
     """Write retrievals.json if asked for, and the page."""
     from pathlib import Path
 
+    from hf_xalign.builtin import recorded_name
     from hf_xalign.cache import check_output
     from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
 
         if args.examples < 1:
             raise InputError(f"--examples {args.examples}: must be at least 1")
-        base = read_record(args.folder)["base_model"]["name"]
+        base = recorded_name(read_record(args.folder)["base_model"]["name"])
         links = read_links(Path(args.folder) / EVAL_LINKS)
         device = choose_device(args.device)
         found = []

@@ -13,13 +13,15 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
-from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
+from hf_xalign.cache import cache_dir, make_once, map_rows
+from hf_xalign.data.derived.treebank import load_treebank
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
 from hf_xalign.data.readers import MARK, file_format, is_conllu, open_parquet, read_jsonl, read_lines
-from hf_xalign.data.sources import HUB_ID, nearby
+from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.errors import InputError
 
 _FORMATS = (".txt", ".jsonl", ".parquet")
+TEXT = SourceKind((*_FORMATS, ".conllu"))
 _READING = 1  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
 _TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
@@ -36,18 +38,16 @@ def load_monolingual(
     """Load sentences of one language as a dataset with the column `text`; empty sentences stay, U+FEFF goes.
 
     `source` is a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
-    owner/name or owner/name:config (its split `train`, at `revision`). `words` also takes a column of word
-    lists, and calls it so.
+    owner/name or owner/name:config (its split `train`, at `revision`). `words` also takes a column of word lists, and
+    calls it so; a CoNLL-U file then has its words and the columns of its trees.
     """
+    _, paths = find_source(source, TEXT)
     path = Path(source).expanduser()
-    check_regular(path)
+    if words and paths and is_conllu(path):
+        trees = load_treebank(path).rename_column("tokens", "words")
+        return trees.select(range(min(len(trees), max_sentences or len(trees))))
     column = "text" if file_format(path) == ".txt" else text_column
-    if path.is_file():
-        found = _read(path, column)
-    elif HUB_ID.fullmatch(str(source)) and file_format(path) not in _FORMATS:
-        found = load_hub(str(source), "train", revision)
-    else:
-        raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
+    found = _read(path, column) if paths else load_hub(str(source), "train", revision)
     name = "text"
     feature = found.features.get(column)
     if words and isinstance(feature, (List, LargeList)):

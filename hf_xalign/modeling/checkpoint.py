@@ -99,7 +99,7 @@ def nowhere(name: str) -> InputError:
     """Return the error for a model that does not exist."""
     return InputError(
         f"{name} is neither a folder here nor a model that can be had from the Hub. Check name and connection; "
-        "without a network, use the model `embedded`"
+        "without a network, use the model `builtin` (`embedded`)"
     )
 
 

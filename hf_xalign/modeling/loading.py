@@ -17,6 +17,7 @@ from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_fil
 
 import hf_xalign.modeling.rotated  # noqa: F401 (has transformers know mapped encoders)
 from hf_xalign import pretrained
+from hf_xalign.builtin import find_folder
 from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
@@ -47,7 +48,7 @@ def load(
     Only safetensors are read, and no code of a repository runs.
 
     Args:
-        name_or_path: folder or Hub id; `embedded` for the encoder that comes with the library.
+        name_or_path: folder or Hub id; `builtin` for the encoder that the extra `demo` installs.
         revision: branch, tag or commit on the Hub. For an adapter, the config names the revision of its base.
         kwargs: arguments of `from_pretrained` of the model (for an adapter: of its base), such as `dtype`,
             `device_map` or `num_labels`.
@@ -139,9 +140,9 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
             f"{name}/adapter_config.json names no base_model_name_or_path: use PeftModel.from_pretrained(encoder, "
             "adapter) with the encoder that the adapter was trained on"
         )
-    # The embedded encoder lies in the cache of whoever trained on it, and is the same on every machine.
-    if not Path(base).is_dir() and Path(base).name == embedded.FOLDER:
-        base = embedded.resolve_model(embedded.EMBEDDED)
+    # A built-in encoder lies in the cache of whoever trained on it, and is the same on every machine.
+    if not Path(base).is_dir() and (builtin := find_folder(base)):
+        base = str(embedded.embedded_encoder(builtin))
     # An adapter without a task names the class that it was put on, if that was no Auto class.
     base_class = _CLASS_OF_ADAPTER.get(str(config.task_type)) or (config.auto_mapping or {}).get("base_model_class")
     try:

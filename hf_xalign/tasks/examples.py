@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from datasets import ClassLabel, Dataset
 
-from hf_xalign.cache import check_regular
 from hf_xalign.data.parallel import hub_commit, load_hub
-from hf_xalign.data.readers import WITHHELD, clean_text, file_format, is_withheld
-from hf_xalign.data.sources import EMBEDDED, HUB_ID, embedded_file, nearby, parse_source
+from hf_xalign.data.readers import WITHHELD, clean_text, is_withheld
+from hf_xalign.data.sources import SourceKind, find_source, parse_source
 from hf_xalign.data.span_labels import UNLABELLED, word_labels
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -29,6 +26,7 @@ logger = logging.getLogger(__name__)
 Records = Iterator[tuple[int, dict[str, Any]]]
 Kind = Literal["token", "sequence"]
 
+LABELLED = SourceKind(SUFFIXES, ("package", "pattern"), ".pos")
 _PAIR = ("text_a", "text_b")
 
 
@@ -197,17 +195,14 @@ def read_examples(
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
     """Return the unit of a record's place (`line` or `row`), the records by place, and the commit of a Hub dataset."""
-    path = embedded_file(source, split, ".pos") if source.startswith(EMBEDDED) else Path(source).expanduser()
-    check_regular(path)
-    if path.is_file():
-        return "line", ((line, dict(row)) for line, row in read_rows(path) if row is not None), None
-    if files := sorted(map(Path, glob.glob(str(path)))):
-        found = (dict(row) for file in files for _, row in read_rows(file) if row is not None)
-        return "example", enumerate(found, 1), None
-    if file_format(path) not in SUFFIXES and HUB_ID.fullmatch(source):
+    scheme, files = find_source(source, LABELLED, split)
+    if scheme == "hub":
         found = load_hub(source, split, revision)
         return "row", _hub_records(found), hub_commit(found)
-    raise InputError(f"{source}: no such file{nearby(path, 'name a file, or a Hub dataset as owner/name')}")
+    rows = ((line, dict(row)) for file in files for line, row in read_rows(file) if row is not None)
+    if scheme == "pattern":
+        return "example", enumerate((row for _, row in rows), 1), None
+    return "line", rows, None
 
 
 def _hub_records(found: Dataset) -> Records:

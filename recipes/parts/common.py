@@ -92,7 +92,7 @@ class TextArguments(ParallelText, SmokeTest):
     maps_adapters: ClassVar[bool] = False
 
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed).", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
         _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None
@@ -153,6 +153,12 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
+
+
+def check_record(args: Any) -> None:
+    """Refuse a run without a record, which is what a recipe is for."""
+    if not args.record:
+        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
 
 
 def run(

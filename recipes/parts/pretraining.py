@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
-from hf_xalign.data.derived.treebank import load_treebank, read_trees
+from hf_xalign.data.derived.treebank import read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.data.dictionary import load_dictionary
@@ -26,7 +25,6 @@ from hf_xalign.data.parallel import load_sources
 from hf_xalign.data.pretraining.entries import TokenEntries, single_pieces
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
-from hf_xalign.data.readers import is_conllu
 from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -148,10 +146,6 @@ def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
     source, language = parse_source(item)
     assert language is not None  # checked by the arguments
-    path = Path(source).expanduser()
-    if path.is_file() and is_conllu(path):
-        found = load_treebank(source).rename_column("tokens", "words")
-        return language, found.select(range(min(len(found), limit or len(found))))
     options: dict[str, Any] = {"text_column": data.text_column, "revision": data.dataset_revision}
     return language, load_monolingual(source, max_sentences=limit, words=True, **options)
 

@@ -24,7 +24,7 @@ from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.xalign.merging import merge
-from hf_xalign.recipes.parts.common import TextArguments, settle_cpu
+from hf_xalign.recipes.parts.common import TextArguments, check_record, settle_cpu
 from hf_xalign.recipes.parts.parallel import load_checked
 from hf_xalign.recipes.parts.probes import read_probes
 from hf_xalign.recipes.parts.unfinished import describe_seed, keep_seed, leave, run_unfinished
@@ -45,6 +45,7 @@ def start_run(
 ) -> tuple[str | None, dict[str, Any]]:
     """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
     checkpoint = None
+    check_record(args)
     check_output(args.output_dir)
     data.shrink(args)
     if not data.dry_run:

@@ -33,7 +33,7 @@ class TaskArguments(SmokeTest):
         _DATA, "A label for each word, or one for a text or a pair of texts; or extractive questions (SQuAD).", "token"
     )
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `embedded` (no network needed); {seed} is the run's seed.", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "embedded"
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     adapter: str | None = option(

@@ -1,6 +1,7 @@
 """The scripts of benchmarks/, each run once on the tiny encoder."""
 
 import importlib.util
+import json
 import re
 import sys
 from dataclasses import fields
@@ -17,6 +18,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from hf_xalign.config import parse
 from hf_xalign.data.pretraining.vocabulary import train_tokenizer
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.recipes import fao, mao, mapping
 from hf_xalign.recipes.compare import CompareArguments
@@ -188,3 +190,36 @@ def test_cpu_arithmetic(script, capsys):
     names = [re.sub(" +[0-9.]+ ms.*", "", line) for line in lines]
     assert names[:3] == ["product, float32", "product, bfloat16", "Adam, ordinary"]
     assert names[3:] == ["Adam, denormals kept", "Adam, denormals flushed"]
+
+
+def test_against_sentence_transformers(script, tmp_path, capsys, monkeypatch):
+    """All systems learn, a second call trains nothing, and another setup is refused."""
+    bench, calls = script("against_sentence_transformers"), []
+    make_encoder().save_pretrained(tmp_path / "base")
+    make_tokenizer().save_pretrained(tmp_path / "base")
+    pairs = make_links(24)
+    text = "".join(f"{row['source']}\t{row['target']}\n" for row in pairs)
+    (tmp_path / "de.tsv").write_text(f"de\ten\n{text}", encoding="utf-8")
+    tags = [{"tokens": words, "labels": ["DET", *["X"] * (len(words) - 1)]} for words in pairs["target_words"]]
+    (tmp_path / "tags.jsonl").write_text("\n".join(map(json.dumps, tags)), encoding="utf-8")
+    tagged = [f"{language}={tmp_path / 'tags.jsonl'}" for language in ("en", "en", "de")]
+    words = ["--model", str(tmp_path / "base"), "--output", str(tmp_path / "out"), "--use_cpu"]
+    words += ["--train", f"de={tmp_path / 'de.tsv'}", "--eval", f"de={tmp_path / 'de.tsv'}", "--probe", "pos", *tagged]
+    words += ["--steps", "3", "--batch_size", "4", "--pairs", "16", "--learning_rate", "0.01"]
+    words += ["--systems", "raw", "mse", "mnrl", "joint", "joint,similarity_weight=1"]
+
+    def apart(command, check):
+        calls.append(command)
+        bench.main(command[2:])
+
+    monkeypatch.setattr(bench.subprocess, "run", apart)
+    bench.main(words)
+    trained = capsys.readouterr().out
+    bench.main(words)
+    printed = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in printed.splitlines()[2:]}
+    assert len(calls) == len(rows) == 5 and trained.endswith(printed) and rows["raw"][-2:] == ["1.00", "1.00"]
+    ranks = [float(rows[name][7]) for name in rows if name != "raw"]
+    assert all(rank < 1 for rank in ranks) and rows["mnrl"][-3] == "1.00"
+    with pytest.raises(InputError, match="steps"):
+        bench.main([*words, "--steps", "4"])

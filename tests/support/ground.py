@@ -285,12 +285,12 @@ def stand(folder, monkeypatch):
         for language in ("de", "bn"):  # the tiny tokenizer knows no Bengali letter
             name = german.name.replace("de", language)
             write(folder / "text/chromium_ui" / name, [line.replace('"de"', f'"{language}"') for line in lines])
-    for tagged in EMBEDDED.glob("en.*.pos.jsonl"):
-        write(folder / "text/chromium_ui" / tagged.name, tagged.read_text("utf-8").splitlines()[:40])
+    for english in EMBEDDED.glob("en.*.pos.jsonl"):
+        write(folder / "text/chromium_ui" / english.name, english.read_text("utf-8").splitlines()[:40])
     places, hub = importlib.resources.files, make_tasks(folder)
     own = {"hf_xalign.data": folder / "text"}
     monkeypatch.setattr(importlib.resources, "files", lambda package: own.get(package) or places(package))
-    monkeypatch.setattr(encoder, "embedded_encoder", lambda: folder / "FacebookAI/xlm-roberta-base")
+    monkeypatch.setattr(encoder, "embedded_encoder", lambda builtin=None: folder / "FacebookAI/xlm-roberta-base")
     monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: page.close())
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda name, *_, **__: Builder(hub[name]))
     monkeypatch.chdir(folder)

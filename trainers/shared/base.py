@@ -567,9 +567,15 @@ class AlignmentTrainer(HubTrainer):
         """
         super().save_model(output_dir, _internal_call=True)
         folder = self.args.output_dir if output_dir is None else output_dir
-        if self.run is not None and self._trained and not Path(folder).name.startswith("checkpoint-"):
+        if self.run is not None and self.run.record and not Path(folder).name.startswith("checkpoint-"):
             self.run.finish(Path(folder))
-        elif not _internal_call and self._trained and self.method and self.args.record and self.args.should_save:
+        elif (
+            not _internal_call
+            and self._trained
+            and self.method
+            and self.args.should_save
+            and (self.args.record and self.run is None)
+        ):
             logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(revision=self.args.hub_revision)

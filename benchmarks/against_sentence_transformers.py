@@ -165,7 +165,7 @@ def score(
     scores: dict[str, float] = {}
     dtype = torch.bfloat16 if given.bf16 else None
     for probe in read_probes([word for words in given.probe for word in words], given.examples):
-        found = probe.score(model, tokenizer, dtype=dtype)
+        found = probe.scores(probe.examples(model, tokenizer, dtype=dtype))
         own = {language: 100 * value for language, values in found.items() for value in values.values()}
         scores |= {f"{probe.name} {language}": value for language, value in own.items()}
         others = [value for language, value in own.items() if language != probe.train.language]

@@ -58,7 +58,7 @@ def make(given: Namespace, name: str, attention: str, folder: str) -> Any:
         model: Any = RobertaModel(config, add_pooling_layer=False)
         return align_mlm_step.make("align_mlm", model, Namespace(device=given.device, **own), folder)
     if name == "continual":
-        own = {"device": given.device, "examples": given.pairs * (given.steps + 1)}
+        own = {"device": given.device, "examples": given.pairs * (given.steps + 1), "batch": given.pairs}
         return continual_step.make(Namespace(**own), folder)[1]
     model = load(given.model, attn_implementation=attention)
     pairs = load_parallel("embedded:de", source_lang="de", max_pairs=given.pairs * (given.steps + 1))

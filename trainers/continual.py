@@ -104,9 +104,8 @@ class ContinualTrainer(TaskTrainer):
         if objective is not None:
             args.refuse_unused("objective= names the loss: set this in its terms", *args.LOSS)
         self.objective = Objective(args.terms() if objective is None else objective)
+        self.objective.require(("links", "f0"), "which ContinualTrainer has not")
         for term in self.objective:
-            if missing := sorted(term.needs - {"links", "f0"}):
-                raise InputError(f"objective: {term.name} reads {missing[0]}, which ContinualTrainer has not")
             if term.gathers:
                 raise InputError(f"objective: {term.name} contrasts the words of all processes, which FAO has alone")
         # Not part of the model: neither the optimizer nor a checkpoint may include it.

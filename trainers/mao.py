@@ -87,12 +87,11 @@ class MAOTrainer(WordAlignmentTrainer):
         module = cast(Any, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)
         if self._word_view:
-            for term in self.objective:
-                if missing := sorted(term.needs - {"links", "f0"}):
-                    raise InputError(
-                        f"objective: {term.name} reads {missing[0]}, and this module sees the words of links alone: "
-                        "leave the term out, use another peft_type such as lora, or FAO"
-                    )
+            self.objective.require(
+                ("links", "f0"),
+                "and this module sees the words of links alone: leave the term out, use another peft_type such as "
+                "lora, or FAO",
+            )
         features = None
         if self._word_view and module.adapters is None and args.feature_cache is not False:
             features, train_dataset = self._cache(model, module, train_dataset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Literal, get_args
@@ -218,6 +218,12 @@ class Objective(Sequence[Term]):
     def reads(self, *names: Read) -> bool:
         """Return whether a term reads one of these."""
         return any(term.needs & set(names) for term in self)
+
+    def require(self, supplied: Collection[Read], otherwise: str) -> None:
+        """Refuse a term that reads what a trainer does not supply; `otherwise` ends the message."""
+        for term in self:
+            if missing := sorted(term.needs - set(supplied)):
+                raise InputError(f"objective: {term.name} reads {missing[0]}, {otherwise}")
 
     @property
     def reports_links(self) -> bool:

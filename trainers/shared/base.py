@@ -212,8 +212,9 @@ class AlignmentTrainer(HubTrainer):
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
-        recorded = args.record and self.method and eval_dataset is not None
-        pairs = count_languages(train_dataset) if recorded else {}
+        # True if the method keeps a record and the settings want it.
+        self._recorded = bool(args.record and self.method)
+        pairs = count_languages(train_dataset) if self._recorded and eval_dataset is not None else {}
         if wants_sharding(args):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
@@ -256,7 +257,7 @@ class AlignmentTrainer(HubTrainer):
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
-        if args.record and self.method and isinstance(self.eval_dataset, Dataset):
+        if self._recorded and isinstance(self.eval_dataset, Dataset):
             self.run = Run(self, base_model, pairs, time.perf_counter() - start)
 
     @classmethod
@@ -569,13 +570,7 @@ class AlignmentTrainer(HubTrainer):
         folder = self.args.output_dir if output_dir is None else output_dir
         if self.run is not None and self.run.record and not Path(folder).name.startswith("checkpoint-"):
             self.run.finish(Path(folder))
-        elif (
-            not _internal_call
-            and self._trained
-            and self.method
-            and self.args.should_save
-            and (self.args.record and self.run is None)
-        ):
+        elif self._trained and self.run is None and self._recorded and self.args.should_save and not _internal_call:
             logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(revision=self.args.hub_revision)

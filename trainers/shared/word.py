@@ -37,6 +37,7 @@ from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -224,6 +225,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
+            if self.objective.reads("teacher"):
+                raise InputError("objective: a teacher reads text, and these pairs are token ids: give pairs of text")
             return dataset
         if "links" not in dataset.column_names:
             self._check_output_dir()
@@ -231,6 +234,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 dataset = (
                     align_words(dataset, drop_identical=self.args.drop_identical) if linked else split_pairs(dataset)
                 )
+        if self.objective.reads("teacher"):
+            term = next(term for term in self.objective if "teacher" in term.needs)
+            with self.args.main_process_first(desc="encoding by the teacher"):
+                dataset = cast(SentenceTeacher, term).teach(dataset)
         length = min(self.args.max_length, position_limit(model.config))
         if len(dataset) > ENCODED_AHEAD and not ahead:
             return encode_when_read(

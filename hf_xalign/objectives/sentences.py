@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
-from datasets import Dataset
 from torch import nn
 
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import SentencePooling
-from hf_xalign.modeling.features.sentences import add_teacher
 from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
 
@@ -130,7 +128,8 @@ class SentenceTeacher(Distance):
 
     name: ClassVar[str] = "teacher"
     reads: ClassVar[tuple[Read, ...]] = ("sentences",)
-    _size: int | None = field(default=None, init=False, repr=False)
+    # Size of the teacher's vectors, known when the pairs have them.
+    size: int | None = field(default=None, init=False, repr=False)
     _mapped: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -143,16 +142,10 @@ class SentenceTeacher(Distance):
         """Names of what this term reads under its own settings."""
         return super().needs | {"teacher" if self.teacher else "sentences0"}
 
-    def teach(self, pairs: Dataset) -> Dataset:
-        """Add the column `teacher`: the vector of each pair's pivot sentence."""
-        pairs = add_teacher(pairs, cast(str, self.teacher), pooling=self.pooling, prompt=self.prompt)
-        self._size = len(pairs[0]["teacher"])
-        return pairs
-
     def head(self, size: int) -> nn.Module | None:
         """Return the linear map to the teacher's vectors, if they have another size."""
-        self._mapped = self._size not in (None, size)
-        return nn.Linear(size, cast(int, self._size), bias=False) if self._mapped else None
+        self._mapped = self.size not in (None, size)
+        return nn.Linear(size, cast(int, self.size), bias=False) if self._mapped else None
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
         """Return the number of sentences of a batch."""

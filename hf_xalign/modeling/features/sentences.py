@@ -11,12 +11,9 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import map_rows
-from hf_xalign.errors import InputError
-from hf_xalign.evaluation.vectors import encode_sentences
 from hf_xalign.executors import Map
-from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
+from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import model_fingerprint
-from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
 # Pairs of one forward pass over many batches: sentences are sorted by length within it.
@@ -66,34 +63,3 @@ def _sentences(
         vectors[numbers] = torch.stack(pooled, dim=1).float().cpu().numpy()
     source, target = np.split(vectors, 2)
     return {"source_sentence": source, "target_sentence": target}
-
-
-def add_teacher(
-    pairs: Dataset, teacher: str, *, pooling: SentencePooling = "mean", prompt: str | None = None
-) -> Dataset:
-    """Add the column `teacher` to pairs, float32 (size,): another encoder's vector of the pivot sentence, last layer.
-
-    `pairs` have a column `target`, or `target_words`, which are joined by blanks. `teacher` is what
-    [`hf_xalign.load`] takes, and `prompt` stands before every sentence that it reads.
-
-    Raises:
-        InputError: pairs without text, or a teacher that cannot be loaded.
-    """
-    column = next((name for name in ("target", "target_words") if name in pairs.column_names), None)
-    if column is None:
-        raise InputError(f"teacher={teacher} reads text: give pairs with a column target or target_words")
-    model, tokenizer = load_encoder(teacher)
-
-    def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
-        texts = [text if isinstance(text, str) else " ".join(text) for text in rows[column]]
-        return {"teacher": encode_sentences(model, tokenizer, texts, -1, pooling, prompt=prompt).numpy()}
-
-    settings = [pairs._fingerprint, model_fingerprint(model), tokenizer.backend_tokenizer.to_str(), pooling, prompt]
-    return map_rows(
-        pairs,
-        encode,
-        batched=True,
-        batch_size=_BLOCK,
-        new_fingerprint=Hasher.hash(["teacher", *settings]),
-        desc="Encoding the pivot sentences by the teacher",
-    )

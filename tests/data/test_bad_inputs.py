@@ -421,16 +421,16 @@ def test_derived_languages(tmp_path):
     alphabet = Alphabet("abc")
     language = {"base": "en", "operations": ("inversion",)}
     changes = {
-        "operations: none": {"operations": ()},
-        "operations: inverse; name one or more of syntax": {"operations": ("inverse",)},
+        "operations=none: name at least one": {"operations": ()},
+        "operations=inverse: choose one of syntax": {"operations": ("inverse",)},
         "each once": {"operations": ("inversion", "inversion")},
         "syntax comes first": {"operations": ("inversion", "syntax"), "word_order": ORDER},
         "transliteration comes last": {"operations": ("transliteration", "inversion"), "alphabet": alphabet},
         "give both or none": {"operations": ("inversion",), "alphabet": alphabet},
         "word_order=.* goes with syntax": {"operations": ("syntax",)},
-        "shared pieces are those not transliterated": {"shared": SharedPieces("", ())},
+        "shared=.* needs operations=transliteration": {"shared": SharedPieces("", ())},
         "no language code": {"base": "English"},
-        "on_unknown='drop'": {"on_unknown": "drop"},
+        "on_unknown=drop: choose one of": {"on_unknown": "drop"},
     }
     table = {message: lambda _, new=new: DerivedLanguage(**language | new) for message, new in changes.items()}
     contents = ("no", '{"format": "derived_language", "version": 1}')

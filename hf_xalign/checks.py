@@ -238,4 +238,5 @@ def require(module: str, what: str, extra: str = "") -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = f'"hf_xalign[{extra}]"' if extra else module
-        raise InputError(f"{what} needs {module}: run pip install {package}") from error
+        name = module.partition(".")[0]
+        raise InputError(f"{what} needs {name}: run pip install {package}") from error

@@ -29,7 +29,7 @@ from hf_xalign.checks import check, needs, setting
 from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.data.derived.word_order import WordOrder
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
@@ -150,12 +150,9 @@ class DerivedLanguage:
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
         """Read a file that `save` wrote."""
-        try:
-            fault = "not a derived language that hf_xalign saved"
-            with content_errors(path, fault):
-                return cls._from_json(read_json(path, fault))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        fault = "not a derived language that hf_xalign saved"
+        with explained(f"{path}: cannot be read", OSError), content_errors(path, fault):
+            return cls._from_json(read_json(path, fault))
 
     @classmethod
     def _from_json(cls, about: Any) -> DerivedLanguage:

@@ -38,8 +38,8 @@ _ROTATE: dict[str, Any] = {
     "layers": [-4, -3, -2, -1],
     "norm": "l2",
 }
-# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs. Averaged with
-# the weights before training, English keeps its structure and no language loses sentence search (docs/results/fao.md).
+# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs. Averaged
+# with the weights before training, English keeps its structure and no language loses sentence search.
 _JOINT: dict[str, Any] = {
     **_CAO,
     "objective": "infonce",
@@ -65,9 +65,9 @@ class FAOConfig(WordAlignmentConfig):
 
     Presets (the papers are in METHODS):
 
-    - `joint`, the default: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place, and
-      at the end the average with the weights before training, unless they are an adapter's or sharded. Stronger than
-      the published presets in every probe (Results).
+    - `joint`, the default: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place.
+      At the end comes the average with the weights before training, unless they are an adapter's or sharded.
+      Stronger than the published presets in every probe (Results).
     - `mao`: the MAO paper's FAO. Last subword of the last layer, and by its eq. 3 the linked pivot words alone are
       regularized. `regularized_words=all` is the formula of Cao et al.
     - `continual`: the CONTINUAL paper. Mean of subwords, [CLS] and [SEP] linked too.

@@ -21,6 +21,7 @@ from typing import Any, cast
 from hf_xalign.builtin import find_folder
 from hf_xalign.cache import check_regular, read_json
 from hf_xalign.errors import InputError, content_errors
+from hf_xalign.record import check_run
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
 _REGEX_SECONDS = 2.0
@@ -505,7 +506,7 @@ def _names_module(targets: str | list[str], name: str) -> bool:
 def check_base(folder: Path, *, finite: bool = True) -> None:
     """Check the encoder that the adapter of a folder names, and that the adapter fits it.
 
-    An encoder in the same folder is looked at in its place; one on the Hub only for whether it can be had.
+    An encoder in the same folder comes first; of one on the Hub, only its place in the cache is checked.
 
     Args:
         folder: folder of an adapter; any other passes.
@@ -591,11 +592,12 @@ def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
 
 
 def check_whole(folder: Path, *, tokenizer: bool = True, finite: bool = True) -> None:
-    """Check that a folder has weights that are read, all `finite`, and a `tokenizer`.
+    """Check that a folder has weights that are read, all `finite`, and a `tokenizer`, and its files are as written.
 
     Raises:
         InputError: one of them is missing, or a weight is NaN or infinite.
     """
+    check_run(folder)
     stem = "model" if (folder / "config.json").exists() else "adapter_model"
     if not (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} holds no model: it has no config.json and no adapter_config.json.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
 
 from hf_xalign.distributed import gather_rows
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
 
@@ -95,13 +98,22 @@ class SentenceContrast(Term):
 
 @dataclass(kw_only=True)
 class SentenceTeacher(Distance):
-    """Distance of both sentences of a pair to the pivot sentence in the encoder before training (Reimers 2020).
+    """Distance of both sentences of a pair to a teacher's vector of the pivot sentence (Reimers and Gurevych 2020).
 
-    It is the recipe by which sentence-transformers makes an encoder multilingual, with the encoder as its own teacher.
+    It is the recipe by which sentence-transformers makes an encoder multilingual. The teacher is the encoder before
+    training, or another encoder. If another's vectors have another size, both sentences go through a linear map first,
+    which is trained too and left out of the result.
 
-    Args: those of [`Distance`].
+    Args: (the others are those of [`Distance`])
+        teacher: what [`hf_xalign.load`] takes; None: the encoder before training, pooled by the mean.
+        pooling: the teacher's, of its last layer.
+        prompt: text before each sentence that the teacher reads, such as `query: `; default: its tokenizer's own.
 
-    Inputs: `vectors.sentences` and `vectors.sentences0`, each (2B, layers, dim).
+    Inputs: `vectors.sentences` (2B, layers, dim), and `vectors.sentences0` of the same shape, or with a teacher
+    `batch["teacher"]` float32 (B, size).
+
+    Raises:
+        InputError: `prompt` or another `pooling` without `teacher`.
 
     Example:
         >>> sentences, before = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.tensor([[[9.0, 9.0]], [[0.0, 1.0]]])
@@ -110,9 +122,30 @@ class SentenceTeacher(Distance):
     """
 
     norm: Norm = "relative"
+    teacher: str | None = None
+    pooling: SentencePooling = "mean"
+    prompt: str | None = None
 
     name: ClassVar[str] = "teacher"
-    reads: ClassVar[tuple[Read, ...]] = ("sentences", "sentences0")
+    reads: ClassVar[tuple[Read, ...]] = ("sentences",)
+    # Size of the teacher's vectors, known when the pairs have them.
+    size: int | None = field(default=None, init=False, repr=False)
+    _mapped: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.teacher is None and (self.prompt is not None or self.pooling != "mean"):
+            raise InputError("SentenceTeacher: prompt and pooling are those of another encoder: name it by teacher=")
+
+    @property
+    def needs(self) -> frozenset[Read]:
+        """Names of what this term reads under its own settings."""
+        return super().needs | {"teacher" if self.teacher else "sentences0"}
+
+    def head(self, size: int) -> nn.Module | None:
+        """Return the linear map to the teacher's vectors, if they have another size."""
+        self._mapped = self.size not in (None, size)
+        return nn.Linear(size, cast(int, self.size), bias=False) if self._mapped else None
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
         """Return the number of sentences of a batch."""
@@ -120,11 +153,19 @@ class SentenceTeacher(Distance):
 
     def __call__(self, vectors: Vectors) -> torch.Tensor:
         """Return the sum of the sentences' distances."""
-        pivot = vectors.sentences0.chunk(2)[1]
-        return self.distance(vectors.sentences, torch.cat([pivot, pivot])).sum()
+        sentences = vectors.sentences
+        pivot = vectors.batch["teacher"].unsqueeze(1) if self.teacher else vectors.sentences0.chunk(2)[1]
+        with torch.autocast(sentences.device.type, enabled=False):
+            if self._mapped:
+                head: Any = vectors.heads(self.name)
+                sentences = head(sentences.to(head.weight.dtype))
+            return self.distance(sentences, torch.cat([pivot, pivot]).to(sentences.dtype)).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""
-        return (
-            f"{self.over()} over sentences ||s - p0||{self.power('p0')}, p0: the pair's pivot sentence before training"
-        )
+        moved = "W s" if self._mapped else "s"
+        distance = f"{self.over()} over sentences ||{moved} - p0||{self.power('p0')}, p0: the pair's pivot sentence"
+        if self.teacher is None:
+            return f"{distance} before training"
+        name = Path(self.teacher).name if Path(self.teacher).is_dir() else self.teacher
+        return f"{distance} in {name} ({self.pooling} token)"

@@ -16,7 +16,7 @@ from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
 from hf_xalign.errors import InputError, suggestion
 
-Read = Literal["links", "words", "f0", "sentences", "sentences0", "texts", "sub_batches"]
+Read = Literal["links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches"]
 _VECTORS = ("words", "f0", "sentences", "sentences0")
 
 
@@ -98,6 +98,8 @@ class Term(ABC):
     - `sentences`: `vectors.sentences`.
 
     - `sentences0`: `vectors.sentences0`.
+
+    - `teacher`: `batch["teacher"]` float32 (B, size), see [`SentenceTeacher`].
 
     - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
 

@@ -37,11 +37,11 @@ def make_tokenizer():
     )
 
 
-def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0, types: int = 2):
+def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0, types: int = 2, hidden: int = 16):
     torch.manual_seed(seed)
     config = BertConfig(
         vocab_size=160,
-        hidden_size=16,
+        hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=32,

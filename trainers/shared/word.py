@@ -13,9 +13,11 @@ from typing import Any, cast
 import numpy as np
 import torch
 from datasets import Dataset
+from datasets.fingerprint import Hasher
 from torch import nn
 from transformers import PreTrainedModel
 
+from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator
 from hf_xalign.data.batches.token_index import TokenIndex
@@ -27,16 +29,18 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, text_vectors
 from hf_xalign.evaluation.sentence_scores import score_sentences
-from hf_xalign.evaluation.vectors import language_rows
+from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast.heads import pool_sentences
-from hf_xalign.modeling.freezing import stopped_at
+from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
+from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.base import changed_start
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -70,6 +74,33 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
         return model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
     finally:
         model.train(training)
+
+
+def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
+    """Add the column `teacher` to pairs, float32 (size,): the teacher's vectors of the pivot sentences, last layer.
+
+    Raises:
+        InputError: pairs without a column `target` or `target_words`, or a teacher that cannot be loaded.
+    """
+    column = next((name for name in ("target", "target_words") if name in pairs.column_names), None)
+    if column is None:
+        raise InputError(f"teacher={term.teacher} reads text: give pairs with a column target or target_words")
+    model, tokenizer = load_encoder(cast(str, term.teacher))
+
+    def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
+        texts = [text if isinstance(text, str) else " ".join(text) for text in rows[column]]
+        return {"teacher": encode_sentences(model, tokenizer, texts, -1, term.pooling, prompt=term.prompt).numpy()}
+
+    settings = [pairs._fingerprint, model_fingerprint(model), tokenizer.get_vocab(), term.pooling, term.prompt]
+    pairs = map_rows(
+        pairs,
+        encode,
+        batched=True,
+        new_fingerprint=Hasher.hash(["teacher", *settings]),
+        desc="Encoding the pivot sentences by the teacher",
+    )
+    term.size = len(pairs[0]["teacher"])
+    return pairs
 
 
 class WordAlignmentTrainer(AlignmentTrainer):
@@ -224,6 +255,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
+            if self.objective.reads("teacher"):
+                raise InputError("objective: a teacher reads text, and these pairs are token ids: give pairs of text")
             return dataset
         if "links" not in dataset.column_names:
             self._check_output_dir()
@@ -231,6 +264,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 dataset = (
                     align_words(dataset, drop_identical=self.args.drop_identical) if linked else split_pairs(dataset)
                 )
+        if self.objective.reads("teacher"):
+            term = next(term for term in self.objective if "teacher" in term.needs)
+            with self.args.main_process_first(desc="encoding by the teacher"):
+                dataset = add_teacher(dataset, cast(SentenceTeacher, term))
         length = min(self.args.max_length, position_limit(model.config))
         if len(dataset) > ENCODED_AHEAD and not ahead:
             return encode_when_read(

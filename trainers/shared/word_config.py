@@ -13,7 +13,9 @@ from hf_xalign.data.batches.pairs import LinkedTokens, RegularizedWords, Side
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
+from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
@@ -67,7 +69,7 @@ class WordAlignmentConfig(AlignmentConfig):
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
     LOSS: ClassVar[tuple[str, ...]] = (
         *("objective", "align_target", "regularizer_weight", "interpolation_weight", "sentence_weight"),
-        *("teacher_weight", "similarity_weight"),
+        *("teacher_weight", "teacher", "teacher_pooling", "teacher_prompt", "similarity_weight"),
         *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims"),
     )
 
@@ -89,6 +91,11 @@ class WordAlignmentConfig(AlignmentConfig):
     teacher_weight: float = by_preset(
         "Weight of the distance of both sentences of a pair to its pivot sentence in the encoder before training."
     )
+    teacher: str | None = own(
+        None, "Encoder that teaches by its vectors of the pivot sentences. Default: the one before training."
+    )
+    teacher_pooling: SentencePooling = own("mean", "Token of a sentence that the teacher's vector is made from.")
+    teacher_prompt: str | None = own(None, "Text before every sentence that the teacher reads, such as 'query: '.")
     similarity_weight: float = by_preset(
         "Weight of the change of the similarities between the batch's pivot sentences, and between its pivot words."
     )
@@ -178,7 +185,9 @@ class WordAlignmentConfig(AlignmentConfig):
         if self.sentence_weight > 0:
             found.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
         if self.teacher_weight > 0:
-            found.append(SentenceTeacher(weight=self.teacher_weight, **distance, reduction=own))
+            taught: dict[str, Any] = {"teacher": self.teacher, "pooling": self.teacher_pooling}
+            taught |= {"prompt": self.teacher_prompt, "reduction": own}
+            found.append(SentenceTeacher(weight=self.teacher_weight, **distance, **taught))
         if self.similarity_weight > 0:
             found += [
                 KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side)
@@ -217,6 +226,11 @@ class WordAlignmentConfig(AlignmentConfig):
             raise InputError(
                 "objective=none: without links something else must align, set sentence_weight or teacher_weight"
             )
+        if not self.teacher_weight:
+            self.refuse_unused("nothing is taught without teacher_weight: set it, or leave this out", "teacher")
+        check_models([self.teacher])
+        if self.teacher is None:
+            self.refuse_unused("it is another encoder's: name it by teacher", "teacher_pooling", "teacher_prompt")
         if self.objective == "none" and self.regularizer_weight > 0 and self.regularized_words == "linked":
             raise InputError("objective=none has no links: set regularized_words=all or regularizer_weight=0")
         if (

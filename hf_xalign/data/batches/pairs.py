@@ -141,6 +141,7 @@ class PairCollator(LinkCollator):
     - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularised words (`<side>_rows`);
     - with columns `source_sentence` and `target_sentence`: `sentences0` float32 (2B, layers, dim), see
       [`~hf_xalign.modeling.features.sentences.add_sentences`];
+    - with a column `teacher`: `teacher` float32 (B, size);
     - with `sentences`: `texts` int64 (B,), equal for equal target sides;
     - without, but with `needs_reference`, a frozen encoder's input: `kept_ids` and `kept_mask` int64 (B, width of the
       side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
@@ -179,6 +180,8 @@ class PairCollator(LinkCollator):
         if "target_sentence" in rows[0]:
             stored = [row[f"{side}_sentence"] for row, side, _ in sentences]
             batch["sentences0"] = torch.from_numpy(np.array(stored, dtype=np.float32))
+        if "teacher" in rows[0]:
+            batch["teacher"] = torch.from_numpy(np.array([row["teacher"] for row in rows], dtype=np.float32))
         if self.sentences:
             batch["texts"] = torch.tensor([hash(tuple(row["target_ids"])) for row in rows])
         half = SIDES.index(self.regularized_side)

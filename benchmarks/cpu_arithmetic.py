@@ -3,10 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/cpu_arithmetic.py                                       # seconds
     OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python benchmarks/cpu_arithmetic.py   # as a CPU without AMX
 
-The product is that of a layer of an encoder of 768 dimensions with 512 tokens. Attention is that of 64 sentences of 32
-tokens with 12 heads of 32, forward and backward, by torch's fused kernel and by its single operations. Adam's first moment of an embedding row
-shrinks to 0.9 of itself in every step without the row's piece. After some 900 steps it is a denormal number, whose
-rounding keeps it from ever becoming 0. Each time is the least CPU time of several turns.
+The product is that of a layer of an encoder of 768 dimensions with 512 tokens. Attention is that of 64 sentences of
+32 tokens with 12 heads of 32, forward and backward, by torch's fused kernel and by its single operations. Adam's
+first moment of an embedding row shrinks to 0.9 of itself in every step without the row's piece. After some 900 steps
+it is a denormal number, whose rounding keeps it from ever becoming 0. Each time is the least CPU time of several
+turns.
 """
 
 from __future__ import annotations

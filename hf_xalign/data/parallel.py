@@ -22,6 +22,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, make_once, map_rows
+from hf_xalign.checks import check_range
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, clean_text, file_format, read_aligned, read_file
@@ -122,8 +123,7 @@ def load_parallel(
     """
     if (source_column is None) != (target_column is None):
         raise InputError("source_column and target_column go together. Give both or none.")
-    if max_pairs is not None and max_pairs < 1:
-        raise InputError(f"max_pairs is {max_pairs}; it must be at least 1")
+    check_range(least=1, max_pairs=max_pairs)
     for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
         if code is not None:
             check_language(code, field)

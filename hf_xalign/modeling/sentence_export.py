@@ -24,6 +24,7 @@ from transformers.utils import cached_file
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
+from hf_xalign.checks import check_choice
 from hf_xalign.data.encoding import check_embeddings, position_limit
 from hf_xalign.data.prompts import prompt_of, prompted
 from hf_xalign.errors import InputError
@@ -83,8 +84,7 @@ def save_sentence_transformer(
     """
     folder = Path(folder)
     _check_plain(model)
-    if pooling not in SENTENCE_POOLINGS:
-        raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
+    check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     _check_free(folder)
     check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)

@@ -40,7 +40,7 @@ from hf_xalign.data.parallel import join_languages
 from hf_xalign.data.prompts import set_prompt
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
-from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
+from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.modeling.sentence_export import LENGTH_FILE, open_sentence_transformer, read_length
@@ -97,10 +97,8 @@ def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
     """Put an adapter on an encoder; refuse one that is there already or that PEFT cannot put on it."""
     if hasattr(model, "peft_config"):
         raise InputError("peft_config: the model is a PeftModel already: give its base, or leave peft_config out")
-    try:
+    with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
         return cast(PreTrainedModel, get_peft_model(model, config))
-    except ValueError as error:
-        raise InputError(f"peft_config: PEFT cannot put it on {type(model).__name__}: {error}") from error
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:

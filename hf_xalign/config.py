@@ -29,6 +29,7 @@ from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type
 import yaml
 from transformers import HfArgumentParser
 
+from hf_xalign import checks
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
@@ -121,7 +122,13 @@ def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, lat
             given[key] = coerce(value, hints[key], f"{place}: {key}")
     for name, value in options.items():
         given[name] = coerce(value, hints[name], f"--{name}")
-    return tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}) for cls in types)
+    places = {name: f"{place}: " for name, (_, place) in read.items() if name not in options}
+    try:
+        made = tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}) for cls in types)
+        checks.check(*made)
+    except checks.SettingError as error:
+        raise InputError(places.get(error.setting, "") + str(error)) from error
+    return made
 
 
 def _imported(name: str) -> type[Any]:
@@ -414,7 +421,7 @@ class _Parser(HfArgumentParser):
             text = f"{text} (required)".strip()
         hint = _hints(cls)[field.name]
         field = copy.copy(field)  # transformers changes the type of the field it gets
-        metadata = {k: v for k, v in field.metadata.items() if k != "group"}
+        metadata = {k: v for k, v in field.metadata.items() if k in ("aliases", "choices")}
         field.metadata = {**metadata, "help": text}  # type: ignore[assignment]
         if _typed_by_argparse(hint):
             field.type = hint

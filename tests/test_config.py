@@ -102,7 +102,7 @@ def test_preset_lies_under_yaml_under_command_line(config, tmp_path):
         (found,) = parse((FAOConfig,), ["--output_dir", "x", "--use_cpu", "true", "--config", config(text), *argv])
         return found.learning_rate, found.pooling
 
-    assert fao("") == (5e-5, "last")
+    assert fao("") == (1e-4, "mean")
     changed = FAOConfig(output_dir=str(tmp_path), preset="continual", pooling="last", use_cpu=True).changed()
     assert (changed["pooling"], changed["preset"]) == ("last", "continual")
     assert not {"layers", "learning_rate", "linked_tokens"} & set(changed)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import needs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
@@ -38,8 +39,8 @@ _ROTATE: dict[str, Any] = {
     "layers": [-4, -3, -2, -1],
     "norm": "l2",
 }
-# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs. Averaged with
-# the weights before training, English keeps its structure and no language loses sentence search (docs/results/fao.md).
+# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs. Averaged
+# with the weights before training, English keeps its structure and no language loses sentence search.
 _JOINT: dict[str, Any] = {
     **_CAO,
     "objective": "infonce",
@@ -65,9 +66,9 @@ class FAOConfig(WordAlignmentConfig):
 
     Presets (the papers are in METHODS):
 
-    - `joint`, the default: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place, and
-      at the end the average with the weights before training, unless they are an adapter's or sharded. Stronger than
-      the published presets in every probe (Results).
+    - `joint`, the default: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place.
+      At the end comes the average with the weights before training, unless they are an adapter's or sharded.
+      Stronger than the published presets in every probe (Results).
     - `mao`: the MAO paper's FAO. Last subword of the last layer, and by its eq. 3 the linked pivot words alone are
       regularized. `regularized_words=all` is the formula of Cao et al.
     - `continual`: the CONTINUAL paper. Mean of subwords, [CLS] and [SEP] linked too.
@@ -106,7 +107,6 @@ class FAOConfig(WordAlignmentConfig):
     }
 
     INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {**WordAlignmentConfig.RANGES, "start_share": (0, 1)}
 
     preset: str = own("joint", f"Published variant: {', '.join(PRESETS)}.")
     layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
@@ -114,11 +114,15 @@ class FAOConfig(WordAlignmentConfig):
     reference: Literal["copy", "cache"] = own(
         "copy", "f0 by a frozen copy of the encoder (copy), or computed once and memory-mapped (cache).", "Model"
     )
-    reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Model")
+    reference_dtype: Literal["float32", "bfloat16"] = own(
+        "float32", "Data type of cached vectors.", "Model", rules=[needs(reference="cache")]
+    )
     freeze_embeddings: bool = by_preset("Do not train the word embeddings.", "Model")
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
     dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
-    start_share: float = by_preset("At the end, share of the weights before training in their average.", "Model")
+    start_share: float = by_preset(
+        "At the end, share of the weights before training in their average.", "Model", least=0, most=1
+    )
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
@@ -128,9 +132,7 @@ class FAOConfig(WordAlignmentConfig):
                 "objective=infonce, sentence_weight, similarity_weight: a contrast is of one layer: give one layer"
             )
         if self.reference != "cache":
-            self.refuse_unused(
-                "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype", "ray"
-            )
+            self.refuse_unused("without reference=cache there is no cache: leave it out", "cache_dir", "ray")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""

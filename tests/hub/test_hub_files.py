@@ -153,7 +153,7 @@ def test_folders(tmp_path):
         ),
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),
-        "metric": (lambda folder: push_metric("bleu", "me/bleu"), "no metric called 'bleu'"),
+        "metric": (lambda folder: push_metric("bleu", "me/bleu"), "metric=bleu: choose one of"),
         "trainer": (train_adapter, "push_to_hub: the base model, .*, is no model of the Hub"),
     }
     for base in ("../base", None):

@@ -236,7 +236,7 @@ def test_rotates_protocols_are_named_as_a_choice_by_the_target(files, tmp_path, 
     assert "chosen by `eval_selection` on validation text in `de`. That is a choice by the target language" in card
     assert ("the scores are of the same text." in card, "the scores are of other text." in card) == (same, not same)
     assert "checkpoint chosen by it" in card and "zero-shot |" not in card
-    with pytest.raises(InputError, match="select_on: no checkpoint is chosen"):
+    with pytest.raises(InputError, match=r"select_on=.*no checkpoint is chosen"):
         main(task_command(files, "--select_on", f"de={files / 'few.jsonl'}", out=tmp_path / "none"))
 
 

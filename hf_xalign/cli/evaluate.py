@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cache import check_output
 from hf_xalign.cli import pairs
-from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.record import FILENAME
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -46,7 +44,6 @@ there. --links takes word-aligned text, such as eval_links.jsonl in the folder o
 table say what is scored, on which links."""
 
 _TASKS = ("words", "sentences")
-_MODEL_FILES = ("config.json", "adapter_config.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,10 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score the models and print a table."""
-    check_models([args.model], whole=False)
-    job = pairs.find_run(args.model)
-    _check_model(args.model, job)
-    check_models([args.model, args.base])
+    job = pairs.find_model(args.model, args.base)
     if args.json:
         check_output(args.json, file=True)
     pairs.check_text(args)
@@ -161,24 +155,11 @@ def run(args: argparse.Namespace) -> None:
         write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
-def _check_model(name: str, job: pairs.Run | None) -> None:
-    """Refuse the folder of a run that kept no model, or several."""
-    folder = Path(name)
-    if not folder.is_dir() or any((folder / file).is_file() for file in _MODEL_FILES):
-        return
-    if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
-        raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
-    if any(folder.glob("seed-*/scores.json")):
-        raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")
-    if job and job.record.get("maps"):
-        raise InputError(f"{name} holds maps between two encoders, not a model. Their scores are in its {FILENAME}")
-
-
 def _options(args: argparse.Namespace, job: pairs.Run | None) -> dict[str, Any]:
     """Return layer, batch size and poolings, by default those of the run's own table."""
     poolings, layer, batch_size = ["mean", "last"], -1, 64
     if job and job.record.get("method") == "mapping":
-        layer, batch_size = job.setting("layers", [-1])[-1], job.setting("batch_size", 64)
+        layer, batch_size = job.layer, job.setting("batch_size", 64)
         poolings.append(job.setting("pooling", "mean"))
     elif job and job.record:
         batch_size = job.setting("per_device_eval_batch_size", 8)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hf_xalign.builtin import recorded_name
-from hf_xalign.data.sources import EMBEDDED, HUB_ID, check_files
+from hf_xalign.data.sources import EMBEDDED, HUB_ID, check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EMBEDDED_TEXT = ("embedded:de", "embedded:bn")
+_MODEL_FILES = ("config.json", "adapter_config.json")
 
 
 def add_options(
@@ -79,12 +80,36 @@ class Run(NamedTuple):
         name = self.record.get("base_model", {}).get("name")
         return None if name in (None, "new") else recorded_name(name)
 
+    @property
+    def layer(self) -> int:
+        """Layer that the run is scored on: the last, or the last mapped one."""
+        return self.setting("layers", [-1])[-1] if self.record.get("method") == "mapping" else -1
+
     def setting(self, name: str, default: Any = None) -> Any:
         """Return a setting of the run."""
         value = self.record.get("settings", {}).get(name, default)
         if default is not None and type(value) is not type(default):
             raise InputError(f"{self.folder / FILENAME}: settings.{name} is {value!r}. Correct it.")
         return value
+
+
+def find_model(name: str, base: str | None) -> Run | None:
+    """Return the run that a folder or Hub id names, None for any other model, before heavy imports.
+
+    Raises:
+        InputError: `name` or `base` is no model, or the folder of a run that kept none or several.
+    """
+    check_models([name], whole=False)
+    run, folder = find_run(name), Path(name).expanduser()
+    if folder.is_dir() and not any((folder / file).is_file() for file in _MODEL_FILES):
+        if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
+            raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
+        if any(folder.glob("seed-*/scores.json")):
+            raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")
+        if run and run.record.get("maps"):
+            raise InputError(f"{name} holds maps between two spaces, not a model. Their scores are in its {FILENAME}")
+    check_models([name, base])
+    return run
 
 
 def find_run(name: str) -> Run | None:

@@ -23,6 +23,8 @@ from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 logger = logging.getLogger(__name__)
 
 MEASURES = ("cosine", "csls")
+# Of the softmax that pictures show: sharp enough for encoders whose cosines lie close together.
+TEMPERATURE = 0.05
 
 
 class WordSimilarity(NamedTuple):
@@ -35,6 +37,14 @@ class WordSimilarity(NamedTuple):
     def nearest(self) -> list[int | None]:
         """Return each source word's most similar target word as an index (the first of equals), or None."""
         return [None if np.isnan(row).all() else int(np.nanargmax(row)) for row in self.values]
+
+    def choices(self) -> np.ndarray:
+        """Return how clearly each source word chooses: the softmax of its row / 0.05, float32, NaN as in `values`.
+
+        Unlike a similarity, it compares encoders: training can raise all cosines and leave the choices as they were.
+        """
+        powers = np.exp((self.values - np.fmax.reduce(self.values, axis=1, keepdims=True)) / TEMPERATURE)
+        return powers / np.nansum(powers, axis=1, keepdims=True)
 
 
 def word_similarity(
@@ -77,8 +87,9 @@ def word_similarity(
 
 
 def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike, *, measure: str = "cosine") -> Path:
-    """Draw titled matrices side by side on one scale, labelled `measure`, with the best word of each row framed.
+    """Draw titled matrices side by side, with the best word of each row framed.
 
+    Numbers are similarities, named by `measure`. Colors are [`WordSimilarity.choices`].
     Letters that the figure's font lacks are drawn as boxes, with a warning.
     """
     columns, rows = (
@@ -88,23 +99,22 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
     from matplotlib.patches import Rectangle
 
     axes = figure.subplots(1, len(found), squeeze=False)[0]
-    finite = np.concatenate([one.values[np.isfinite(one.values)] for one in found.values()])
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     for own, (title, one) in zip(axes, found.items(), strict=True):
-        image = own.imshow(one.values, cmap="Blues", vmin=low, vmax=high, aspect="auto")
+        choices = one.choices()
+        image = own.imshow(choices, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         own.set_xticks(range(len(one.target_words)), one.target_words, rotation=60, parse_math=False)
         own.set_yticks(range(len(one.source_words)), one.source_words, parse_math=False)
         own.set_title(title, fontsize="medium", parse_math=False)
         for row, best in enumerate(one.nearest()):
             for column, value in enumerate(one.values[row]):
                 if np.isfinite(value):
-                    dark = value > (low + high) / 2
                     style = {"ha": "center", "va": "center", "fontsize": "x-small"}
-                    own.text(column, row, f"{value:.2f}", color="white" if dark else "black", **style)
+                    color = "white" if choices[row, column] > 0.5 else "black"
+                    own.text(column, row, f"{value:.2f}", color=color, **style)
             if best is not None:
                 corner = (best - 0.5, row - 0.5)
                 own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=1.5))
-    figure.colorbar(image, ax=list(axes), label=measure)
+    figure.colorbar(image, ax=list(axes), label=f"softmax of the row, {measure} / {TEMPERATURE}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         written = plots.save_figure(figure, path)

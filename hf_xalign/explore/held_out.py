@@ -30,7 +30,7 @@ from hf_xalign.evaluation.vectors import (
 )
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.search.csls import unit_rows
-from hf_xalign.search.ranking import nearest
+from hf_xalign.search.ranking import Candidates, Ranked
 
 
 class Found(NamedTuple):
@@ -48,13 +48,16 @@ class Vocabulary(NamedTuple):
     vectors: Tensor
     counts: list[int]
 
-    def nearest(self, query: Tensor, n: int, leave_out: str | None = None, **options: Any) -> list[Found]:
-        """Return the n entries nearest to a query (1, dim), best first, without `leave_out`."""
+    def vector(self, text: str) -> Tensor | None:
+        """Return the vector of an entry, (1, dim), None for another text."""
+        return self.vectors[self.rows[text]][None] if text in self.rows else None
+
+    def name(self, ranked: Ranked, n: int, leave_out: str | None) -> list[Found]:
+        """Return the first n entries of the list of one query, without `leave_out`."""
         texts = list(self.rows)
-        indices, scores = nearest(query, self.vectors, n + 1, **options)
         found = [
             Found(texts[at], score, self.counts[at])
-            for at, score in zip(indices[0].tolist(), scores[0].tolist(), strict=True)
+            for at, score in zip(ranked.indices[0].tolist(), ranked.scores[0].tolist(), strict=True)
         ]
         return [one for one in found if one.text != leave_out][:n]
 
@@ -112,6 +115,7 @@ class HeldOut:
         check_pieces(text, tokenizer, "the text")
         self._encoder = model, tokenizer
         self._text, self._layer, self._desc = text, layer, desc
+        self._candidates: dict[tuple[str, str | None], Candidates] = {}
         self._lock = threading.RLock()
 
     @cached_property
@@ -165,16 +169,14 @@ class HeldOut:
         A word that the text does not have is encoded alone.
         """
         own = self.words[lang]
-        if word in own.rows:
-            query = own.vectors[own.rows[word]][None]
-        else:
+        if (query := own.vector(word)) is None:
             with self._lock:
                 [alone] = encode_words(*self._encoder, word, (self._layer,), lang=lang)
             if not alone.vectors.abs().any():
                 raise InputError(f"{word!r} has no word")
             query = alone.vectors[:, 0].mean(0, keepdim=True)
         return {
-            code: found.nearest(query, n, word if code == lang else None, neighbourhood=own.vectors)
+            code: found.name(self._near(code, lang).nearest(query, n + 1), n, word if code == lang else None)
             for code, found in self.words.items()
         }
 
@@ -185,9 +187,19 @@ class HeldOut:
         with self._lock:
             query = encode_sentences(*self._encoder, text, (self._layer,), lang=lang)[:, 0]
         return {
-            code: found.nearest(query, n, text if code == lang else None, similarity="cosine")
+            code: found.name(self._near(code).nearest(query, n + 1), n, text if code == lang else None)
             for code, found in self.sentences.items()
         }
+
+    def _near(self, code: str, lang: str | None = None) -> Candidates:
+        """Return the words of a language, to be ranked by CSLS for those of `lang`; without it, its sentences."""
+        if (code, lang) not in self._candidates:
+            self._candidates[code, lang] = (
+                Candidates(self.words[code].vectors, self.words[lang].vectors)
+                if lang
+                else Candidates(self.sentences[code].vectors)
+            )
+        return self._candidates[code, lang]
 
     def plane(self, pairs: Sequence[tuple[str, str]], source_lang: str, target_lang: str) -> Plane:
         """Project pairs of words, at least two, onto the two main axes of their unit vectors (PCA)."""

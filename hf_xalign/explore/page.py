@@ -82,9 +82,7 @@ class Views:
         def draw() -> str:
             ends = _typed(source, source_lang), _typed(target, target_lang)
             found = {name: one.compare(*ends, source_lang, target_lang) for name, one in self.stages.items()}
-            values = np.concatenate([one.values[np.isfinite(one.values)] for one, _ in found.values()])
-            low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-            return self._parts.matrices(found, low, high - low or 1.0)
+            return self._parts.matrices(found)
 
         return self._shown(draw)
 

@@ -40,6 +40,22 @@ LENGTH_FILE = "sentence_bert_config.json"
 _MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
 
 
+def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the encoder and the tokenizer inside a `SentenceTransformer`, whose vectors are those of its pooling.
+
+    Raises:
+        InputError: a module that other vectors of the encoder would not fit.
+    """
+    kinds = [type(module).__name__ for module in model]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
+        raise InputError(
+            f"model: {', '.join(kinds)}: give an encoder, its name, or a SentenceTransformer of a Transformer and a "
+            "Pooling alone"
+        )
+    encoder: Any = model[0]
+    return encoder.auto_model, encoder.tokenizer
+
+
 def save_sentence_transformer(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,

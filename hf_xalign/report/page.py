@@ -25,19 +25,9 @@ def render(template: str, **values: Any) -> str:
 
 
 def render_similarity(found: Mapping[str, WordSimilarity], *, measure: str, source: str, target: str) -> str:
-    """Render {title: matrix} of word similarities as a page; all matrices share one colour scale."""
-    values = [value for one in found.values() for row in one.values.tolist() for value in row if value == value]
-    low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    return render(
-        "similarity.html",
-        title="Word similarities",
-        found=found,
-        low=low,
-        room=high - low or 1.0,
-        measure=measure,
-        source=source,
-        target=target,
-    )
+    """Render {title: matrix} of word similarities as a page, colored by what each word chooses."""
+    texts = {"measure": measure, "source": source, "target": target}
+    return render("similarity.html", title="Word similarities", found=found, **texts)
 
 
 def _plain(value: Any) -> str:

@@ -19,10 +19,11 @@ from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 
 from hf_xalign.cli.explore import _last_names
 from hf_xalign.cli.main import main
+from hf_xalign.data.prompts import prompt_of
 from hf_xalign.data.sources import embedded_file
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
-from hf_xalign.evaluation.similarity import word_similarity
+from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.explore.held_out import HeldOut, frequent_links
 from hf_xalign.explore.page import Views, make_page, serve
 from hf_xalign.links.frozen import write_links
@@ -209,11 +210,60 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     assert str(folder) not in shown
 
 
-def test_a_folder_without_text_is_refused(folder, capsys):
-    assert main(["explore", str(folder / "base")]) == 2
-    assert "results.json: no such file" in capsys.readouterr().err
-    assert main(["explore", str(folder / "base"), "--base", str(folder / "run")]) == 2
-    assert "is no run with held-out text: name a text" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (None, "Model: run."),
+        ({"base_model": {"name": "new", "hub_id": None}}, "Model: run."),
+        ({"base_model": {"name": "gone/away", "hub_id": None}}, "Model: run."),
+        ({"method": "continual"}, "Before: base. After: run."),
+        ({"method": "ppa", "settings": {}}, "Before: base. After: run."),
+    ],
+)
+def test_every_model_is_shown_without_a_flag(folder, tmp_path, served, monkeypatch, record, told):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("hf_xalign.cli.pairs._EMBEDDED_TEXT", ("embedded:de",))  # the tokenizer knows no Bengali
+    shutil.copytree(folder / "run", tmp_path / "run", ignore=shutil.ignore_patterns("results.json", "*.jsonl"))
+    if record is not None:
+        given = make_record(base_model={"name": str(folder / "base"), "hub_id": None})
+        write_record(
+            tmp_path / "run",
+            {**given, "languages": {"pivot": "en", "others": ["de"]}, "data": {"train": [], "eval": []}, **record},
+        )
+    assert main(["explore", str(tmp_path / "run"), "--device", "cpu", "--max_pairs", "20"]) == 0
+    shown = "".join(str(one["props"].get("value")) for one in served[-1][0].config["components"])
+    assert told in shown and "de: 20 pairs of embedded:de; " in shown
+    assert shown.count('class="xa-matrix"') == 1 + ("Before" in told)
+
+
+def test_layer_and_prompt_are_the_runs(folder, tmp_path, served, monkeypatch):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    given = make_record(base_model={"name": str(folder / "base"), "hub_id": None})
+    given |= {"method": "mapping", "settings": {"layers": [0, 1], "prompt": "the "}}
+    write_record(tmp_path / "run", given)
+    found = []
+    monkeypatch.setattr(
+        "hf_xalign.explore.held_out.HeldOut.__init__",
+        lambda self, model, tokenizer, text, *, layer, desc: found.append((prompt_of(tokenizer), layer)) or 1 / 0,
+    )
+    assert main(["explore", str(tmp_path / "run"), "--device", "cpu"]) != 0
+    assert found == [("the ", 1)]
+
+
+def test_a_folder_without_a_model_is_refused(folder, tmp_path, capsys):
+    assert main(["explore", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    write_record(tmp_path, {**make_record(), "maps": {"files": {"de": "maps/de.safetensors"}}})
+    assert main(["explore", str(tmp_path)]) == 2
+    assert "holds maps between two spaces" in capsys.readouterr().err
+
+
+def test_colors_are_what_a_word_chooses_not_how_large_all_cosines_are():
+    low = WordSimilarity(["a", "b"], ["x", "y", "z"], np.array([[0.1, 0.3, np.nan], [np.nan] * 3], np.float32))
+    high = low._replace(values=low.values + 0.6)
+    assert_rounding(low.choices()[0, 1], 1 / (1 + np.exp(-0.2 / 0.05)), STEP, scale=20, dtype=torch.float32)
+    assert np.allclose(low.choices(), high.choices(), equal_nan=True, atol=1e-5)
+    assert np.isnan(low.choices()[1]).all()
 
 
 @pytest.fixture(scope="module")

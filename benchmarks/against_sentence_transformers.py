@@ -8,7 +8,13 @@
 
 Systems: `raw` (not trained), `mse` (sentence-transformers' distillation: both sides go to the encoder's own vector of
 the English side), `mnrl` (its in-batch contrast, without duplicates in a batch), and ours: a preset of FAO with
-settings after commas. All have the same pairs, steps, batch size, learning rate, warm-up and frozen word embeddings.
+settings after commas. All have the same pairs, steps, batch size, learning rate and warm-up, and word embeddings that
+are frozen unless `--train_embeddings` is given, as an encoder with new pieces needs it:
+
+    hf-xalign extend-vocabulary builtin:minilm embedded:de embedded:bn --split_over 2 --output runs/extended
+    python benchmarks/against_sentence_transformers.py --model runs/extended --train_embeddings \\
+        --pairs 2000 --steps 250 --batch_size 16 --learning_rate 2e-4 --systems raw mse mnrl joint,start_share=0
+
 The rest is each recipe's own, such as dropout (theirs has it) and batches of like length (ours).
 
 Every system and seed runs in a process of its own and has a file in --output; the same command resumes. A step's time
@@ -44,8 +50,10 @@ from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, enco
 from hf_xalign.config import parse
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.parallel import load_sources
+from hf_xalign.evaluation.scores import score_retrieval
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import vector_drift
+from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.modeling.freezing import freeze
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.recipes.parts.common import settle_cpu
@@ -92,7 +100,9 @@ def options(given: argparse.Namespace, seed: int, folder: str) -> dict[str, Any]
     }
 
 
-def theirs(system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> Any:
+def theirs(
+    given: argparse.Namespace, system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[str, Any]
+) -> Any:
     """Train by a recipe of sentence-transformers, and return the encoder."""
     import sentence_transformers as st
     from sentence_transformers.sentence_transformer.losses import MSELoss, MultipleNegativesRankingLoss
@@ -102,7 +112,7 @@ def theirs(system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[
     encoder = Transformer(folder, max_seq_length=128)
     pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode="mean")
     model = st.SentenceTransformer(modules=[encoder, pooling], device="cpu" if shared["use_cpu"] else None)
-    freeze(encoder.auto_model, embeddings=True)
+    freeze(encoder.auto_model, embeddings=not given.train_embeddings)
     columns = {"english": pairs["target"][:], "other": pairs["source"][:]}
     if system == "mse":
         columns["label"] = model.encode(columns["english"], show_progress_bar=False).tolist()
@@ -114,10 +124,19 @@ def theirs(system: str, folder: str, pairs: Dataset, clock: Clock, shared: dict[
     return encoder.auto_model
 
 
-def ours(system: str, model: Any, tokenizer: Any, pairs: Dataset, clock: Clock, shared: dict[str, Any]) -> Any:
+def ours(
+    given: argparse.Namespace,
+    system: str,
+    model: Any,
+    tokenizer: Any,
+    pairs: Dataset,
+    clock: Clock,
+    shared: dict[str, Any],
+) -> Any:
     """Train by a preset of FAO, and return the encoder."""
     preset, *own = system.split(",")
-    fixed = {"preset": preset, "freeze_embeddings": True, "reference": "cache", "cache_dir": shared["output_dir"]}
+    fixed = {"preset": preset, "freeze_embeddings": not given.train_embeddings}
+    fixed |= {"reference": "cache", "cache_dir": shared["output_dir"]}
     words = [f"{name}={value}" for name, value in {**shared, **fixed}.items()]
     (args,) = parse([FAOConfig], [f"--{word}" for word in [*words, *own]])
     linked = align_words(pairs) if args.loss.reads("links") else pairs
@@ -132,7 +151,9 @@ def measure(given: argparse.Namespace, system: str, seed: int) -> dict[str, Any]
     device = torch.device("cpu" if given.use_cpu else "cuda")
     settle_cpu(device.type)
     model, tokenizer = load_encoder(folder, device)
-    english = list(dict.fromkeys(load_sources(given.eval, split="test")["target"][:]))[:SENTENCES]
+    text = load_sources(given.eval, split="test")
+    held_out = make_evaluation_links(text, load_sources(given.train))
+    english = list(dict.fromkeys(text["target"][:]))[:SENTENCES]
     before = english_vectors(model, tokenizer, english)
     found: dict[str, Any] = {"system": system, "seed": seed}
     if system != "raw":
@@ -144,12 +165,12 @@ def measure(given: argparse.Namespace, system: str, seed: int) -> dict[str, Any]
             shared = options(given, seed, made)
             if system in ("mse", "mnrl"):
                 del model  # no part of their memory
-                model = theirs(system, folder, pairs, clock, shared)
+                model = theirs(given, system, folder, pairs, clock, shared)
             else:
-                model = ours(system, model, tokenizer, pairs, clock, shared)
+                model = ours(given, system, model, tokenizer, pairs, clock, shared)
         found |= {"step": [*clock.step], "preparing": [*clock.preparing], "pairs": len(pairs)}
         found["peak"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found | {"scores": score(given, model.eval(), tokenizer, before, english)}
+    return found | {"scores": score(given, model.eval(), tokenizer, held_out, before, english)}
 
 
 def english_vectors(model: Any, tokenizer: Any, english: list[str]) -> dict[str, torch.Tensor]:
@@ -159,7 +180,12 @@ def english_vectors(model: Any, tokenizer: Any, english: list[str]) -> dict[str,
 
 
 def score(
-    given: argparse.Namespace, model: Any, tokenizer: Any, before: dict[str, torch.Tensor], english: list[str]
+    given: argparse.Namespace,
+    model: Any,
+    tokenizer: Any,
+    held_out: Dataset,
+    before: dict[str, torch.Tensor],
+    english: list[str],
 ) -> dict[str, float]:
     """Return all scores of an encoder: probes and retrieval in %, and rank correlations."""
     scores: dict[str, float] = {}
@@ -174,6 +200,8 @@ def score(
         model, tokenizer, load_sources(given.sentences or given.eval, split="test"), poolings=("mean",), dtype=dtype
     ).items():
         scores[f"sentences {language}"] = 100 * values["sentence_mean"]
+    for language, values in score_retrieval(model, tokenizer, held_out, dtype=dtype).items():
+        scores[f"words {language}"] = 100 * values["retrieval_mean"]
     after = english_vectors(model, tokenizer, english)
     drift = {kind: vector_drift(before[kind], after[kind]) for kind in before}
     return scores | {f"rank, {kind}": values["rank_correlation"] for kind, values in drift.items()}
@@ -182,7 +210,7 @@ def score(
 def report(runs: list[dict[str, Any]]) -> str:
     """Return the table: a row a system, mean and standard deviation over seeds."""
     systems = list(dict.fromkeys(run["system"] for run in runs))
-    shown = [name for name in runs[0]["scores"] if re.search("^sentences|^rank| en$| others$", name)]
+    shown = [name for name in runs[0]["scores"] if re.search("^sentences|^words|^rank| en$| others$", name)]
     base = {run["seed"]: run["step"] for run in runs if run["system"] == BASELINE}
     rows = [["system", "seeds", *shown, "s a step", "against mnrl, CPU", "preparing, s", "peak, GiB"]]
     for system in systems:
@@ -208,7 +236,9 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="embedded", help="Hub id or folder of the encoder")
     parser.add_argument("--train", nargs="+", default=["embedded:de", "embedded:bn"], help="text to train on")
-    parser.add_argument("--eval", nargs="+", default=["embedded:de", "embedded:bn"], help="text for rank correlations")
+    parser.add_argument(
+        "--eval", nargs="+", default=["embedded:de", "embedded:bn"], help="text for words and rank correlations"
+    )
     parser.add_argument("--sentences", nargs="+", help="text for sentence retrieval; default: --eval")
     pos = ["pos", "embedded:en", "embedded:en", "embedded:de", "embedded:bn"]
     parser.add_argument("--probe", nargs="+", action="append", help="as in `hf-xalign evaluate --probe`")
@@ -220,6 +250,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--bf16", action="store_true", help="bfloat16 in training and probes")
+    parser.add_argument("--train_embeddings", action="store_true", help="train the word embeddings too")
     parser.add_argument("--use_cpu", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("runs/against_sentence_transformers"))
     parser.add_argument("--only", nargs=2, metavar=("SYSTEM", "SEED"), help=argparse.SUPPRESS)

@@ -1,11 +1,13 @@
-"""Time arithmetic on a CPU: a matrix product in bfloat16 and float32, and Adam's step on moments that have decayed.
+"""Time arithmetic on a CPU: products and attention in bfloat16 and float32, Adam's step on moments that have decayed.
 
     OMP_NUM_THREADS=1 python benchmarks/cpu_arithmetic.py                                       # seconds
     OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python benchmarks/cpu_arithmetic.py   # as a CPU without AMX
 
-The product is that of a layer of an encoder of 768 dimensions with 512 tokens. Adam's first moment of an embedding row
-shrinks to 0.9 of itself in every step without the row's piece. After some 900 steps it is a denormal number, whose
-rounding keeps it from ever becoming 0. Each time is the least CPU time of several turns.
+The product is that of a layer of an encoder of 768 dimensions with 512 tokens. Attention is that of 64 sentences of
+32 tokens with 12 heads of 32, forward and backward, by torch's fused kernel and by its single operations. Adam's
+first moment of an embedding row shrinks to 0.9 of itself in every step without the row's piece. After some 900 steps
+it is a denormal number, whose rounding keeps it from ever becoming 0. Each time is the least CPU time of several
+turns.
 """
 
 from __future__ import annotations
@@ -31,6 +33,24 @@ def product(dtype: torch.dtype, turns: int) -> float:
     """Time a product in this type."""
     rows, weight = torch.ones(512, 768, dtype=dtype), torch.ones(768, 768, dtype=dtype)
     return seconds(lambda: torch.nn.functional.linear(rows, weight), turns)
+
+
+def attention(dtype: torch.dtype, fused: bool, turns: int) -> float:
+    """Time attention of masked tokens, forward and backward."""
+    heads = [torch.randn(64, 12, 32, 32, dtype=dtype, requires_grad=True) for _ in range(3)]
+    mask = torch.zeros(64, 1, 32, 32, dtype=dtype)
+    mask[::2, ..., 16:] = torch.finfo(dtype).min
+
+    def step() -> None:
+        query, key, value = heads
+        if fused:
+            found = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        else:
+            weights = query @ key.transpose(-1, -2) * 32**-0.5 + mask
+            found = torch.softmax(weights, -1, dtype=torch.float32).to(dtype) @ value
+        found.sum().backward()
+
+    return seconds(step, turns)
 
 
 def adam(rows: int, moment: float, flush: bool, turns: int) -> float:
@@ -59,6 +79,9 @@ def main(argv: list[str] | None = None) -> None:
     half = product(torch.bfloat16, args.turns)
     print(f"product, float32   {1e3 * whole:9.2f} ms")
     print(f"product, bfloat16  {1e3 * half:9.2f} ms  {half / whole:5.2f} of float32")
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        single, fused = (attention(dtype, kernel, args.turns) for kernel in (False, True))
+        print(f"attention, {name:8}{1e3 * single:9.2f} ms, by the fused kernel {fused / single:5.2f} of it")
     ordinary = adam(args.rows, 1e-3, False, args.turns)
     print(f"Adam, ordinary     {1e3 * ordinary:9.2f} ms")
     for name, flush in (("kept", False), ("flushed", True)):

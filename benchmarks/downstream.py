@@ -11,7 +11,7 @@ The systems:
 
 - the raw encoder;
 - FAO, alone and with continual alignment during task training, by each of its presets;
-- the joint objective (`--preset joint`) on first subwords;
+- the joint objective (`--preset joint --start_share 0`) on first subwords;
 - MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head;
 - `raw_kept`, `joint_kept`: raw and joint, fine-tuned with `--keep_aligned`.
 
@@ -71,7 +71,7 @@ def align(given: argparse.Namespace, models: Path) -> None:
     settings = {
         "fao": config("fao_embedded"),
         # Heads of tasks read a word's first subword, so that is what is aligned.
-        "joint": ["--preset", "joint", "--pooling", "first", "--model_name_or_path", "embedded"],
+        "joint": ["--preset", "joint", "--start_share", "0", "--pooling", "first", "--model_name_or_path", "embedded"],
         "mao": config("mao_linear_embedded"),
     }
     for name, needed in {**ALIGNED, "mao": {"mao"}}.items():

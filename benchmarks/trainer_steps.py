@@ -70,7 +70,7 @@ def make(given: Namespace, name: str, attention: str, folder: str) -> Any:
         module = {"MAO linear": {}, "MAO adapter": {"preset": "adapter"}}[name]
         return MAOTrainer(model, MAOConfig(**module, **options), **data)
     own = {"FAO copy": {"reference": "copy"}, "FAO cache": {"reference": "cache"}, "joint": {"preset": "joint"}}[name]
-    return FAOTrainer(model, FAOConfig(**{"freeze_embeddings": True, **own, **options}), **data)
+    return FAOTrainer(model, FAOConfig(**{"preset": "mao", "freeze_embeddings": True, **own, **options}), **data)
 
 
 TRAINERS = ("FAO copy", "FAO cache", "joint", "MAO linear", "MAO adapter", "PPA", "continual", "ALIGN-MLM")

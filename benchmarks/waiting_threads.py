@@ -44,6 +44,7 @@ def train(steps: int) -> float:
     clock = Clock()
     config = FAOConfig(
         output_dir="unused",
+        preset="mao",
         max_steps=steps + 1,
         per_device_train_batch_size=16,
         save_strategy="no",

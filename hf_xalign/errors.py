@@ -125,6 +125,23 @@ def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Ite
         raise InputError(f"{path}: {fault} ({reason}). {remedy}".strip()) from error
 
 
+@contextmanager
+def explained(what: str, *kinds: type[Exception], advice: str = "") -> Iterator[None]:
+    """Turn errors of other libraries in the block into an InputError: what failed, the reason, advice.
+
+    Without `kinds`, `what` is the place of the InputErrors that the block raises. With them, they stay as they are.
+    """
+    try:
+        yield
+    except InputError as error:
+        if kinds:
+            raise
+        raise InputError(f"{what}: {error}") from error
+    except kinds as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise InputError(f"{what}: {reason}{advice}") from error
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for what other tools call `name`, or the closest known name; else an empty string.
 

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import Any
 
-from hf_xalign.errors import InputError
+from hf_xalign.checks import require
+from hf_xalign.errors import InputError, explained
 
 Tasks = Iterable[tuple[str, tuple[Any, ...]]]
 """Names of tasks and the arguments of each."""
@@ -132,14 +133,9 @@ class _Worker:
 @contextmanager
 def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
     """Connect to a Ray cluster and yield the package; `cores` are those to use of this machine, if it is `local`."""
-    try:
-        ray: Any = importlib.import_module("ray")
-    except ImportError as error:
-        raise InputError('Ray is not installed. Run pip install "hf_xalign[ray]".') from error
-    try:
+    ray: Any = require("ray", "a cluster", "ray")
+    with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
         cluster = ray.init(address, num_cpus=cores if address == "local" else None)
-    except (ConnectionError, ValueError) as error:
-        raise InputError(f"no Ray cluster answers at {address}: {str(error).splitlines()[0]}") from error
     with cluster:
         yield ray
 

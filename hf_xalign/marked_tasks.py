@@ -43,7 +43,7 @@ class MarkedTasks:
         left = {name: (self, name, *task) for name, task in tasks.items() if name not in found}
         failed: dict[str, BaseException] = {}
         with progress(total=len(tasks), initial=len(found), desc=desc) as bar:
-            for name, future in run(_perform, left.items()):
+            for name, future in run(MarkedTasks.perform, left.items()):
                 if error := future.exception():
                     failed[name] = getattr(error, "cause", error)  # Ray wraps it
                     if find_disk_full(error):
@@ -59,6 +59,15 @@ class MarkedTasks:
                 "kept: run again to resume."
             ) from error
         return [found[name] for name in tasks]
+
+    def perform(
+        self, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any
+    ) -> dict[str, Any]:
+        """Run one task, write its marker and return what it says."""
+        with self.around(), disk_errors(self.folder / name):
+            found, files = function(*arguments)
+        write_mark(self._path(name), {"settings": self.settings, **found}, files)
+        return found
 
     def marker(self, name: str) -> dict[str, Any]:
         """Return the marker of a finished task.
@@ -77,13 +86,3 @@ class MarkedTasks:
         """Return the marker of a task, or None unless it and its files are as the task left them."""
         marker = read_mark(self._path(name))
         return marker if marker is not None and marker["settings"] == self.settings else None
-
-
-def _perform(
-    tasks: MarkedTasks, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any
-) -> dict[str, Any]:
-    """Run one task, write its marker and return what it says."""
-    with tasks.around(), disk_errors(tasks.folder / name):
-        found, files = function(*arguments)
-    write_mark(tasks._path(name), {"settings": tasks.settings, **found}, files)
-    return found

@@ -34,17 +34,15 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["embedded:de", "embedded:bn"])
     pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
-    max_pairs: int | None = option(_PAIRS, "Use n pairs with links of each source, by draw.", None)
+    max_pairs: int | None = option(_PAIRS, "Use n pairs with links of each source, by draw.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
 
     def check(self, args: TaskConfig) -> None:
-        """Refuse a module on the encoder, and a number of pairs below 1."""
+        """Refuse a module on the encoder."""
         if self.adapter is not None:
             raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
-        if self.max_pairs is not None and self.max_pairs < 1:
-            raise InputError(f"max_pairs={self.max_pairs}: must be at least 1")
         super().check(args)
 
     def check_files(self) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hf_xalign.checks import needs
 from hf_xalign.recipes.parts.common import check_record, option, run
 from hf_xalign.recipes.parts.task_data import TaskArguments
 
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from hf_xalign.tasks import Task
     from hf_xalign.trainers import TaskConfig, TaskTrainer
 
-_TAGGER = "Tagger"
+
+def _tagger(help: str, default: Any) -> Any:
+    """Return the field of an option of the tagger."""
+    return option("Tagger", help, default, rules=[needs(head="tagger")])
 
 
 @dataclass
@@ -40,22 +44,20 @@ class FinetuneArguments(TaskArguments):
 
     method: ClassVar[str] = "finetune"
 
-    tagger_layers: list[int] | None = option(
-        _TAGGER, "Encoder layers to read. Default: those with maps or a module, else the last four.", None
+    tagger_layers: list[int] | None = _tagger(
+        "Encoder layers to read. Default: those with maps or a module, else the last four.", None
     )
-    tagger_layer_mix: Literal["sum", "concat"] = option(
-        _TAGGER, "Sum or concatenate a word's vectors of these layers.", "sum"
+    tagger_layer_mix: Literal["sum", "concat"] = _tagger("Sum or concatenate a word's vectors of these layers.", "sum")
+    tagger_pooling: Literal["first", "last", "mean"] = _tagger("Which subwords make a word's vector.", "mean")
+    tagger_lstm_size: int = _tagger("Units per direction of the BiLSTM.", 384)
+    tagger_lstm_layers: int = _tagger("Layers of the BiLSTM.", 2)
+    tagger_dropout: float = _tagger("Dropout before and after the BiLSTM.", 0.5)
+    tagger_transitions: Literal["contextual", "shared"] = _tagger(
+        "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
     )
-    tagger_pooling: Literal["first", "last", "mean"] = option(_TAGGER, "Which subwords make a word's vector.", "mean")
-    tagger_lstm_size: int = option(_TAGGER, "Units per direction of the BiLSTM.", 384)
-    tagger_lstm_layers: int = option(_TAGGER, "Layers of the BiLSTM.", 2)
-    tagger_dropout: float = option(_TAGGER, "Dropout before and after the BiLSTM.", 0.5)
-    tagger_transitions: Literal["contextual", "shared"] = option(
-        _TAGGER, "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
-    )
-    tagger_bio: bool | None = option(_TAGGER, "Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
-    tagger_keep_vectors: bool = option(
-        _TAGGER, "Encode the training text once, and keep its word vectors, not once an epoch and seed.", True
+    tagger_bio: bool | None = _tagger("Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
+    tagger_keep_vectors: bool = _tagger(
+        "Encode the training text once, and keep its word vectors, not once an epoch and seed.", True
     )
 
     def __post_init__(self) -> None:
@@ -63,16 +65,11 @@ class FinetuneArguments(TaskArguments):
 
     def fit(self, task: Task, args: TaskConfig) -> Task:
         """Return the task for the chosen head."""
-        from hf_xalign.config import non_default_fields
-        from hf_xalign.errors import InputError
         from hf_xalign.tasks import TaggingTask, TokenTask
 
         if args.head != "tagger":
-            if given := [name for name in non_default_fields(self) if name.startswith("tagger_")]:
-                raise InputError(f"{given[0]} needs head=tagger: add it, or leave the option out")
             return task
-        if not isinstance(task, TokenTask):
-            raise InputError(f"head=tagger labels words, but the task is {self.task}: leave it out")
+        assert isinstance(task, TokenTask)  # a rule of `task`
         bio = task.labels.mark_spans if self.tagger_bio is None else self.tagger_bio
         return TaggingTask(
             task.labels, task.metric, task.on_empty_word, bio=bio, keep_vectors=self.tagger_keep_vectors

@@ -47,7 +47,7 @@ ARGUMENTS = (MappingText, MappingArguments)
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import non_default_fields, parse
-    from hf_xalign.errors import InputError
+    from hf_xalign.errors import InputError, explained
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
@@ -126,10 +126,8 @@ def main(argv: list[str] | None = None) -> None:
         maps, coverage = {}, {}
         with phase(record, "mapping"):
             for language in languages:
-                try:
+                with explained(f"the map of {language}"):
                     maps[language], coverage[language] = learn(corpus, language, args)
-                except InputError as error:
-                    raise InputError(f"the map of {language}: {error}") from error
         with phase(record, "scoring"):
             examples["after"] = {}
             record["scores"]["after"], after = score(corpus, args, maps, examples["after"])

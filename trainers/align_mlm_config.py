@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import needs
 from hf_xalign.data.batches.masked import DictMLM
-from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
+from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
@@ -49,11 +49,6 @@ class AlignMLMConfig(AlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
-        "alpha": (0, inf),
-        "entries_per_step": (1, inf),
-        "translation_probability": (0, 1),
-    }
     headline: ClassVar[str] = "eval_loss"
 
     preset: str = own("ours", "Published variant: ours or paper.")
@@ -62,18 +57,20 @@ class AlignMLMConfig(AlignmentConfig):
         "mlm: masked tokens in text of all languages. xlm: mlm, and TLM on parallel sentences. dict_mlm: mlm with "
         "translations by a dictionary. align_mlm: mlm, and the cosine of a dictionary's input embeddings.",
     )
-    alpha: float = by_preset("align_mlm: weight of the cosine term.")
-    entries_per_step: int | None = own(None, "align_mlm: entries drawn for each step. Default: all.")
+    alpha: float = by_preset("align_mlm: weight of the cosine term.", least=0)
+    entries_per_step: int | None = own(None, "align_mlm: entries drawn for each step. Default: all.", least=1)
     dict_mlm: DictMLM = by_preset(
         "dict_mlm: input puts translations in masked positions (ALIGN-MLM), label predicts them (Chaudhary et al.)."
     )
     translation_probability: float = by_preset(
-        "dict_mlm: probability that a masked token is translated, if it can be."
+        "dict_mlm: probability that a masked token is translated, if it can be.", least=0, most=1
     )
     alignment_languages: bool = own(
-        False, "xlm, dict_mlm: score the alignment of words with the language embedding added, as ALIGN-MLM's code."
+        False,
+        "xlm, dict_mlm: score the alignment of words with the language embedding added, as ALIGN-MLM's code.",
+        rules=[needs("the others have no language embeddings", objective=("xlm", "dict_mlm"))],
     )
-    mlm_probability: float = own(0.15, "Share of tokens that are masked.")
+    mlm_probability: float = own(0.15, "Share of tokens that are masked.", above=0, most=1)
     dropout: bool = own(True, "Use the encoder's dropout during training.")
 
     @property
@@ -85,12 +82,6 @@ class AlignMLMConfig(AlignmentConfig):
     def has_language_embeddings(self) -> bool:
         """True if the encoder reads the language of each token, as in XLM and DICT-MLM."""
         return self.objective in ("xlm", "dict_mlm")
-
-    def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained."""
-        check_probability(self.mlm_probability)
-        if not self.has_language_embeddings:
-            self.refuse_unused(f"objective={self.objective} has no language embeddings", "alignment_languages")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -64,15 +63,15 @@ class ContinualConfig(TaskConfig):
     }
     # Settings that the terms are made from; `objective=` of the trainer replaces them.
     LOSS: ClassVar[tuple[str, ...]] = ("regularizer_weight", "reduction", "mean_over_dims", "regularized_words")
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
-        **TaskConfig.RANGES,
-        **dict.fromkeys(("alpha", "regularizer_weight"), (0, inf)),
-        "pairs_per_example": (1e-6, inf),
+    UNREAD: ClassVar[dict[str, str]] = {
+        "head": "a tagger reads a frozen encoder, so there is nothing to keep aligned: use head=linear",
+        "torch_compile": "a compiled model need not pass the sentence pairs on: leave it out",
+        "freeze_encoder": "that leaves nothing to keep aligned: use hf-xalign train finetune",
     }
 
     preset: str = own("continual", f"Published variant: {', '.join(PRESETS)}.")
-    alpha: float = by_preset("Weight of the alignment loss, L_align + w L_reg.")
-    regularizer_weight: float = by_preset("w, the weight of L_reg, the distance to f0.")
+    alpha: float = by_preset("Weight of the alignment loss, L_align + w L_reg.", least=0)
+    regularizer_weight: float = by_preset("w, the weight of L_reg, the distance to f0.", least=0)
     reduction: Literal["links", "words"] = by_preset("Divide both terms by the links, or each by its own words.")
     mean_over_dims: bool = by_preset("Divide squared distances by the vector size.")
     regularized_words: Literal["all", "all_specials"] = by_preset(
@@ -80,7 +79,9 @@ class ContinualConfig(TaskConfig):
     )
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Sentence pairs")
     draw: Draw = by_preset(DRAW, "Sentence pairs")
-    pairs_per_example: float = own(0.5, "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32.")
+    pairs_per_example: float = own(
+        0.5, "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32.", above=0
+    )
     pairs_dropout: bool = own(True, "Use dropout for the sentence pairs too.")
     layers: list[int] | None = own(None, "Aligned layers. Default: the last.")
     pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")
@@ -88,16 +89,10 @@ class ContinualConfig(TaskConfig):
     cache_reference: bool = own(
         False, "Compute f0 once and memory-map it, instead of a forward in each step.", "Model"
     )
-    max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data")
+    max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data", least=3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.head == "tagger":
-            raise InputError(
-                "head=tagger reads a frozen encoder, so there is nothing to keep aligned: use head=linear"
-            )
-        if self.torch_compile:
-            raise InputError("torch_compile=true: a compiled model need not pass the sentence pairs on; leave it out")
         # A module that is checkpointed twice in one forward marks its parameters ready twice in DDP.
         recomputed = self.gradient_checkpointing_kwargs if self.gradient_checkpointing else None
         if self.world_size > 1 and isinstance(recomputed, dict) and recomputed.get("use_reentrant"):
@@ -116,8 +111,6 @@ class ContinualConfig(TaskConfig):
                 "continual alignment trains the encoder or adapters in its layers, such as LoRA: this model has a "
                 "module of MAO on top, leave it out"
             )
-        if self.freeze_encoder:
-            raise InputError("freeze_encoder=true leaves nothing to keep aligned: use hf-xalign train finetune")
 
     def terms(self) -> list[Term]:
         """Return the terms of linked words that these settings name, which alpha weighs."""

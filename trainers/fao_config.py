@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import needs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
@@ -17,12 +19,15 @@ from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
+logger = logging.getLogger(__name__)
+
 _CAO: dict[str, Any] = {
     **CAO,
     "layers": [-1],
     "projection_dim": 128,
     "freeze_embeddings": False,
     "dropout": True,
+    "start_share": 0.0,
     "per_device_train_batch_size": 4,
 }
 _CONTINUAL: dict[str, Any] = {**_CAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
@@ -34,7 +39,8 @@ _ROTATE: dict[str, Any] = {
     "layers": [-4, -3, -2, -1],
     "norm": "l2",
 }
-# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs.
+# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs. Averaged
+# with the weights before training, English keeps its structure and no language loses sentence search.
 _JOINT: dict[str, Any] = {
     **_CAO,
     "objective": "infonce",
@@ -47,6 +53,7 @@ _JOINT: dict[str, Any] = {
     "interpolation_weight": 5.0,
     "freeze_embeddings": True,
     "dropout": False,
+    "start_share": 0.3,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
     "max_grad_norm": 1.0,
@@ -59,6 +66,9 @@ class FAOConfig(WordAlignmentConfig):
 
     Presets (the papers are in METHODS):
 
+    - `joint`, the default: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place.
+      At the end comes the average with the weights before training, unless they are an adapter's or sharded.
+      Stronger than the published presets in every probe (Results).
     - `mao`: the MAO paper's FAO. Last subword of the last layer, and by its eq. 3 the linked pivot words alone are
       regularized. `regularized_words=all` is the formula of Cao et al.
     - `continual`: the CONTINUAL paper. Mean of subwords, [CLS] and [SEP] linked too.
@@ -70,11 +80,10 @@ class FAOConfig(WordAlignmentConfig):
     - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. Plain L2 summed over the last four layers, only
       linked words regularized. In `src2tgt` English moves and the other language is regularized; `tgt2src` does the
       reverse.
-    - `joint`: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place. Stronger
-      than the published presets in every probe (Results).
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "joint": _JOINT,
         "mao": {**_CAO, "regularized_words": "linked"},
         "continual": _CONTINUAL,
         "cao_code": {
@@ -95,23 +104,25 @@ class FAOConfig(WordAlignmentConfig):
         },
         "rotate_src2tgt": {**_ROTATE, "regularized_side": "source"},
         "rotate_tgt2src": _ROTATE,
-        "joint": _JOINT,
     }
 
     INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {**WordAlignmentConfig.RANGES, "start_share": (0, 1)}
 
-    preset: str = own("mao", f"Published variant: {', '.join(PRESETS)}.")
+    preset: str = own("joint", f"Published variant: {', '.join(PRESETS)}.")
     layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
     projection_dim: int = by_preset("Size of InfoNCE's projection head; 0 compares the vectors themselves.")
     reference: Literal["copy", "cache"] = own(
         "copy", "f0 by a frozen copy of the encoder (copy), or computed once and memory-mapped (cache).", "Model"
     )
-    reference_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Model")
+    reference_dtype: Literal["float32", "bfloat16"] = own(
+        "float32", "Data type of cached vectors.", "Model", rules=[needs(reference="cache")]
+    )
     freeze_embeddings: bool = by_preset("Do not train the word embeddings.", "Model")
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
     dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
-    start_share: float = own(0.0, "At the end, share of the weights before training in their average.", "Model")
+    start_share: float = by_preset(
+        "At the end, share of the weights before training in their average.", "Model", least=0, most=1
+    )
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
@@ -121,9 +132,7 @@ class FAOConfig(WordAlignmentConfig):
                 "objective=infonce, sentence_weight, similarity_weight: a contrast is of one layer: give one layer"
             )
         if self.reference != "cache":
-            self.refuse_unused(
-                "without reference=cache there is no cache: leave it out", "cache_dir", "reference_dtype", "ray"
-            )
+            self.refuse_unused("without reference=cache there is no cache: leave it out", "cache_dir", "ray")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder or a tokenizer that these settings cannot train."""
@@ -132,10 +141,13 @@ class FAOConfig(WordAlignmentConfig):
         peft = hasattr(model, "peft_config")
         if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
             raise InputError("freeze_embeddings, freeze_layers: only for a whole encoder, a PEFT model's is frozen")
-        if self.start_share and wants_sharding(self):
-            raise InputError("start_share: weights that are divided over GPUs are not averaged: leave it or fsdp out")
-        if peft and self.start_share:
-            raise InputError("start_share averages whole weights, not the factors of adapters: leave it out")
+        if self.start_share and (peft or wants_sharding(self)):
+            reason = "weights that are divided over GPUs are not averaged"
+            if peft:
+                reason = "whole weights are averaged, not the factors of adapters"
+            self.refuse_unused(f"{reason}: leave it out", "start_share")
+            logger.info("start_share=0 instead of the preset's %g: %s", self.start_share, reason)
+            self.start_share = 0.0
         if peft and self.reference == "cache":
             raise InputError("reference=cache: a PeftModel computes f0 without its adapters, use reference=copy")
         if self.freeze_layers:

@@ -11,7 +11,8 @@ from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.errors import InputError, suggestion
+from hf_xalign.checks import check_choice, needs
+from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
@@ -96,9 +97,17 @@ class MAOConfig(WordAlignmentConfig):
     adapters: Literal["none", "pfeiffer", "adapterhub", "houlsby"] = by_preset("Adapters in every layer.", "Module")
     init: Literal["identity", "random"] = by_preset("Start from the identity, or as published at random.", "Module")
     linear_bias: bool = own(False, "Add a bias to the linear map; l2 does not train a shared one.", "Module")
-    orthogonal: bool = own(False, "Make the linear map of each language a rotation; needs per_language.", "Module")
+    orthogonal: bool = own(
+        False,
+        "Make the linear map of each language a rotation; needs per_language.",
+        "Module",
+        rules=[needs("one for all changes no distance and no cosine", per_language=("all", "others"))],
+    )
     per_language: Literal["none", "all", "others"] = own(
-        "none", "Linear maps: one in all (none), of each language (all), or of each but the pivot (others).", "Module"
+        "none",
+        "Linear maps: one in all (none), of each language (all), or of each but the pivot (others).",
+        "Module",
+        rules=[needs("only the linear map can differ between languages", top="linear")],
     )
     num_heads: int = own(8, "Attention heads of the transformer layer.", "Module")
     context: bool = own(True, "Let the transformer attend to the sentence; false: to the word alone.", "Module")
@@ -124,11 +133,8 @@ class MAOConfig(WordAlignmentConfig):
         super().check_settings()
         if self.own_module and self.peft_options:
             raise InputError("peft_options are for another peft_type; xalign is set by the fields of this config")
-        if self.peft_type.upper() not in PEFT_TYPE_TO_CONFIG_MAPPING:
-            known = sorted(str(getattr(kind, "value", kind)).lower() for kind in PEFT_TYPE_TO_CONFIG_MAPPING)
-            raise InputError(
-                f"peft_type={self.peft_type}: choose one of {', '.join(known)}{suggestion(self.peft_type, known)}"
-            )
+        known = sorted(str(getattr(kind, "value", kind)).lower() for kind in PEFT_TYPE_TO_CONFIG_MAPPING)
+        check_choice(known, peft_type=self.peft_type.lower())
         if not self.own_module:
             if issubclass(cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()], PromptLearningConfig):
                 raise InputError(
@@ -151,18 +157,11 @@ class MAOConfig(WordAlignmentConfig):
             self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
         elif (self.cache_dir or self.ray) and self.feature_cache is False:
             raise InputError("cache_dir, ray: this run has no cache, so leave them out")
-        if self.reduction == "sub_batches":
-            raise InputError("reduction=sub_batches is of FAO: use links, words or sum")
+        check_choice(("links", "words", "sum"), reduction=self.reduction)
         if self.batch_of == "links" and (self.linked_tokens != "words" or self.loss.kept_words != "linked"):
             raise InputError(
                 "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
                 "or batch_of=pairs"
-            )
-        if self.per_language != "none" and self.top != "linear":
-            raise InputError(f"per_language={self.per_language}: only the linear map can differ between languages")
-        if self.orthogonal and self.per_language == "none":
-            raise InputError(
-                "orthogonal=true: one rotation for all languages changes no distance and no cosine; give per_language"
             )
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
@@ -216,17 +215,15 @@ class MAOConfig(WordAlignmentConfig):
         `languages` have maps of their own (with `per_language`), `pivot` has none (with `per_language=others`).
         """
         config = self.peft_config(languages, pivot)
-        try:
-            with torch.random.fork_rng():
-                torch.manual_seed(self.seed)
-                return get_peft_model(model, config)
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"peft_type={self.peft_type} cannot be put on {type(model).__name__}: {error} (set what PEFT "
-                'asks for in peft_options, such as {"target_modules": ["query", "value"]})'
-            ) from error
+        advice = '. Set what PEFT asks for in peft_options, such as {"target_modules": ["query", "value"]}'
+        with (
+            explained(
+                f"peft_type={self.peft_type} cannot be put on {type(model).__name__}", ValueError, advice=advice
+            ),
+            torch.random.fork_rng(),
+        ):
+            torch.manual_seed(self.seed)
+            return get_peft_model(model, config)
 
     def peft_config(self, languages: list[str] | None, pivot: str | None) -> PeftConfig:
         """Return the module's PEFT config; arguments are those of `add_module`."""
@@ -236,10 +233,8 @@ class MAOConfig(WordAlignmentConfig):
             given |= {name: None for name in ("top", "adapters") if given[name] == "none"}
             return XAlignConfig(**given, languages=languages, pivot=pivot)
         config_class = cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()]
-        try:
+        with explained(f"peft_options: {self.peft_type} refuses them", TypeError, ValueError):
             return config_class(**{"task_type": "FEATURE_EXTRACTION", **(self.peft_options or {})})
-        except (TypeError, ValueError) as error:
-            raise InputError(f"peft_options: {self.peft_type} refuses them: {error}") from error
 
     def word_vector(self) -> str:
         """Return how a word's vector f is made, as plain text."""

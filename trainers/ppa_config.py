@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import check_probability, masking_vocabulary
+from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
@@ -68,55 +68,46 @@ class PPAConfig(AlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
-        **dict.fromkeys(("momentum", "head_settling"), (0, 1)),
-        **dict.fromkeys(("projection_dim", "queue_size", "chunk_size"), (1, inf)),
-        "temperature": (1e-6, inf),
-        "head_learning_rate": (0, inf),
-    }
+    UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "PPA's score is of sentences, not words: leave it out"}
 
     preset: str = own("ours", "Published variant: ours or paper.")
     contrast: Literal["moco", "in_batch", "none"] = by_preset(
         "moco: keys of a momentum encoder and a queue of negatives. in_batch: both sides by the encoder itself; the "
-        "negatives are the other pairs of the micro-batch on all processes. none: no contrast of sentences."
+        "negatives are the other pairs of the micro-batch on all processes. none: no contrast of sentences.",
+        rules=[excludes("that leaves no objective", "none", words="none")],
     )
     words: Literal["tlm", "mlm", "none"] = by_preset("Masked tokens: in the pair (tlm), in each side (mlm), or none.")
     sentence_pooling: SentencePooling = by_preset("Sentence vector: cls (the first token), mean, or last.")
     normalize: Normalize = by_preset("Normalize before the projection, as published, or after it (cosines).")
-    projection_dim: int = by_preset("Size of a projected sentence vector.")
-    temperature: float = by_preset("Temperature of the contrast.")
-    queue_size: int = by_preset("moco: number of keys in the queue.")
+    projection_dim: int = by_preset("Size of a projected sentence vector.", least=1)
+    temperature: float = by_preset("Temperature of the contrast.", least=1e-6)
+    queue_size: int = by_preset("moco: number of keys in the queue.", least=1)
     queue_start: QueueStart = by_preset("moco: start the queue empty or with random keys.")
-    momentum: float = by_preset("moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.")
+    momentum: float = by_preset("moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.", least=0, most=1)
     same_pair_negatives: bool = by_preset("moco: use earlier keys of the same pair as negatives, as published.")
-    chunk_size: int | None = own(None, "in_batch: pairs in memory at a time, for one more forward (GradCache).")
+    chunk_size: int | None = own(
+        None,
+        "in_batch: pairs in memory at a time, for one more forward (GradCache).",
+        least=1,
+        rules=[
+            needs("elsewhere gradient_accumulation_steps saves the memory and changes nothing", contrast="in_batch"),
+            excludes("it empties no cache", torch_empty_cache_steps=GIVEN),
+        ],
+    )
     key_dropout: bool = own(False, "moco: use dropout in the key encoder too.")
     prompt: str | None = own(
         None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
     )
-    mlm_probability: float = own(0.15, "Share of tokens that are masked.")
-    head_learning_rate: float = by_preset("Learning rate of a new MLM head; a pre-trained head has the encoder's.")
-    head_settling: float = by_preset("Share of the run in which a new MLM head trains alone.")
+    mlm_probability: float = own(0.15, "Share of tokens that are masked.", above=0, most=1)
+    head_learning_rate: float = by_preset(
+        "Learning rate of a new MLM head; a pre-trained head has the encoder's.", least=0
+    )
+    head_settling: float = by_preset("Share of the run in which a new MLM head trains alone.", least=0, most=1)
     freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.")
     dropout: bool = own(True, "Use the encoder's dropout during training.")
     min_tokens: int = by_preset("Drop pairs if a side has fewer tokens.", "Data")
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
-
-    def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained."""
-        self.refuse_unused("PPA's score is of sentences, not words: leave it out", "eval_pooling")
-        if self.contrast == "none" and self.words == "none":
-            raise InputError("contrast=none and words=none leave no objective: set one of them")
-        if self.chunk_size is not None and self.contrast != "in_batch":
-            raise InputError(
-                f"chunk_size={self.chunk_size} is for contrast=in_batch: with contrast={self.contrast}, "
-                "gradient_accumulation_steps saves the memory and changes nothing"
-            )
-        if self.chunk_size is not None:
-            self.refuse_unused("chunk_size empties no cache: leave it out", "torch_empty_cache_steps")
-        if self.words != "none":
-            check_probability(self.mlm_probability)
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse an encoder, a tokenizer or a batch that these settings cannot train."""

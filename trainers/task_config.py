@@ -9,6 +9,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import SaveStrategy
 
+from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
@@ -39,6 +40,7 @@ _ROTATE: dict[str, Any] = {
 }
 
 Head = Literal["linear", "tagger"]
+CHOOSING = "no checkpoint is chosen without it, and eval_strategy=epoch and save_strategy=epoch"
 
 
 @dataclass
@@ -68,28 +70,43 @@ class TaskConfig(AlignmentConfig):
         "ppa_xnli": _PPA,
         "rotate": _ROTATE,
     }
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {"start_share": (0, 1)}
     # Languages of training select the checkpoint, unless `selection` says otherwise.
     headline: ClassVar[str] = "eval_selection"
 
     preset: str = own("", "Published settings. Default: ours, or rotate with a tagger.", "Schedule")
-    head: Head = own("linear", "A linear map on the encoder, or a BiLSTM-CRF on a frozen one (tagger).", "Model")
+    head: Head = own(
+        "linear",
+        "A linear map on the encoder, or a BiLSTM-CRF on a frozen one (tagger).",
+        "Model",
+        rules=[excludes("a tagger's encoder is frozen", "tagger", neftune_noise_alpha=GIVEN)],
+    )
     freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.", "Model")
-    freeze_encoder: bool = own(False, "Train only the head.", "Model")
+    freeze_encoder: bool = own(
+        False, "Train only the head.", "Model", rules=[excludes("it freezes them too", freeze_embeddings=True)]
+    )
     keep_aligned: bool = own(
         False,
         "Keep what an alignment gave: first fit the head to the frozen encoder, and at the end average all weights "
         "with those before training.",
         "Model",
+        rules=[excludes("a tagger's encoder is frozen and stays aligned", head="tagger")],
     )
-    start_share: float = own(0.25, "keep_aligned: share of the weights before training in the average.", "Model")
+    start_share: float = own(
+        0.25,
+        "keep_aligned: share of the weights before training in the average.",
+        "Model",
+        least=0,
+        most=1,
+        rules=[needs(keep_aligned=True)],
+    )
     dropout: bool = own(True, "Use the model's dropout during training.", "Model")
-    max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data")
+    max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data", least=3)
     selection: Literal["source", "target"] = own(
         "source",
         "Languages whose text chooses the checkpoint (load_best_model_at_end, early_stopping_patience): source, those "
         "of training; target, the others, as in ROTATE: a choice by the target language, no zero-shot transfer.",
         "Run",
+        rules=[needs(CHOOSING, "target", load_best_model_at_end=True)],
     )
     save_strategy: SaveStrategy | str = own("no", "When to write checkpoints to resume from.", "Run")
 
@@ -101,22 +118,6 @@ class TaskConfig(AlignmentConfig):
     def chooses(self) -> bool:
         """True if the run keeps the checkpoint with the best score."""
         return self.load_best_model_at_end or self.early_stopping_patience is not None
-
-    def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained."""
-        if self.selection == "target" and not self.chooses:
-            raise InputError(
-                "selection=target: no checkpoint is chosen. Add load_best_model_at_end=true, eval_strategy=epoch and "
-                "save_strategy=epoch"
-            )
-        if self.freeze_encoder and self.freeze_embeddings:
-            raise InputError("freeze_encoder=true freezes the embeddings too: leave freeze_embeddings out")
-        if self.keep_aligned and self.head == "tagger":
-            raise InputError("keep_aligned=true: a tagger's encoder is frozen and stays aligned; leave it out")
-        if self.head == "tagger":
-            self.refuse_unused("a tagger's encoder is frozen: leave it out", "neftune_noise_alpha")
-        if not self.keep_aligned:
-            self.refuse_unused("without keep_aligned=true nothing is averaged: leave it out", "start_share")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse a model or a tokenizer that these settings cannot train."""

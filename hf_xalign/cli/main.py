@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _configure_logging()
         return module.run(args) or 0
     except (InputError, NonFiniteLossError) as error:
-        message = _typed(str(error), parser._option_string_actions if parser else ())
+        message = _typed(str(error), _options(parser) if parser else ())
         return _fail(error, 2 if isinstance(error, InputError) else 1, debug, message)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -100,6 +100,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
         message = f"{type(error).__name__}: {reason}. Run with hf-xalign --debug for the traceback"
         return _fail(error, 1, debug, message)
+
+
+def _options(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a parser, and of those below it."""
+    below = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return {*parser._option_string_actions}.union(*(_options(one) for found in below for one in found.values()))
 
 
 def _command(words: list[str]) -> tuple[str, list[str], bool]:
@@ -156,7 +162,8 @@ def _typed(message: str, options: Collection[str]) -> str:
             return found[0]
         return f"--{name} {value.strip(chr(39))}" if value else f"--{name}"
 
-    return re.sub(r"(?<![\w/.-])([a-z]+(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message)
+    # A name after a file's is a field in it.
+    return re.sub(r"(?<![\w/.-])(?<!\.json: )(?<!\.md: )([a-z]+(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message)
 
 
 def _fail(error: Exception, status: int, debug: bool, message: str | None = None) -> int:

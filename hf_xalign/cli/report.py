@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from hf_xalign.checks import check_range
+
 DESCRIPTION = """Write one HTML file about a run, which opens without a network: scores before and after, training
 curves, histograms of distances, retrieval examples, and the settings of the run.
 
@@ -28,7 +30,6 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.builtin import recorded_name
     from hf_xalign.cache import check_output
     from hf_xalign.data.sources import check_models
-    from hf_xalign.errors import InputError
     from hf_xalign.record import EVAL_LINKS, read_record
     from hf_xalign.report import write_report
 
@@ -40,8 +41,7 @@ def run(args: argparse.Namespace) -> None:
         from hf_xalign.modeling.loading import choose_device, load_encoder
         from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 
-        if args.examples < 1:
-            raise InputError(f"--examples {args.examples}: must be at least 1")
+        check_range(least=1, examples=args.examples)
         base = recorded_name(read_record(args.folder)["base_model"]["name"])
         links = read_links(Path(args.folder) / EVAL_LINKS)
         device = choose_device(args.device)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from hf_xalign.checks import check_range
 from hf_xalign.cli import packaged
 from hf_xalign.errors import InputError
 
@@ -60,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def start(method: str, words: Sequence[str], processes: int | None, accelerate_config: str | None) -> int:
     """Run a recipe with its command line (`words`) under accelerate and return its exit status."""
-    if processes is not None and processes < 1:
-        raise InputError(f"--processes {processes}: must be at least 1")
+    check_range(least=1, processes=processes)
     if processes is not None and accelerate_config is not None:
         raise InputError("--processes and --accelerate_config both set the number of processes: pass one of them")
     alone = method == "mapping"

@@ -18,10 +18,11 @@ from typing import Any, Literal, cast
 import datasets
 import pyarrow  # type: ignore[import-untyped]
 import regex
-from datasets import Dataset
+from datasets import Dataset, DatasetDict, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, make_once, map_rows
+from hf_xalign.checks import check_range
 from hf_xalign.data.linked import is_linked, read_linked
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import FORMATS, Columns, Record, Rows, clean_text, file_format, read_aligned, read_file
@@ -122,8 +123,7 @@ def load_parallel(
     """
     if (source_column is None) != (target_column is None):
         raise InputError("source_column and target_column go together. Give both or none.")
-    if max_pairs is not None and max_pairs < 1:
-        raise InputError(f"max_pairs is {max_pairs}; it must be at least 1")
+    check_range(least=1, max_pairs=max_pairs)
     for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
         if code is not None:
             check_language(code, field)
@@ -298,6 +298,28 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     languages = ((others[0], source_lang or others[0]), (own[target], target))
     options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
     return map_rows(dataset, _translated, batched=True, desc="Reading translations", **options)
+
+
+def join_languages(data: Any, name: str) -> Dataset:
+    """Return one dataset of pairs, given as such or by language (`{"de": dataset}`); rows get the language they lack.
+
+    Raises:
+        InputError: what is no dataset, or the datasets of two languages have other columns.
+    """
+    if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
+        return read_dataset(data, name)
+    parts = {}
+    for language, rows in data.items():
+        part = read_dataset(rows, f"{name}[{language!r}]")
+        known = "source_lang" in part.column_names
+        parts[language] = part if known else part.add_column("source_lang", [language] * len(part))
+    first = next(iter(parts.values()), None)
+    for language, part in parts.items():
+        if first is not None and (odd := sorted({*part.column_names} ^ {*first.column_names})):
+            raise InputError(f"{name}[{language!r}]: {odd[0]} is a column of some languages only: give all the same")
+    if first is None:
+        raise InputError(f"{name} is an empty dict: give pairs by language")
+    return concatenate_datasets(list(parts.values()))
 
 
 def _translated(batch: dict[str, list[Any]], languages: Sequence[tuple[str, str]]) -> dict[str, list[Any]]:

@@ -17,6 +17,7 @@ import regex
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows
+from hf_xalign.checks import require
 from hf_xalign.errors import InputError
 
 WORDS = ("source_words", "target_words")  # columns of words that are given with the text, null where it is split
@@ -209,12 +210,9 @@ def _segmenter(base: str) -> Callable[[str], list[str]] | None:
         )
     if base != "th":
         return None
-    try:
-        from pythainlp.tokenize import word_tokenize
-    except ImportError as error:
-        raise InputError('Thai words need pythainlp. Run pip install "hf_xalign[thai]".') from error
+    thai: Any = require("pythainlp.tokenize", "Thai text", "thai")
 
     def segment(run: str) -> list[str]:
-        return word_tokenize(run, engine="newmm", keep_whitespace=False) if _THAI.search(run) else [run]
+        return thai.word_tokenize(run, engine="newmm", keep_whitespace=False) if _THAI.search(run) else [run]
 
     return segment

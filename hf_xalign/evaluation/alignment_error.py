@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hf_xalign.checks import check_lengths
 from hf_xalign.errors import InputError
 
 Links = Iterable[Sequence[int]]
@@ -20,11 +21,7 @@ def alignment_error_rate(
     possible, and are the only possible ones by default; then f1 = 1 - AER. Without predictions, precision is 0. No
     sure link at all is an InputError, since recall is undefined.
     """
-    for name, column in (("sure", sure), ("possible", possible)):
-        if column is not None and len(column) != len(predictions):
-            raise InputError(
-                f"{len(predictions)} predictions but {len(column)} rows of {name} links: one row per pair is needed"
-            )
+    check_lengths("sentence pair", predictions=predictions, sure=sure, possible=possible)
     predicted = _flat(predictions, "predictions")
     must = _flat(sure, "sure")
     may = must | _flat(possible, "possible") if possible is not None else must

@@ -19,10 +19,11 @@ from numpy.typing import ArrayLike
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_distinct, check_range
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import check_columns
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation import plots
 from hf_xalign.evaluation.scores import TextVectors
 from hf_xalign.evaluation.vectors import language_rows, side_vectors
@@ -130,18 +131,15 @@ def known_distances(
 
 def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[tuple[str, Dataset, WordPairs]]:
     """Draw the word pairs of every language: too few links should not be found after an hour of other languages."""
-    if pairs is not None and pairs < 1:
-        raise InputError(f"distances: pairs={pairs}: at least one word pair is needed")
+    check_range(least=1, pairs=pairs)
     check_columns(dataset, ("links", "source_lang"), "the dataset", "Run hf_xalign.links.align_words on it first.")
     if not len(dataset):
         raise InputError("distances: the word-linked text is empty")
     drawn = []
     for language, numbers in language_rows(dataset).items():
         rows = dataset.select(numbers)
-        try:
+        with explained(language):
             drawn.append((language, rows, draw_word_pairs(rows["links"][:], pairs, seed)))
-        except InputError as error:
-            raise InputError(f"{language}: {error}") from error
     return drawn
 
 
@@ -209,10 +207,8 @@ def distance_grid(
     Of a model with a task head the encoder is measured. Other options are those of [`word_distances`]; returns the
     grid of [`grid_of`].
     """
-    if not stages or bins < 2:
-        raise InputError(
-            f"distances: {len(stages)} stages and bins={bins}: at least one stage and two bins are needed"
-        )
+    check_distinct(stages=list(stages))
+    check_range(least=2, bins=bins)
     # Load all of them before the first pass: a mistyped folder should not be found after an hour.
     tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
     for stage, tokenizer in tokenizers.items():

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from hf_xalign.checks import check_distinct, check_lengths, check_range
 from hf_xalign.errors import InputError
 from hf_xalign.search.csls import Similarity, as_tensor, check_shapes
 from hf_xalign.search.ranking import nearest
@@ -77,8 +78,9 @@ def lexicon_induction(
         >>> scores["p@1"], round(scores["p@1_oov_wrong"], 3), scores["coverage"]
         (1.0, 0.667, 0.5)
     """
-    if not ks or min(ks) < 1 or bootstrap < 0:
-        raise InputError(f"ks={tuple(ks)} must be at least 1, and bootstrap={bootstrap} not negative")
+    check_distinct(ks=ks)
+    check_range(least=1, ks=tuple(ks))
+    check_range(least=0, bootstrap=bootstrap)
     source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source, target=target)
     source_row, target_row = _rows(source_words, len(source), "source"), _rows(target_words, len(target), "target")
@@ -125,8 +127,7 @@ def lexicon_induction(
 
 def _rows(words: Sequence[str], vectors: int, side: str) -> dict[str, int]:
     """Map every word to its row."""
-    if len(words) != vectors:
-        raise InputError(f"{len(words)} {side} words for {vectors} {side} vectors: one word per row is needed")
+    check_lengths("row", **{f"{side}_words": words, f"{side}_vectors": range(vectors)})
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         first = rows.setdefault(word, row)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cache import replacing
-from hf_xalign.errors import InputError
+from hf_xalign.checks import require
 from hf_xalign.palette import COLOURS
 
 if TYPE_CHECKING:
@@ -23,11 +23,8 @@ _DPI = 150
 
 def require_matplotlib() -> None:
     """Raise InputError unless matplotlib is installed, for commands to call before they compute what they draw."""
-    try:
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise InputError('figures need matplotlib: run pip install "hf_xalign[plots]"') from error
+    require("matplotlib.backends.backend_agg", "a figure", "plots")
+    require("matplotlib.figure", "a figure", "plots")
 
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from hf_xalign.checks import check_choice, check_lengths
 from hf_xalign.errors import InputError
 from hf_xalign.search.csls import Similarity, as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
@@ -84,8 +85,7 @@ def word_hits(
 
     A link's hits are those of its source word, which looks for the target word, and of its target word.
     """
-    if pool not in POOLS:
-        raise InputError(f"pool={pool!r} is not known: use one of {', '.join(POOLS)}")
+    check_choice(POOLS, pool=pool)
     source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
     gold = check_links(links, len(source), len(target))
     if (source_words is None) != (target_words is None):
@@ -124,11 +124,7 @@ def flatten_rows(
     """
     columns = {"source_vectors": source_vectors, "target_vectors": target_vectors, "links": links}
     words = {"source_words": source_words, "target_words": target_words}
-    sizes = {name: len(column) for name, column in (columns | words).items() if column is not None}
-    if len(set(sizes.values())) > 1:
-        raise InputError(
-            "one row per sentence pair is needed, but got " + ", ".join(f"{n} {name}" for name, n in sizes.items())
-        )
+    check_lengths("sentence pair", **columns, **words)
     source, source_starts = _stack(source_vectors, "source_vectors", source_words, "source_words")
     target, target_starts = _stack(target_vectors, "target_vectors", target_words, "target_words")
     flat_links: list[np.ndarray] = [np.zeros((0, 2), dtype=np.int64)]
@@ -158,8 +154,8 @@ def _stack(
                 f"row {row}: {name} has shape {tuple(part.shape)}, expected (words, dimensions), "
                 "the same dimensions in every row"
             )
-        if words is not None and len(words[row]) != len(part):
-            raise InputError(f"row {row}: {len(words[row])} {words_name} for {len(part)} {name}")
+        if words is not None:
+            check_lengths(f"word of row {row}", **{name: part, words_name: words[row]})
         if len(part):
             parts.append(part)
         starts.append(starts[-1] + len(part))

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.parallel import as_parallel
 from hf_xalign.errors import InputError
@@ -79,8 +80,7 @@ def sentence_hits(
 ) -> Tensor:
     """Return which sentences [`sentence_retrieval`] finds, bool (n, 2): of the target side, and of the source side."""
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
-    if len(source) != len(target):
-        raise InputError(f"{len(source)} source and {len(target)} target sentences: row i must be row i's translation")
+    check_lengths("sentence pair", source=source, target=target)
     k = NEIGHBOURS.get(similarity, 1) if k is None else k
     found = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)
     gold = torch.arange(len(source), device=found.source_to_target.device)

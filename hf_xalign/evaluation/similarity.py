@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
@@ -64,10 +65,8 @@ def word_similarity(
     CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
     nearest words of the other *sentence*. Other arguments are those of [`encode_words`], for each side.
     """
-    if measure not in MEASURES:
-        raise InputError(f"measure={measure!r} is not known: use {' or '.join(MEASURES)}")
-    if k < 1:
-        raise InputError(f"k={k}: at least one neighbour is needed")
+    check_choice(MEASURES, measure=measure)
+    check_range(least=1, k=k)
     encoded = {}
     for name, text, lang in (("source", source, source_lang), ("target", target, target_lang)):
         [encoded[name]] = encode_words(model, tokenizer, text, (layer,), pooling, lang=lang)

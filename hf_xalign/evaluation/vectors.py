@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_choice
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit
@@ -202,8 +203,7 @@ def encode_pooled_sentences(
     `dtype` is the autocast dtype of the forward passes; pooling is always float32. `desc` labels a progress bar.
     """
     for pooling in poolings:
-        if pooling not in SENTENCE_POOLINGS:
-            raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
+        check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     texts = [texts] if isinstance(texts, str) else list(texts)
     limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))

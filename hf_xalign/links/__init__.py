@@ -4,12 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hf_xalign.links.align import align_words, link_statistics
+    from hf_xalign.links.align import align_shards, align_words, link_statistics
     from hf_xalign.links.neural import choose_layer, predict_links
-    from hf_xalign.links.sharded import align_shards
 
 __all__ = ["align_shards", "align_words", "choose_layer", "link_statistics", "predict_links"]
-_HOME = {"align_shards": "sharded", "choose_layer": "neural", "predict_links": "neural"}
+_HOME = {"choose_layer": "neural", "predict_links": "neural"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,41 +1,50 @@
-"""Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder."""
+"""Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder: in memory, or in shards.
+
+Both ways share one engine ([`_Job`]). Statistical aligners are fitted on a sample and saved in a work folder. Then
+each 100,000 pairs are linked, by one aligner in memory at a time. In memory, they become one file of the cache. Over
+shards, fits and shards are tasks of processes or of a Ray cluster: finished tasks are not run again, and any number of
+workers gives the same bytes.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
 import os
-from array import array
+import shutil
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset, Features, List, Value, concatenate_datasets
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
+from datasets import Dataset, Features, List, Value
 
-from hf_xalign.cache import cache_dir, make_once, work_folder
+from hf_xalign.cache import cache_dir, check_output, checksum, make_once, work_folder
 from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
-from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import as_parallel
-from hf_xalign.data.words import batch_words, lower_word, lower_words, splitter_version
+from hf_xalign.data.parallel import COLUMNS, as_parallel
+from hf_xalign.data.readers import clean_text, open_parquet
+from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
+from hf_xalign.data.words import WORDS, batch_words, lower_word, lower_words, splitter_version
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
+from hf_xalign.executors import local_executor, ray_executor
+from hf_xalign.language_codes import check_language
+from hf_xalign.links import statistical
 from hf_xalign.links.pharaoh import PharaohReader
-from hf_xalign.links.statistical import (
-    STATISTICAL_ALIGNERS,
-    TOO_LONG,
-    StatisticalLinker,
-    draw_sample,
-    fit,
-    import_thot,
-    read_words,
-)
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
+from hf_xalign.marked_tasks import MarkedTasks
+from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -45,8 +54,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VERSION = 3  # raise it when the same call may give other links: cached links are then replaced
-
-LAYER_PAIRS = 256  # that the encoder's layer is chosen on
+RECORD = "align-words.json"
+_LAYER_PAIRS = 256  # that the encoder's layer is chosen on
+_PART = 100_000  # pairs of a shard
+_BATCH = 1000  # pairs that are linked at once
+_CHECKED = 1000  # pairs of a language pair in shards, whose words an encoder must know
+_LANGUAGES = ["source_lang", "target_lang"]
+_ADDED = Features(dict.fromkeys(WORDS, List(Value("string"))) | {"links": List(List(Value("int32")))})
 
 Pair = tuple[str, str]
 """Source and target language."""
@@ -124,73 +138,46 @@ def align_words(
         >>> linked[0]["target_words"], linked[0]["links"]
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
-    check_symmetrization(symmetrization)
     dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
+    filters = LinkFilters(one_to_one, drop_identical, require_letter)
+    rules = _rules(
+        aligner, symmetrization, filters, lowercase, fit_pairs=sample_size, seed=seed, layer=layer, method=method,
+        batch_size=batch_size,
+    )  # fmt: skip
+    text = [dataset]
     if extra_data is not None:
         extra_data = as_parallel(extra_data, "extra_data")
-    by_pair = _rows_by_pair(dataset)
-    kind, paths = parse_aligner(aligner, [source_lang for source_lang, _ in by_pair])
-    lowercase = lowercase and kind != "encoder"
-    filters = LinkFilters(one_to_one, drop_identical, require_letter)
-
-    identity: dict[str, Any] = {
-        "versions": [VERSION, splitter_version(lang for pair in by_pair for lang in pair)],
-        "dataset": dataset._fingerprint,
-        "links": [kind, *filters, keep_unlinked, lowercase],
-        "files": {lang: file_digest(path) for lang, path in paths.items()},
-    }
-    if kind in STATISTICAL_ALIGNERS:
-        identity["fit"] = [version("sil-thot"), symmetrization, sample_size, seed]
-        identity["extra_data"] = extra_data and extra_data._fingerprint
-    elif kind == "encoder":
-        method = method or ("argmax" if one_to_one else "subwords")
-        options: dict[str, Any] = {"symmetrization": symmetrization, "layer": layer, "method": method}
-        identity["encoder"] = [encoder_digest(model, tokenizer), options, seed]
-        assert tokenizer is not None  # or `encoder_digest` has refused it
+        text += [extra_data] if rules.kind in STATISTICAL_ALIGNERS else []
+    counts = [_count(scan_columns(part, *_LANGUAGES)) for part in text]
+    identity = [*rules.identity(counts[0]), keep_unlinked, *(part._fingerprint for part in text)]
+    if rules.kind == "encoder":
+        identity += _encoder_digest(model, tokenizer)
+        assert tokenizer is not None  # or `_encoder_digest` has refused it
         check_pieces(dataset, tokenizer, "the dataset")
+    path = cache_dir("links") / f"{_hash(identity)}.arrow"
 
-    def make_linker(pair: Pair, rows: np.ndarray) -> Linker:
-        if kind == "encoder":
-            from hf_xalign.links.neural import choose_layer, encoder_links
+    def make() -> None:
+        with work_folder(path.with_suffix(".work")) as folder:
+            tasks = MarkedTasks(folder, work=folder, settings=path.stem)
+            pairs = {pair: sum(part[pair][0] for part in counts) for pair in counts[0]}
+            lines = Counter[Path]()
+            for pair, count in pairs.items() if rules.kind == "pharaoh" else ():
+                lines[rules.file(pair)] += count
+            readers = {file: PharaohReader(file, count) for file, count in lines.items()}
+            job = _Job(rules, tasks, (*text,), (*pairs.items(),), encoder=(model, tokenizer), readers=readers)
+            try:
+                for name, task in job.fits().items():
+                    tasks.perform(name, *task)
+                _link_dataset(job, dataset, keep_unlinked, folder / "links.arrow")
+            finally:
+                _linker.cache_clear()
+            os.replace(folder / "links.arrow", path)
 
-            assert model is not None and tokenizer is not None
-            link = partial(encoder_links, model, tokenizer, batch_size=batch_size, **options)
-            if layer is not None:
-                return link
-            some = dataset.with_format(None).select(np.random.default_rng(seed).permutation(rows)[:LAYER_PAIRS])
-            best = choose_layer(model, tokenizer, *batch_words(some[:]), method=options["method"])
-            logger.info("linking by layer %d, where the directions agree most", best)
-            return partial(link, layer=best)
-        if kind == "pharaoh":
-            return PharaohReader(paths[pair[0]], len(rows))
-        if kind == "dictionary":
-            return dictionary_linker(paths[pair[0]], pair, lowercase)
-        corpora = [(dataset, rows)]
-        if extra_data is not None:
-            corpora.append((extra_data, _rows_by_pair(extra_data, pair)[pair]))
-        edges = np.cumsum([0, *(len(own) for _, own in corpora)])
-        sample = draw_sample(int(edges[-1]), sample_size, seed)
-        drawn = [
-            part.select(own[sample[slice(*np.searchsorted(sample, [start, start + len(own)]))] - start])
-            for (part, own), start in zip(corpora, edges)
-        ]
-        words = read_words(drawn, lowercase=lowercase, desc=f"Reading {'-'.join(pair)}")
-        forward, backward = fit(kind, words, seed=seed, desc=f"{kind} {'-'.join(pair)}")
-        return StatisticalLinker(forward, backward, symmetrization)
-
-    # A Pharaoh file is read once for all language pairs that use it; the encoder links everything in one group.
-    members: dict[Any, list[Pair]] = defaultdict(list)
-    for pair in by_pair:
-        members[paths.get(pair[0]) if kind in ("pharaoh", "encoder") else pair].append(pair)
-    groups = [(own[0], np.sort(np.concatenate([by_pair[pair] for pair in own]))) for own in members.values()]
-    path = cache_dir("links") / f"{hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()}.arrow"
-    link_rows = partial(_link_rows, filters=filters, keep_unlinked=keep_unlinked, lowercase=lowercase)
-    link_rows = partial(link_rows, blanks=kind == "pharaoh")
-    make_once(path, lambda: _link_groups(dataset, groups, make_linker, link_rows, path))
+    make_once(path, make)
     linked = Dataset.from_file(str(path))
-    for name, counts in link_statistics(linked, dataset).items():
-        log = logger.info if counts.pairs else logger.warning
-        log("%s by %s: %s (%s)", name, kind, counts, path)
+    for name, found in link_statistics(linked, dataset).items():
+        log = logger.info if found.pairs else logger.warning
+        log("%s by %s: %s (%s)", name, rules.kind, found, path)
     return linked
 
 
@@ -221,155 +208,493 @@ def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str,
         >>> print(link_statistics(linked)["de-en"])
         2 links in 1 pairs (2.0 a pair)
     """
-    pairs, links, total = Counter[Pair](), Counter[Pair](), Counter[Pair]()
-    for _, batch, rows in _batches_by_pair(linked, "links"):
-        lengths = batch["links"].combine_chunks().value_lengths().to_numpy()
-        for pair, own in rows.items():
-            pairs[pair] += len(own)
-            links[pair] += int(lengths[own].sum())
-    for _, _, rows in () if before is None else _batches_by_pair(before):
-        total.update({pair: len(own) for pair, own in rows.items()})
+    found = _count(scan_columns(linked, "links", *_LANGUAGES))
+    total = found if before is None else _count(scan_columns(before, *_LANGUAGES))
     return {
-        "-".join(pair): LinkStatistics(pairs[pair], links[pair], None if before is None else total[pair] - pairs[pair])
-        for pair in sorted(pairs if before is None else total)
+        "-".join(pair): LinkStatistics(*found[pair], None if before is None else total[pair][0] - found[pair][0])
+        for pair in total
     }
 
 
-def _link_groups(
-    dataset: Dataset,
-    groups: list[tuple[Pair, np.ndarray]],
-    make_linker: Callable[[Pair, np.ndarray], Linker],
-    link_rows: Callable[[Dataset, Linker, str, str], tuple[Dataset, np.ndarray]],
-    path: Path,
-) -> None:
-    """Link group by group, with one aligner in memory at a time, and write the rows in their old order."""
-    with work_folder(path.with_suffix(".work")) as folder:
-        parts, origin, too_long = [], [], 0
-        for number, (pair, rows) in enumerate(groups):
-            linker = make_linker(pair, rows)
-            own = dataset if len(rows) == len(dataset) else dataset.select(rows)
-            part, kept = link_rows(own, linker, f"Linking {'-'.join(pair)}", f"{folder}/{number}.arrow")
-            parts.append(part)
-            origin.append(rows[kept])
-            if isinstance(linker, StatisticalLinker) and linker.too_long:
-                too_long += linker.too_long
-                logger.warning("%d %s pairs are too long for the aligner: no links", linker.too_long, "-".join(pair))
-        if not any(counts.links for part in parts for counts in link_statistics(part).values()):
-            if too_long:
-                raise InputError(TOO_LONG.format(total=len(dataset), long=too_long))
-            raise InputError(
-                f"no links are left in {len(dataset)} sentence pairs. Check that source and target rows translate "
-                "each other and that their languages are right, or name more text: an aligner learns little from few "
-                "pairs."
-            )
-        if len(parts) > 1:
-            order = np.argsort(np.concatenate(origin))
-            concatenate_datasets(parts).select(order).flatten_indices(cache_file_name=f"{folder}/all.arrow")
-        os.replace(f"{folder}/all.arrow" if len(parts) > 1 else f"{folder}/0.arrow", path)
+def _count(tables: Iterable[Any]) -> dict[Pair, tuple[int, int]]:
+    """Return the numbers of sentence pairs, and of links in a column `links`, of each language pair, sorted."""
+    found: dict[Pair, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for table in tables:
+        links = pyarrow.nulls(len(table), pyarrow.int32())
+        if "links" in table.schema.names:
+            links = pyarrow.compute.list_value_length(table["links"])
+        grouped = pyarrow.table([*(table[name] for name in _LANGUAGES), links], [*_LANGUAGES, "links"])
+        for row in grouped.group_by(_LANGUAGES).aggregate([([], "count_all"), ("links", "sum")]).to_pylist():
+            pair = row["source_lang"], row["target_lang"]
+            pairs, count = found[pair]
+            found[pair] = pairs + row["count_all"], count + (row["links_sum"] or 0)
+    return defaultdict(lambda: (0, 0), sorted(found.items()))
 
 
-def link_batch(
-    batch: dict[str, list], linker: Linker, filters: LinkFilters, *, lowercase: bool, blanks: bool = False
-) -> dict[str, list]:
-    """Return the columns `source_words`, `target_words` and `links` of a batch of parallel text."""
-    source, target = batch_words(batch, blanks=blanks)
-    seen = (source, target)
-    if lowercase:
-        seen = (lower_words(source, batch["source_lang"]), lower_words(target, batch["target_lang"]))
-    found = linker(*seen)
-    links = [filters(*pair) for pair in zip(found, source, target, strict=True)]
-    return {"source_words": source, "target_words": target, "links": links}
-
-
-def _link_rows(
-    dataset: Dataset,
-    linker: Linker,
-    desc: str,
-    path: str,
+def align_shards(
+    sources: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    aligner: str = "fast_align",
+    symmetrization: Symmetrization = "intersection",
+    one_to_one: bool = True,
+    drop_identical: bool = False,
     *,
+    require_letter: bool = False,
+    lowercase: bool = True,
+    fit_pairs: int = 1_000_000,
+    seed: int = 0,
+    model: str = "embedded",
+    device: str = "cpu",
+    layer: int | None = None,
+    method: LinkMethod | None = None,
+    batch_size: int = 64,
+    shards: int | None = None,
+    workers: int = 1,
+    ray: str | None = None,
+) -> dict[str, Any]:
+    """Word-align Parquet shards and write them as Parquet shards; return the record, as in `align-words.json`.
+
+    All rows and columns stay, in their order, with text in NFC. The columns `source_words`, `target_words` and `links`
+    are added, which [`~hf_xalign.data.load_parallel`] reads. The links are those of [`align_words`] on all pairs.
+    A run that was killed resumes where it stopped when it is started again.
+
+    Args:
+        sources: Parquet files, or folders of them, with the columns `source`, `target`, `source_lang`, `target_lang`.
+        output: folder of the result, empty or of a run that did not finish.
+        aligner: as in [`align_words`], without `pharaoh`.
+        symmetrization: as in [`align_words`], like the next four.
+        one_to_one: drop all links of a word that has several.
+        drop_identical: then drop links between identical strings.
+        require_letter: then drop links of words without a letter.
+        lowercase: statistical aligners and dictionaries see lower-cased words.
+        fit_pairs: largest number of sentence pairs that the aligner of a language pair is fitted on.
+        seed: seed of the sample and of eflomal.
+        model: encoder of aligner `encoder`, by what [`hf_xalign.load`] takes.
+        device: device of the encoder in each worker.
+        layer: position in the encoder's `hidden_states`; chosen without gold links by default.
+        method: `subwords`, `argmax` or `softmax`, as in [`align_words`].
+        batch_size: sentences a forward pass of the encoder.
+        shards: number of shards to write; one for each 100,000 pairs by default. A worker holds one in memory.
+        workers: worker processes, each with one thread.
+        ray: run on Ray instead: `local`, or the address of a cluster, whose machines share these folders.
+
+    Raises:
+        InputError: bad input or options, a finished result in the folder, a full disk, or a worker that died. The
+            message names the shard; finished shards are kept.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from datasets import Dataset
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "en-de.txt").write_text("open\\töffnen\\nfile\\tDatei\\n", encoding="utf-8")
+        >>> pair = {"source": "Datei öffnen", "target": "Open the file", "source_lang": "de", "target_lang": "en"}
+        >>> _ = Dataset.from_list([pair]).to_parquet(folder / "pairs.parquet")
+        >>> record = align_shards([folder / "pairs.parquet"], folder / "linked", f"dictionary:{folder}/en-de.txt")
+        >>> record["languages"]
+        {'de-en': {'pairs': 1, 'links': 2, 'too_long': 0}}
+    """
+    if min(workers, fit_pairs, 1 if shards is None else shards) < 1:
+        raise InputError("shards, workers and fit_pairs must be at least 1")
+    folder = Path(output).expanduser().absolute()
+    check_output(folder)
+    if (folder / RECORD).exists():
+        raise InputError(f"{folder}: holds a finished result. Give another folder, or remove it.")
+    files, columns = _open_files(sources)
+    counts = _count(_languages(files))
+    filters = LinkFilters(one_to_one, drop_identical, require_letter)
+    rules = _rules(
+        aligner, symmetrization, filters, lowercase, fit_pairs=fit_pairs, seed=seed, layer=layer, method=method,
+        batch_size=batch_size, model=model, device=device,
+    )  # fmt: skip
+    if rules.kind == "pharaoh":
+        raise InputError("aligner pharaoh reads the links of one text in order. Give another aligner for shards.")
+    settings, versions, inputs = rules.identity(counts)
+    inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
+    encoder = (str(Path(model).absolute()) if Path(model).exists() else model, device)
+    tokenizer: Any = None
+    if rules.kind == "encoder":
+        loaded, tokenizer = _load_encoder(encoder)
+        inputs.append(_encoder_digest(loaded, tokenizer))
+    total = sum(rows for _, rows in files)
+    shards = min(shards or -(-total // _PART), total)
+    identity = [settings, versions, inputs, shards]
+    with open_work(folder, json.dumps(identity)) as work:
+        tasks = MarkedTasks(folder, work=work, settings=_hash(identity), around=statistical.one_thread)
+        # A worker on another machine has another working directory.
+        job = _Job(
+            replace(rules, path=rules.path and os.path.abspath(rules.path)),
+            tasks,
+            tuple(files),
+            tuple((pair, count) for pair, (count, _) in counts.items()),
+            columns=tuple(columns),
+            ways=tuple((way,) for way in statistical.DIRECTIONS),
+            encoder=encoder,
+        )
+        for pair in counts if tokenizer else ():
+            for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
+                check_vocabulary(tokenizer, words, language, "the shards")
+        if ray is None:
+            executor = local_executor(workers)
+        else:
+            executor = ray_executor(ray, workers=workers, gpus=int(bool(tokenizer) and not device.startswith("cpu")))
+        try:
+            with executor as run:
+                tasks.finish(job.fits(), run, f"Fitting {rules.kind}")
+                names = {shard_name(number, shards): (_link_shard, job, number, shards) for number in range(shards)}
+                found = tasks.finish(names, run, "Linking shards")
+        finally:
+            _linker.cache_clear()
+        languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
+        for shard in found:
+            for name, own in shard["languages"].items():
+                for key, value in own.items():
+                    languages[name][key] += value
+        _check_links({name: (own["links"], own["too_long"]) for name, own in languages.items()}, total)
+        record = {
+            "settings": settings,
+            "versions": versions,
+            "sources": [path.name for path, _ in files],
+            "languages": languages,
+            "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in found],
+        }
+        write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        shutil.rmtree(work, ignore_errors=True)
+        return record
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """All that decides the links of a text: the aligner, by its kind and the file that it reads, and its settings."""
+
+    aligner: str
+    kind: str
+    path: str
+    symmetrization: Symmetrization
+    filters: LinkFilters
+    lowercase: bool
+    fit_pairs: int
+    seed: int
+    layer: int | None
+    method: LinkMethod
+    batch_size: int
+    model: str = ""
+    device: str = ""
+
+    def file(self, pair: Pair) -> Path:
+        """Return the file that the aligner reads for a language pair."""
+        return Path(self.path.replace("{lang}", pair[0]))
+
+    def identity(self, pairs: Iterable[Pair]) -> list[Any]:
+        """Return the settings, the versions, and the digests of the files that decide the links of language pairs."""
+        settings = {"aligner": self.aligner, "symmetrization": self.symmetrization, **self.filters._asdict()}
+        settings |= {"lowercase": self.lowercase}
+        versions = {"links": VERSION, "words": splitter_version(lang for pair in pairs for lang in pair)}
+        if self.kind in STATISTICAL_ALIGNERS:
+            settings |= {"fit_pairs": self.fit_pairs, "seed": self.seed}
+            versions["sil-thot"] = version("sil-thot")
+        elif self.kind == "encoder":
+            names = ("model", "device", "layer", "method", "batch_size", "seed")
+            settings |= {name: getattr(self, name) for name in names}
+        return [settings, versions, [[pair[0], _file_digest(self.file(pair))] for pair in pairs if self.path]]
+
+
+def _rules(
+    aligner: str,
+    symmetrization: Symmetrization,
     filters: LinkFilters,
-    keep_unlinked: bool,
     lowercase: bool,
-    blanks: bool,
-) -> tuple[Dataset, np.ndarray]:
-    """Link all rows and write those that stay to `path`; also return their numbers."""
-    kept = array("q")
-
-    def link(batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
-        batch |= link_batch(batch, linker, filters, lowercase=lowercase, blanks=blanks)
-        links = batch["links"]
-        rows = [row for row, own in enumerate(links) if own or keep_unlinked]
-        kept.extend(numbers[row] for row in rows)
-        return {column: [values[row] for row in rows] for column, values in batch.items()}
-
-    words, links = List(Value("string")), List(List(Value("int32")))
-    linked = dataset.with_format(None).map(
-        link,
-        batched=True,
-        with_indices=True,
-        features=Features({**dataset.features, "source_words": words, "target_words": words, "links": links}),
-        cache_file_name=path,
-        load_from_cache_file=False,
-        new_fingerprint=hashlib.blake2b(path.encode(), digest_size=8).hexdigest(),  # avoids hashing the aligner
-        desc=desc,
-    )
-    return linked, np.frombuffer(kept, dtype=np.int64)
-
-
-def dictionary_linker(path: Path, pair: Pair, lowercase: bool) -> DictionaryLinker:
-    """Return the linker of a dictionary file for a language pair."""
-    entries, (source, target) = load_dictionary(path), pair
-    return DictionaryLinker(
-        [(lower_word(t, target), lower_word(s, source)) for t, s in entries] if lowercase else entries
-    )
-
-
-def parse_aligner(aligner: str, langs: Sequence[str]) -> tuple[str, dict[str, Path]]:
-    """Return the kind of aligner, and the file of each source language if it reads files."""
+    *,
+    method: LinkMethod | None,
+    **options: Any,
+) -> _Rules:
+    """Return the rules of an aligner; refuse one that is unknown, cannot be imported, or lacks its file."""
+    check_symmetrization(symmetrization)
     kind, _, path = aligner.partition(":")
     known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in known}:
         raise InputError(f"aligner={aligner!r} is none of {', '.join(known)}")
     if kind in STATISTICAL_ALIGNERS:
-        import_thot()
-    if kind not in ("pharaoh", "dictionary"):
-        if path:
-            raise InputError(f"aligner {kind!r} reads no files; {path} is for pharaoh or dictionary")
-        return kind, {}
-    if not path:
+        statistical.import_thot()
+    if path and kind not in ("pharaoh", "dictionary"):
+        raise InputError(f"aligner {kind!r} reads no files; {path} is for pharaoh or dictionary")
+    if not path and kind in ("pharaoh", "dictionary"):
         raise InputError(f"aligner={aligner!r}: give {kind}:PATH")
-    return kind, {lang: Path(path.replace("{lang}", lang)) for lang in langs}
+    lowercase = lowercase and kind != "encoder"
+    method = method or ("argmax" if filters.one_to_one else "subwords")
+    return _Rules(aligner, kind, path, symmetrization, filters, lowercase, method=method, **options)
 
 
-def _rows_by_pair(dataset: Dataset, only: Pair | None = None) -> dict[Pair, np.ndarray]:
-    """Return the ascending row numbers of each language pair, or of one that may have none."""
-    rows: dict[Pair, list[np.ndarray]] = defaultdict(list, {} if only is None else {only: [np.zeros(0, dtype=int)]})
-    for start, _, found in _batches_by_pair(dataset):
-        for pair, own in found.items():
-            if only in (None, pair):
-                rows[pair].append((start + own).astype(np.int32))
-    return {pair: np.concatenate(parts) for pair, parts in sorted(rows.items())}
+@dataclass(frozen=True)
+class _Job:
+    """Rules and text of a run. Over shards, other processes and machines get a copy.
+
+    Attributes:
+        rules: what decides the links.
+        tasks: finished tasks, and the work folder of fitted aligners.
+        text: datasets, of which the first is linked; or Parquet files with their numbers of rows.
+        counts: language pairs to link, with the numbers of their sentence pairs in the text.
+        columns: columns of files that are read.
+        ways: directions that are fitted by one task.
+        encoder: the encoder and its tokenizer; or its name and device.
+        readers: readers of Pharaoh files, each at its next line.
+    """
+
+    rules: _Rules
+    tasks: MarkedTasks
+    text: tuple[Any, ...]
+    counts: tuple[tuple[Pair, int], ...]
+    columns: tuple[str, ...] = ()
+    ways: tuple[tuple[str, ...], ...] = (statistical.DIRECTIONS,)
+    encoder: tuple[Any, Any] = (None, None)
+    readers: Mapping[Path, Linker] = field(default_factory=dict, compare=False)
+
+    def fits(self) -> dict[str, tuple[Any, ...]]:
+        """Return the tasks that must end before a pair is linked."""
+        if self.rules.kind == "encoder" and self.rules.layer is None:
+            return {"layer": (_choose_layer, self)}
+        pairs = [pair for pair, _ in self.counts if self.rules.kind in STATISTICAL_ALIGNERS]
+        return {_fit_name(pair, ways): (_fit, self, pair, ways) for pair in pairs for ways in self.ways}
+
+    def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield the words, as the aligner sees them, of a sample of one language pair, or of all."""
+        count = sum(count for own, count in self.counts if pair in (None, own))
+        chosen = statistical.draw_sample(count, size, self.rules.seed)
+        seen = 0
+        for table in self._tables():
+            rows = np.arange(len(table)) if pair is None else _rows_of(table, pair)
+            numbers = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
+            seen += len(rows)
+            if len(numbers):
+                drawn = table.take(pyarrow.array(rows[numbers]))
+                yield from zip(*self._split(_normalize(drawn) if self.columns else drawn)[1], strict=True)
+
+    def _tables(self) -> Iterator[Any]:
+        if self.columns:
+            yield from read_rows(self.text, columns=self.columns)
+            return
+        for part in self.text:
+            yield from scan_columns(part, *(name for name in (*COLUMNS, *WORDS) if name in part.column_names))
+
+    def link(self, table: pyarrow.Table) -> tuple[pyarrow.Table, Counter[str]]:
+        """Return a table with its words and links, and the numbers of pairs too long to link, by language pair."""
+        groups: dict[Any, list[Pair]] = defaultdict(list)
+        for pair, _ in self.counts:
+            # The encoder links all languages, and a Pharaoh file those that name it.
+            shared = {"encoder": None, "pharaoh": self.rules.file(pair)}
+            groups[shared.get(self.rules.kind, pair)].append(pair)
+        order, parts, too_long = [], [], Counter[str]()
+        for key, pairs in groups.items():
+            rows = np.sort(np.concatenate([_rows_of(table, pair) for pair in pairs]))
+            if not len(rows):
+                continue
+            order.append(rows)
+            linker = self.readers.get(key) or _linker(self, key)
+            desc = None if self.columns else f"Linking {'-'.join(pairs[0])}"
+            for start in progress(range(0, len(rows), _BATCH), desc=desc, leave=False):
+                words, seen = self._split(table.take(pyarrow.array(rows[start : start + _BATCH])))
+                links = [self.rules.filters(*row) for row in zip(linker(*seen), *words, strict=True)]
+                parts.append(pyarrow.table([*words, links], _ADDED.arrow_schema.remove_metadata()))
+            if isinstance(linker, StatisticalLinker):
+                too_long["-".join(pairs[0])], linker.too_long = linker.too_long, 0
+        added = pyarrow.concat_tables(parts).take(pyarrow.array(np.argsort(np.concatenate(order))))
+        table = table.drop_columns([name for name in added.column_names if name in table.column_names])
+        for name in added.column_names:
+            table = table.append_column(name, added[name])
+        return table, too_long
+
+    def _split(self, table: Any) -> tuple[Any, Any]:
+        """Return the words of both sides, and the words as the aligner sees them."""
+        batch = table.select([name for name in (*COLUMNS, *WORDS) if name in table.schema.names]).to_pydict()
+        words = batch_words(batch, blanks=self.rules.kind == "pharaoh")
+        if not self.rules.lowercase:
+            return words, words
+        return words, [lower_words(side, batch[name]) for side, name in zip(words, _LANGUAGES)]
 
 
-def _batches_by_pair(dataset: Dataset, *columns: str) -> Iterator[tuple[int, Any, dict[Pair, np.ndarray]]]:
-    """Yield Arrow batches of these columns, with the number of their first row and the rows of each language pair."""
-    start = 0
-    languages = ["source_lang", "target_lang"]
-    for batch in scan_columns(dataset, *columns, *languages):
-        source, target = (batch[column].combine_chunks().dictionary_encode() for column in languages)
-        size = len(target.dictionary)
-        codes = source.indices.to_numpy() * size + target.indices.to_numpy()
-        found = {
-            (source.dictionary[code // size].as_py(), target.dictionary[code % size].as_py()): (
-                codes == code
-            ).nonzero()[0]
-            for code in np.unique(codes).tolist()
-        }
-        yield start, batch, found
-        start += len(batch)
+def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[Path, int]], list[str]]:
+    """Return the Parquet files with their numbers of pairs, and the columns that the aligner reads."""
+    files: list[tuple[Path, int]] = []
+    first = None
+    for path in (Path(source).expanduser().absolute() for source in sources):
+        for part in finished_shards(path) if path.is_dir() else [path]:
+            if not part.exists():
+                raise InputError(f"{part}: no such file. Give Parquet shards, such as hf-xalign prepare writes.")
+            with open_parquet(part) as file:
+                first = first or file.schema_arrow
+                if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
+                    raise InputError(
+                        f"{part}: no column {', '.join(missing)} (there are {', '.join(file.schema_arrow.names)}). "
+                        "Write it by hf-xalign prepare, or rename its columns."
+                    )
+                if not file.schema_arrow.equals(first):
+                    raise InputError(
+                        f"{part}: its columns ({_describe(file.schema_arrow)}) are not those of {files[0][0]} "
+                        f"({_describe(first)}). Give all shards the same columns."
+                    )
+                files.append((part, file.metadata.num_rows))
+    if first is None or not any(rows for _, rows in files):
+        raise InputError(f"{', '.join(map(str, sources))}: no sentence pairs in it")
+    return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
 
 
-def file_digest(path: Path) -> str:
+def _describe(schema: pyarrow.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[Any]:
+    """Yield the languages of all rows, checked."""
+    for file in progress(files, desc="Counting pairs", unit=" files", leave=False):
+        for batch in read_rows([file], columns=_LANGUAGES):
+            for column in _LANGUAGES:
+                for code in batch[column].unique().to_pylist():
+                    check_language(code, f"{file[0]}: {column}")
+            yield batch
+
+
+def _link_dataset(job: _Job, dataset: Dataset, keep_unlinked: bool, path: Path) -> None:
+    """Link a dataset into a file, without the pairs that have no links unless these are kept."""
+    links, too_long = Counter[str](), Counter[str]()
+
+    def link(table: pyarrow.Table) -> pyarrow.Table:
+        table, longer = job.link(table)
+        too_long.update(longer)
+        links.update({"-".join(pair): found for pair, (_, found) in _count([table]).items()})
+        return (
+            table
+            if keep_unlinked
+            else table.filter(pyarrow.compute.greater(pyarrow.compute.list_value_length(table["links"]), 0))
+        )
+
+    dataset.with_format("arrow").map(
+        link,
+        batched=True,
+        batch_size=_PART,
+        features=Features({**dataset.features, **_ADDED}),
+        cache_file_name=str(path),
+        load_from_cache_file=False,
+        new_fingerprint=job.tasks.settings,  # avoids hashing the job
+        desc="Linking",
+    )
+    _check_links({name: (links[name], too_long[name]) for name in links}, len(dataset))
+
+
+def _link_shard(job: _Job, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
+    """Link the rows of one shard and write it."""
+    total = sum(rows for _, rows in job.text)
+    first, last = (total * edge // shards for edge in (number, number + 1))
+    table, too_long = job.link(pyarrow.concat_tables(map(_normalize, read_rows(job.text, first, last))))
+    languages = {
+        "-".join(pair): {"pairs": pairs, "links": links, "too_long": too_long["-".join(pair)]}
+        for pair, (pairs, links) in _count([table]).items()
+    }
+    path = job.tasks.folder / shard_name(number, shards)
+    # Without the metadata, in which `datasets` lists the columns of the input.
+    return write_shard(path, [table.replace_schema_metadata()]) | {"languages": languages}, [path]
+
+
+def _check_links(found: dict[str, tuple[int, int]], pairs: int) -> None:
+    """Warn of sentence pairs that were too long to link, and refuse a text without any link.
+
+    `found` has the numbers of links and of pairs that were too long, by language pair.
+    """
+    for name, (_, count) in found.items():
+        if count:
+            logger.warning("%d %s pairs are too long for the aligner: no links", count, name)
+    links, too_long = map(sum, zip(*found.values()))
+    if not links and too_long:
+        raise InputError(
+            f"no links are left in {pairs:,} sentence pairs: {too_long:,} of them have a side of more words than the "
+            "aligner takes (1,024; 200 for hmm, ibm3 and ibm4). Split them into sentences, or use the aligner encoder."
+        )
+    if not links:
+        raise InputError(
+            f"no links are left in {pairs:,} sentence pairs. Check that source and target rows translate each other "
+            "and that their languages are right, or name more text: an aligner learns little from few pairs."
+        )
+
+
+def _rows_of(table: Any, pair: Pair) -> np.ndarray:
+    """Return the ascending numbers of the rows of a language pair."""
+    source, target = (pyarrow.compute.equal(table[name], code) for name, code in zip(_LANGUAGES, pair))
+    return np.flatnonzero(pyarrow.compute.and_(source, target).to_numpy(zero_copy_only=False))
+
+
+def _normalize(batch: Any) -> pyarrow.Table:
+    """Return a table with clean text, in NFC."""
+    table = pyarrow.Table.from_batches([batch])
+    for side in COLUMNS[:2]:
+        # Not pyarrow's utf8_normalize: before version 26 it leaves characters decomposed.
+        text = [clean_text(value or "") for value in table[side].to_pylist()]
+        column = pyarrow.array(text, table.schema.field(side).type)
+        table = table.set_column(table.column_names.index(side), side, column)
+    return table
+
+
+def _fit_name(pair: Pair, ways: tuple[str, ...]) -> str:
+    return f"{'-'.join(pair)} {', '.join(ways)}"
+
+
+def _fit(job: _Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], list[Path]]:
+    """Fit and save directions of a language pair."""
+    desc = None if job.columns else f"{job.rules.kind} {'-'.join(pair)}"
+    models = statistical.fit(
+        job.rules.kind, job.words(pair, job.rules.fit_pairs), ways, seed=job.rules.seed, desc=desc
+    )
+    # A folder of its own for each try: what remains of a killed run may still be writing.
+    folders = [Path(tempfile.mkdtemp(dir=job.tasks.work)) for _ in ways]
+    for model, folder in zip(models, folders, strict=True):
+        statistical.save_model(model, folder)
+    files = [path for folder in folders for path in sorted(folder.iterdir())]
+    return {"folders": [folder.name for folder in folders]}, files
+
+
+def _choose_layer(job: _Job) -> tuple[dict[str, Any], list[Path]]:
+    """Choose the layer that the encoder links by."""
+    from hf_xalign.links.neural import choose_layer
+
+    words = map(list, zip(*job.words(None, _LAYER_PAIRS)))
+    layer = choose_layer(*_load_encoder(job.encoder), *words, method=job.rules.method)
+    logger.info("linking by layer %d, where the directions agree most", layer)
+    return {"layer": layer}, []
+
+
+@functools.lru_cache(maxsize=1)
+def _linker(job: _Job, key: Pair | None) -> Linker:
+    """Return the linker of a language pair, or the encoder, which links all. A process keeps the last one."""
+    rules = job.rules
+    if key is None:
+        from hf_xalign.links.neural import encoder_links
+
+        layer = job.tasks.marker("layer")["layer"] if rules.layer is None else rules.layer
+        options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
+        return functools.partial(encoder_links, *_load_encoder(job.encoder), batch_size=rules.batch_size, **options)
+    if rules.kind == "dictionary":
+        entries, (source, target) = load_dictionary(rules.file(key)), key
+        return DictionaryLinker(
+            [(lower_word(t, target), lower_word(s, source)) for t, s in entries] if rules.lowercase else entries
+        )
+    markers = [job.tasks.marker(_fit_name(key, ways)) for ways in job.ways]
+    folders = [job.tasks.work / name for marker in markers for name in marker["folders"]]
+    forward, backward = (statistical.load_model(rules.kind, folder) for folder in folders)
+    return StatisticalLinker(forward, backward, rules.symmetrization)
+
+
+def _load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an encoder that is given by its name and device, with its tokenizer; or return what is given itself."""
+    if not isinstance(encoder[0], str):
+        return encoder
+    import torch
+
+    from hf_xalign.modeling.loading import load_encoder
+
+    return load_encoder(encoder[0], torch.device(encoder[1]))
+
+
+def _hash(identity: Any) -> str:
+    return hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
     """Return the digest of a file's content."""
     try:
         with open(path, "rb") as file:
@@ -378,7 +703,7 @@ def file_digest(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
     """Return the digests of an encoder's weights and of its tokenizer."""
     if model is None or tokenizer is None:
         raise InputError("aligner='encoder' needs model= and tokenizer=")

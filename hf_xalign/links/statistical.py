@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
 
-from hf_xalign.data.mapped import mapped_files, release_pages
-from hf_xalign.data.words import batch_words, lower_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization
@@ -39,10 +36,6 @@ _CHAINS: dict[str, tuple[str, ...]] = {
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
 _NAME = "model"
-TOO_LONG = (
-    "no links are left in {total:,} sentence pairs: {long:,} of them have a side of more words than the aligner takes "
-    "(1,024; 200 for hmm, ibm3 and ibm4). Split them into sentences, or use the aligner encoder."
-)
 
 
 def import_thot() -> Any:
@@ -190,20 +183,3 @@ def one_thread() -> Iterator[None]:
 def draw_sample(total: int, size: int, seed: int) -> np.ndarray:
     """Return the ascending numbers of `size` of `total` sentence pairs, or of all if there are fewer."""
     return np.sort(np.random.default_rng(seed).choice(total, min(size, total), replace=False))
-
-
-def read_words(parts: Sequence[Dataset], *, lowercase: bool, desc: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the (source words, target words) of each pair of parallel datasets, with a progress bar."""
-    with progress(total=sum(map(len, parts)), desc=desc) as bar:
-        for part in parts:
-            files = mapped_files(part)
-            for batch in part.with_format(None).iter(1000):
-                release_pages(files)
-                source, target = batch_words(batch)
-                if lowercase:
-                    source, target = (
-                        lower_words(source, batch["source_lang"]),
-                        lower_words(target, batch["target_lang"]),
-                    )
-                yield from zip(source, target, strict=True)
-                bar.update(len(source))

@@ -55,10 +55,3 @@ def rounding_noise(size: int) -> float:
     direction holds only rounding noise, and no map should be learnt from it.
     """
     return size * torch.finfo(torch.float32).eps
-
-
-def at_least_one(**values: int) -> None:
-    """Raise InputError for a number below 1."""
-    for name, value in values.items():
-        if value < 1:
-            raise InputError(f"{name}={value}: must be at least 1.")

@@ -8,9 +8,10 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import at_least_one, check_vectors, matched
+from hf_xalign.mapping.checks import check_vectors, matched
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.mapping.vecmap import side_of, step_means, take_steps
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
@@ -78,11 +79,9 @@ def rcsls(
         1.0
     """
     steps = tuple(steps)
-    at_least_one(k=k)
-    if epochs < 0:
-        raise InputError(f"epochs={epochs}: must be 0 (the Procrustes map) or more.")
-    if not _LOWEST_RATE <= learning_rate < float("inf"):
-        raise InputError(f"learning_rate={learning_rate}: must be at least {_LOWEST_RATE}, where the search ends.")
+    check_range(least=1, k=k)
+    check_range(least=0, epochs=epochs)
+    check_range(least=_LOWEST_RATE, learning_rate=learning_rate)
     if set(steps) - set(get_args(Step)) or steps[-1:] != ("unit",):
         raise InputError(f"steps={steps}: CSLS compares unit vectors. Use 'unit' and 'centre', and end in 'unit'.")
     source, target = matched(source, target, layers)

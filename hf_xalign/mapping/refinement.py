@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import at_least_one, check_vectors
+from hf_xalign.mapping.checks import check_vectors
 from hf_xalign.mapping.procrustes import procrustes
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import nearest_neighbours, plain_float32
@@ -49,7 +50,7 @@ def refine(
         >>> refined.project(source).allclose(-source, atol=1e-5)
         True
     """
-    at_least_one(cutoff=cutoff, iterations=iterations)
+    check_range(least=1, cutoff=cutoff, iterations=iterations)
     if len(language_map.layers) != 1:
         raise InputError(
             f"The map has layers {language_map.layers}. Refine one layer at a time: pass language_map.of([layer])."

@@ -11,9 +11,10 @@ import math
 import torch
 from torch import Tensor
 
+from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import at_least_one, check_vectors
+from hf_xalign.mapping.checks import check_vectors
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, step_means, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32
@@ -78,9 +79,8 @@ def self_learning(
         >>> found.project(source).allclose(found.project(-source, "target"), atol=1e-4)
         True
     """
-    if not 0 < keep <= 1:
-        raise InputError(f"keep={keep}: must be above 0 and at most 1.")
-    at_least_one(cutoff=cutoff, patience=patience, max_iterations=max_iterations)
+    check_range(above=0, most=1, keep=keep)
+    check_range(least=1, cutoff=cutoff, patience=patience, max_iterations=max_iterations)
     if len(layers) != 1:
         raise InputError(f"layers={layers}: self-learning needs exactly one layer.")
     for name, side in (("source", source), ("target", target)):

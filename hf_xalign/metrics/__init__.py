@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
-from hf_xalign.errors import InputError
+from hf_xalign.checks import check_choice
 
 if TYPE_CHECKING:
     from evaluate import EvaluationModule
@@ -26,8 +26,7 @@ def load(name: str, **kwargs: Any) -> EvaluationModule:
     Raises:
         InputError: there is no module of this name.
     """
-    if name not in names():
-        raise InputError(f"no metric called {name!r}: there are {', '.join(names())}")
+    check_choice(names(), metric=name)
     import evaluate  # seconds, because it imports transformers' pipelines
 
     with as_file(files(__name__) / name / f"{name}.py") as script:

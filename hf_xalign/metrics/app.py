@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hf_xalign import metrics
-from hf_xalign.errors import InputError
+from hf_xalign.checks import require
 
 if TYPE_CHECKING:
     from gradio import Interface
@@ -22,10 +22,7 @@ def make_app(name: str) -> Interface:
     Raises:
         InputError: gradio is not installed.
     """
-    try:
-        import gradio
-    except ImportError as error:
-        raise InputError('the app needs gradio: run pip install "hf_xalign[app]"') from error
+    gradio: Any = require("gradio", "the app", "app")
     metric = metrics.load(name)
     card = files(metrics) / name / "README.md"
     _, front, body = card.read_text(encoding="utf-8").split("---\n", 2)

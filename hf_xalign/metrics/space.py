@@ -8,6 +8,7 @@ from importlib.resources import files
 from huggingface_hub import CommitInfo
 
 from hf_xalign import metrics
+from hf_xalign.checks import check_choice
 from hf_xalign.errors import InputError
 from hf_xalign.hub.upload import check_repo_id, push_space
 
@@ -38,8 +39,7 @@ def push_metric(
     Raises:
         InputError: there is no such metric, or the repository has another name.
     """
-    if name not in metrics.names():
-        raise InputError(f"no metric called {name!r}: there are {', '.join(metrics.names())}")
+    check_choice(metrics.names(), metric=name)
     check_repo_id(repo_id)
     if repo_id.rpartition("/")[2] != name:
         raise InputError(

@@ -19,7 +19,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
 from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
 from hf_xalign.modeling.languages import Language, LanguageAware, language_number, number_languages, row_numbers
@@ -227,11 +227,9 @@ def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[i
             f"{name} maps {found[0]} dimensions to {found[1]}, but {type(encoder).__name__} has {size}. Learn the map "
             "on vectors of this encoder."
         )
-    try:
+    with explained(name):
         index = layer_index(one.layers, encoder.config.num_hidden_layers)
         weight, offset = one.affine()
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
     rows = sorted(range(len(index)), key=index.__getitem__)
     return [index[row] for row in rows], weight[rows], offset[rows]
 

@@ -24,6 +24,7 @@ from transformers.utils import cached_file
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
+from hf_xalign.checks import check_choice
 from hf_xalign.data.encoding import check_embeddings, position_limit
 from hf_xalign.data.prompts import prompt_of, prompted
 from hf_xalign.errors import InputError
@@ -37,6 +38,22 @@ from hf_xalign.network import TransportError
 _CONFIG = "config_sentence_transformers.json"
 LENGTH_FILE = "sentence_bert_config.json"
 _MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+
+
+def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the encoder and the tokenizer inside a `SentenceTransformer`, whose vectors are those of its pooling.
+
+    Raises:
+        InputError: a module that other vectors of the encoder would not fit.
+    """
+    kinds = [type(module).__name__ for module in model]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
+        raise InputError(
+            f"model: {', '.join(kinds)}: give an encoder, its name, or a SentenceTransformer of a Transformer and a "
+            "Pooling alone"
+        )
+    encoder: Any = model[0]
+    return encoder.auto_model, encoder.tokenizer
 
 
 def save_sentence_transformer(
@@ -67,8 +84,7 @@ def save_sentence_transformer(
     """
     folder = Path(folder)
     _check_plain(model)
-    if pooling not in SENTENCE_POOLINGS:
-        raise InputError(f"pooling={pooling!r}: choose one of {', '.join(SENTENCE_POOLINGS)}")
+    check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     _check_free(folder)
     check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)

@@ -26,6 +26,7 @@ import xxhash
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import check_output, disk_errors
+from hf_xalign.checks import check_range
 from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.shards import open_work
 from hf_xalign.data.sources import parse_source
@@ -88,8 +89,7 @@ def prepare(
         ({'read': 2, 'kept': 1}, 1)
     """
     limits = _available(limits or Limits(), encoder is not None)
-    if shard_pairs < 1 or workers < 1:
-        raise InputError("shard_pairs and workers must be at least 1")
+    check_range(least=1, shard_pairs=shard_pairs, workers=workers)
     folder = Path(output).expanduser()
     check_output(folder)
     if (folder / RECORD).exists():

@@ -20,7 +20,7 @@ import xxhash
 from babel.core import get_global
 from babel.localedata import locale_identifiers
 
-from hf_xalign.errors import InputError
+from hf_xalign.checks import check, check_choice, setting
 from hf_xalign.language_codes import likely_language, parse_language
 
 # {step: what it removes}, in the order of the steps: cheap ones first, so that dear ones see fewer pairs.
@@ -97,22 +97,18 @@ class Limits:
     """
 
     skip: Sequence[str] = ()
-    max_words: int = 150
-    max_ratio: float = 3.0
-    min_script: float = 0.3
-    min_numbers: float = 0.5
-    min_language: float = 0.1
-    near: float = 0.7
+    max_words: int = setting(150, least=1)
+    max_ratio: float = setting(3.0, least=1)
+    min_script: float = setting(0.3, least=0, most=1)
+    min_numbers: float = setting(0.5, least=0, most=1)
+    min_language: float = setting(0.1, least=0, most=1)
+    near: float = setting(0.7, least=0, most=1)
     min_margin: float = 1.0
 
     def __post_init__(self) -> None:
-        if unknown := [step for step in self.skip if step not in STEPS]:
-            raise InputError(f"there is no step {unknown[0]!r}; the steps are {', '.join(STEPS)}")
-        for name in ("min_script", "min_numbers", "min_language", "near"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it is a share, from 0 to 1")
-        if self.max_words < 1 or self.max_ratio < 1:
-            raise InputError("max_words and max_ratio are at least 1")
+        for step in self.skip:
+            check_choice(STEPS, skip=step)
+        check(self)
 
 
 class Pair(NamedTuple):

@@ -33,8 +33,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 Similarity = Literal["csls", "cosine"]
 
@@ -104,10 +105,8 @@ def nearest_neighbours(
         >>> nearest_neighbours(source, target, k=1).source_to_target
         tensor([1, 0])
     """
-    if similarity not in ("csls", "cosine", "margin"):
-        raise InputError(f"similarity={similarity!r} is not known: use 'csls', 'cosine' or 'margin'")
-    if k < 1:
-        raise InputError(f"k={k}: r is a mean over at least one neighbour")
+    check_choice(("csls", "cosine", "margin"), similarity=similarity)
+    check_range(least=1, k=k)
     if legacy and similarity != "csls":
         raise InputError("legacy=True is a variant of CSLS: leave similarity at 'csls'")
     check_shapes(source=source, target=target)
@@ -230,11 +229,9 @@ def as_tensor(vectors: Tensor | ArrayLike, name: str) -> Tensor:
     """Return vectors as a tensor; nested lists become float32."""
     if isinstance(vectors, Tensor):
         return vectors
-    try:
+    with explained(f"{name} vectors: every row needs the same number of dimensions", ValueError):
         # NumPy turns nested lists into an array several times faster than torch does.
         array = vectors if isinstance(vectors, np.ndarray) else np.asarray(vectors, dtype=np.float32)
-    except ValueError as error:
-        raise InputError(f"{name} vectors: every row needs the same number of dimensions ({error})") from error
     return torch.as_tensor(array)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hf_xalign.errors import InputError
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.search.csls import (
     BLOCK,
     NO_KEY,
@@ -71,11 +71,8 @@ def nearest(
     `queries` are (q, D) and `candidates` (c, D). Precision, ties and errors are those of
     [`~hf_xalign.search.csls.nearest_neighbours`].
     """
-    if similarity not in ("csls", "cosine"):
-        raise InputError(f"similarity={similarity!r} is not known: use 'csls' or 'cosine'")
-    for name, value in (("n", n), ("k", k)):
-        if value < 1:
-            raise InputError(f"{name}={value}: at least one neighbour is needed")
+    check_choice(("csls", "cosine"), similarity=similarity)
+    check_range(least=1, n=n, k=k)
     given = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
         given["neighbourhood"] = neighbourhood

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hf_xalign.errors import InputError
+from hf_xalign.checks import check_range
 from hf_xalign.statistics.examples import ExampleScores, total
 
 # Resamples drawn at once: a batch of 100 over 10,000 examples takes 24 MB.
@@ -35,8 +35,8 @@ def score_interval(
         >>> print(f"{low:.3f} to {high:.3f}")
         0.497 to 1.000
     """
-    if not 0 < confidence < 1 or resamples < 1:
-        raise InputError(f"bootstrap: confidence={confidence} must be between 0 and 1, and resamples={resamples} >= 1")
+    check_range(above=0, below=1, confidence=confidence)
+    check_range(least=1, resamples=resamples)
     if len(scores) == 1:  # SciPy refuses a single example
         return scores.score(), scores.score()
     from scipy.stats import bootstrap  # takes most of a second

@@ -16,7 +16,8 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.cache import inside, read_json
-from hf_xalign.errors import InputError
+from hf_xalign.checks import check_range
+from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import (
     check_same_test,
@@ -129,9 +130,7 @@ def compare(
         >>> print(f"{difference.system}: {difference.difference:+.3f} (p = {difference.p:.3f})")
         fao: +0.325 (p = 0.014)
     """
-    for name, share in (("level", level), ("confidence", confidence)):
-        if not 0 < share < 1:
-            raise InputError(f"{name}={share} must be between 0 and 1")
+    check_range(above=0, below=1, level=level, confidence=confidence)
     bounds = [(1 - confidence) / 2, (1 + confidence) / 2]
     systems = [
         load_system(folder, name=name, languages=languages, seeds=seeds)
@@ -205,10 +204,8 @@ def load_system(
     examples: dict[str, list[ExampleScores]] = {}
     for code in dict.fromkeys(languages or first["languages"]):
         examples[code] = [_read_examples(found[number], code, records[number]) for number in chosen]
-        try:
+        with explained(f"{folder}, {code}"):
             check_same_test(examples[code], examples[code])
-        except InputError as error:
-            raise InputError(f"{folder}, {code}: {error}") from error
     shared = {field: first[field] for field in SHARED}
     return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, **shared)
 
@@ -267,10 +264,8 @@ def _check_comparable(system: System, baseline: System) -> None:
                 f"ones{advice}."
             )
     for code, runs in system.examples.items():
-        try:
+        with explained(f"{system.folder} against {baseline.folder}, {code}"):
             check_same_test(runs, baseline.examples[code])
-        except InputError as error:
-            raise InputError(f"{system.folder} against {baseline.folder}, {code}: {error}") from error
 
 
 def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.cache import read_json
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
 _COUNTS = ("correct", "predicted", "gold")
@@ -100,10 +100,8 @@ class ExampleScores:
     @classmethod
     def load(cls, path: str | os.PathLike) -> ExampleScores:
         """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
-        try:
+        with explained(f"{path}", OSError, advice=". A finished run has this file next to scores.json."):
             content: Any = read_json(path, remedy="The file was edited or cut off.")
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}. A finished run has this file next to scores.json.") from error
         kind = content.get("kind") if isinstance(content, dict) else None
         names = COLUMNS.get(kind, ()) if isinstance(kind, str) else ()
         if not names or any(name not in content for name in names):
@@ -145,10 +143,8 @@ def _counts(*columns: ArrayLike, dimensions: int) -> dict[str, np.ndarray]:
 
 def _numbers(name: str, column: ArrayLike, kinds: str, dimensions: int = 1) -> np.ndarray:
     """Check that a column has at least one number, of NumPy's dtype `kinds`."""
-    try:
+    with explained(f"example scores: {name}", ValueError):  # rows of different lengths
         numbers = np.asarray(column)
-    except ValueError as error:  # rows of different lengths
-        raise InputError(f"example scores: {name}: {error}") from error
     if numbers.ndim != dimensions or not numbers.size:
         raise InputError(
             f"example scores: {name} needs an entry for each of at least one example, got {numbers.shape}"

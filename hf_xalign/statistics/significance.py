@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hf_xalign.checks import check_range
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores, total
 
@@ -91,8 +92,7 @@ def permutation_test(
         True
     """
     check_same_test(scores, baseline)
-    if permutations < 1:
-        raise InputError(f"permutations={permutations} must be at least 1")
+    check_range(least=1, permutations=permutations)
     join: Any = np.concatenate if concatenate_seeds else sum
     own, other = (
         join([np.stack([one.numerators, one.denominators], axis=1) for one in system]) for system in (scores, baseline)
@@ -125,8 +125,7 @@ def resampled_differences(
     Returns (resamples,) float64: system minus baseline.
     """
     check_same_test(scores, baseline)
-    if resamples < 1:
-        raise InputError(f"resamples={resamples} must be at least 1")
+    check_range(least=1, resamples=resamples)
     runs, count = len(scores), len(baseline[0])
     # (examples, systems * seeds * 2 * labels): numerators and denominators of each
     columns = np.concatenate([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)

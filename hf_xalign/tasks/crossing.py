@@ -13,7 +13,7 @@ import numpy as np
 
 from hf_xalign.data.code_switching.examples import GROUP, code_switch_pairs
 from hf_xalign.data.pretraining.masking import example_draws
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.qa.reading import COLUMNS, pair_code, read_questions
 
@@ -105,10 +105,8 @@ def code_switch(examples: Examples, english: Examples) -> Examples:
     """
     first, second = _sides(examples)
     key = "id" if "id" in examples.rows.column_names else None
-    try:
+    with explained(f"{examples.name} with {english.name}"):
         halves = code_switch_pairs(examples.rows, english.rows, first=first, second=second, id_column=key)
-    except InputError as error:
-        raise InputError(f"{examples.name} with {english.name}: {error}") from error
     return replace(
         examples,
         name=f"{examples.name} code-switched with {english.name}",

@@ -13,7 +13,7 @@ from hf_xalign.data.derived.rows import derive, tree_columns
 from hf_xalign.data.derived.treebank import load_treebank
 from hf_xalign.data.readers import is_conllu
 from hf_xalign.data.span_labels import span_parts
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records
 
 
@@ -46,10 +46,8 @@ def derive_rows(rows: Dataset, language: DerivedLanguage, name: str) -> Dataset:
     if "labels" in rows.column_names:
         spans = span_parts(label for labels in rows["labels"] for label in labels)
         moved = {"spans" if spans else "labels": "labels"}
-    try:
+    with explained(name):
         return derive(rows, replace(language, on_unknown="keep"), _texts(rows), **moved)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
 
 
 def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: str | None = None) -> Dataset:

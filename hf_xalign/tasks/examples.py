@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from datasets import ClassLabel, Dataset
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.parallel import hub_commit, load_hub
 from hf_xalign.data.readers import WITHHELD, clean_text, is_withheld
 from hf_xalign.data.sources import SourceKind, find_source, parse_source
@@ -153,8 +154,7 @@ def read_examples(
     source, language = parse_source(item)
     if language is None:
         raise InputError(f"{item}: name its language, as in en={source}")
-    if max_examples is not None and max_examples < 1:
-        raise InputError(f"max_examples={max_examples}: at least 1")
+    check_range(least=1, max_examples=max_examples)
     unit, records, commit = read_records(source, split=split, revision=revision)
     rows: list[dict[str, Any]] = []
     others: Counter[str] = Counter()

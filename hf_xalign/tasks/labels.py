@@ -10,7 +10,7 @@ from typing import Any
 
 from hf_xalign.cache import read_json
 from hf_xalign.data.span_labels import OUTSIDE, bio_names, span_parts
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,8 @@ class LabelSet:
             InputError: the file is missing or does not hold such a list.
         """
         path, key = (source, "") if Path(source).expanduser().exists() else source.rpartition(":")[::2]
-        try:
+        with explained(f"labels={source}", OSError):
             content: Any = read_json(Path(path or source).expanduser())
-        except OSError as error:
-            raise InputError(f"labels={source}: {error.strerror or error}") from error
         if isinstance(content, dict):
             if key not in content:
                 raise InputError(

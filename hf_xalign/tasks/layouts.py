@@ -25,7 +25,7 @@ from hf_xalign.data.readers import (
     read_table,
 )
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 # Files with one word a line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
@@ -52,27 +52,22 @@ class Layout:
 
 def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return words and BIO labels of Facebook's spans of characters, `start:end:label,start:end:label`."""
-    try:
+    columns = "intent, start:end:label of each slot, text, locale, and JSON with tokens and tokenSpans"
+    broken = (ValueError, TypeError, KeyError, AttributeError, IndexError)
+    with explained(f"{where}: not the columns {columns}", *broken):
         found = json.loads(record["tokenization"])
         found = found.get("tokenizations", [found])[0]
         words = [(token["start"], token["start"] + token["length"]) for token in found["tokenSpans"]]
         spans = [span.split(":", 2) for span in record["spans"].split(",") if span]
         labels = _bio(words, [(int(start), int(end), kind) for start, end, kind in spans])
         return {"tokens": found["tokens"], "labels": labels}
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise InputError(
-            f"{where}: not the columns intent, start:end:label of each slot, text, locale, and JSON with tokens and "
-            f"tokenSpans ({error})"
-        ) from error
 
 
 def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return text, words and BIO labels of SNIPS' pieces of text with and without an `entity`."""
-    try:
+    with explained(f"{where}: 'data' is not a list of pieces, each with a text", TypeError, KeyError):
         texts = [piece["text"] for piece in record["data"]]
         text, ends = "".join(texts), [sum(map(len, texts[: k + 1])) for k in range(len(texts))]
-    except (TypeError, KeyError) as error:
-        raise InputError(f"{where}: 'data' is not a list of pieces, each with a text ({error})") from error
     spans = [
         (end - len(piece["text"]), end, piece["entity"])
         for end, piece in zip(ends, record["data"], strict=True)

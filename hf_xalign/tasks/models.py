@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
 from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.maps import LanguageMap, SideMap
@@ -54,11 +54,8 @@ def load_task_model(
     """
     path = resolve_model(name_or_path)
     _refuse_adapter(path, name_or_path)
-    try:
+    with explained(f"model_name_or_path={name_or_path}: transformers cannot load it", OSError, ValueError):
         config = from_pretrained(AutoConfig, path, revision=revision)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"model_name_or_path={name_or_path}: transformers cannot load it ({reason})") from error
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         if isinstance(config, RotatedConfig):

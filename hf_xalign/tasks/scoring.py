@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, read_spans
-from hf_xalign.errors import InputError
 
 Metric = Literal["accuracy", "token_f1", "span_f1"]
 
@@ -84,8 +84,7 @@ def count_words(
 
 def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
     """Count examples with one label each."""
-    if len(predicted) != len(gold):
-        raise InputError(f"{len(predicted)} predictions for {len(gold)} examples: each needs one")
+    check_lengths("example", predictions=predicted, references=gold)
     return _counts([(int(one == other), 1, 1) for one, other in zip(predicted, gold, strict=True)])
 
 
@@ -94,8 +93,6 @@ def _counts(rows: list[tuple[int, int, int]]) -> Counts:
 
 
 def _check_same(predicted: Sequence[Sequence], gold: Sequence[Sequence]) -> None:
-    if len(predicted) != len(gold):
-        raise InputError(f"{len(predicted)} predicted sentences for {len(gold)} reference sentences")
+    check_lengths("sentence", predictions=predicted, references=gold)
     for number, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
-        if len(ours) != len(theirs):
-            raise InputError(f"sentence {number}: {len(ours)} predicted labels for {len(theirs)} words")
+        check_lengths(f"word of sentence {number}", predictions=ours, references=theirs)

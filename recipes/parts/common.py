@@ -7,10 +7,11 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Literal
 
 from hf_xalign.cache import held
+from hf_xalign.checks import GIVEN, excludes, setting
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
@@ -19,12 +20,9 @@ logger = logging.getLogger(__name__)
 _DATA = "Model and data"
 
 
-def option(group: str, help: str, default: Any = MISSING) -> Any:
+def option(group: str, help: str, default: Any = MISSING, **checks: Any) -> Any:
     """Return the dataclass field of a command-line option under the heading `group`; required without a default."""
-    metadata = {"help": help, "group": group}
-    if isinstance(default, list | dict):
-        return field(default_factory=default.copy, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return setting(default, help=help, group=group, **checks)
 
 
 @dataclass
@@ -76,7 +74,7 @@ class ParallelText(PairColumns):
     eval_data: list[str] = option(_DATA, "Held-out text, in the form of train_data.", ["embedded:de", "embedded:bn"])
     train_split: str = option(_DATA, "Split of embedded and Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of embedded and Hub held-out data.", "test")
-    max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None)
+    max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
     def check_files(self) -> None:
@@ -95,7 +93,7 @@ class TextArguments(ParallelText, SmokeTest):
         _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
     )
     max_train_pairs: int | None = option(
-        _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None
+        _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None, least=1
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     probe: list[str] = option(
@@ -105,12 +103,21 @@ class TextArguments(ParallelText, SmokeTest):
         "are parts of speech of the embedded text.",
         [],
     )
-    sentence_transformer: str | None = option("Run", "Also write a folder that sentence-transformers loads.", None)
+    sentence_transformer: str | None = option(
+        "Run",
+        "Also write a folder that sentence-transformers loads.",
+        None,
+        rules=[excludes("every seed would write to the same place; hf-xalign export writes it of one", seeds=GIVEN)],
+    )
     seeds: list[int] = option(
         "Run",
         "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
         "Finished seeds are kept, and compare reads the folder. Default: seed alone.",
         [],
+        rules=[
+            excludes("every seed would go to the same place; hf-xalign push sends one", push_to_hub=True),
+            excludes("seeds resume by themselves", resume_from_checkpoint=GIVEN),
+        ],
     )
     dry_run: bool = option("Run", "Show data, links, cache size and an estimate of the time; train nothing.", False)
 

@@ -147,8 +147,6 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
 
     A loss that needs no `links` is trained on the pairs without links too.
     """
-    if data.max_train_pairs is not None and data.max_train_pairs < 1:
-        raise InputError(f"max_train_pairs={data.max_train_pairs}: must be at least 1")
     sources = {}
     train, sources["train"] = load_parts(data.train_data, data.train_split, None, data, keep_unlinked=not links)
     if eval_links:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.sources import check_files, check_models, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
@@ -22,27 +23,46 @@ class PretrainingArguments(PairColumns, SmokeTest):
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(
-        _TEXT, "Text of each language, LANG=FILE (.txt, .jsonl, .parquet, .conllu; .gz too) or LANG=HUB_ID.", []
+        _TEXT,
+        "Text of each language, LANG=FILE (.txt, .jsonl, .parquet, .conllu; .gz too) or LANG=HUB_ID.",
+        [],
     )
     eval_corpus: list[str] = option(_TEXT, "Held-out text, written the same way.", [])
     text_column: str = option(_TEXT, "Column with the text, or with its words, where the format has names.", "text")
-    max_sentences: int | None = option(_TEXT, "Use the first n sentences of each corpus.", None)
-    max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None)
+    max_sentences: int | None = option(_TEXT, "Use the first n sentences of each corpus.", None, least=1)
+    max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None, least=1)
     derive: list[str] = option(
-        _TEXT, "Make a second language of the corpus: syntax, inversion or permutation, transliteration.", []
+        _TEXT,
+        "Make a second language of the corpus: syntax, inversion or permutation, transliteration.",
+        [],
+        rules=[
+            needs(when="syntax", order_of=GIVEN),
+            excludes("a derived language brings its own", dictionary=GIVEN),
+            excludes("a derived language brings its own", test_dictionary=GIVEN),
+        ],
     )
-    shared: float = option(_TEXT, "Share of the vocabulary's pieces that are not transliterated.", 0.0)
+    shared: float = option(
+        _TEXT,
+        "Share of the vocabulary's pieces that are not transliterated.",
+        0.0,
+        least=0,
+        most=1,
+        rules=[needs("of the pieces that it changes", derive="transliteration")],
+    )
     on_unknown: Literal["keep", "drop", "error"] = option(
         _TEXT,
         "transliteration: characters beyond the 6,136 most frequent stay (keep), their sentences are left out (drop), "
         "or they are refused (error).",
         "keep",
     )
-    order_of: list[str] = option(_TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [])
+    order_of: list[str] = option(
+        _TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [], rules=[needs(derive="syntax")]
+    )
     parallel: list[str] = option(
         _TEXT,
         "xlm: sentence pairs, as in hf-xalign train fao. Default with derive: the corpus and what is derived.",
         [],
+        rules=[needs(objective="xlm")],
     )
     pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
     pair_halves: Literal["packed", "padded"] = option(
@@ -51,20 +71,28 @@ class PretrainingArguments(PairColumns, SmokeTest):
     long_sentences: Literal["cut", "drop"] = option(
         _TEXT, "A sentence longer than a row goes on in the next, or is left out, as ALIGN-MLM.", "cut"
     )
-    block_size: int = option(_TEXT, "Tokens a row at most.", 128)
+    block_size: int = option(_TEXT, "Tokens a row at most.", 128, least=1)
     model_name_or_path: str = option(
-        _MODEL, f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).", "embedded"
+        _MODEL,
+        f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).",
+        "embedded",
+        rules=[needs("it has no vocabulary", NEW, vocabulary="train")],
     )
     model_revision: str = option(_MODEL, "Branch, tag or commit of a Hub model.", "main")
     layers: int | None = option(_MODEL, "Keep the encoder's first n layers; of a new one its number, 8.", None)
     hidden_size: int = option(_MODEL, f"{NEW}: width.", 512)
     attention_heads: int = option(_MODEL, f"{NEW}: attention heads.", 8)
     vocabulary: Literal["keep", "cut", "train"] = option(
-        _MODEL, "The encoder's own; the pieces of it that the text uses most; or one trained on the text.", "keep"
+        _MODEL,
+        "The encoder's own; the pieces of it that the text uses most; or one trained on the text.",
+        "keep",
+        rules=[needs("new pieces have no embeddings in another; or vocabulary=cut", "train", model_name_or_path=NEW)],
     )
     vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
     dictionary: list[str] = option(
-        _DICTIONARY, "LANG=FILE in MUSE's format, one for each other language; derive has its own.", []
+        _DICTIONARY,
+        "LANG=FILE in MUSE's format, one for each other language; derive has its own.",
+        [],
     )
     test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", [])
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
@@ -95,14 +123,6 @@ class PretrainingArguments(PairColumns, SmokeTest):
                     raise InputError(f"{name}: {language} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
-        if ("syntax" in self.derive) != bool(self.order_of):
-            raise InputError("order_of goes with derive syntax, and syntax needs it: give both or none")
-        if not 0 <= self.shared <= 1:
-            raise InputError(f"shared={self.shared}: it is the share, from 0 to 1, of pieces that both languages have")
-        if self.shared and "transliteration" not in self.derive:
-            raise InputError(f"shared={self.shared} is of the pieces that transliteration changes: add it to derive")
-        if self.derive and (self.dictionary or self.test_dictionary):
-            raise InputError("dictionary: a derived language brings its own; leave dictionary and test_dictionary out")
         if args.needs_entries and not self.derive and not self.dictionary:
             raise InputError(f"objective={args.objective} needs a dictionary: --dictionary LANG=FILE")
         if args.needs_entries and self.derive and "transliteration" not in self.derive:
@@ -110,18 +130,9 @@ class PretrainingArguments(PairColumns, SmokeTest):
         for name, known in (("dictionary", "corpus"), ("test_dictionary", "dictionary")):
             if unknown := [language for language in named[name] if language not in named[known]]:
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
+        if args.objective == "xlm" and not self.derive and not self.parallel:
+            raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")
         if self.target_lang in named["dictionary"]:
             raise InputError(f"dictionary of {self.target_lang}: that is the pivot; name the language of column two")
         if "syntax" in self.derive and not self.corpus[0].removesuffix(".gz").endswith(".conllu"):
             raise InputError(f"corpus {self.corpus[0]}: derive syntax needs trees, from a file that ends in .conllu")
-        if args.objective == "xlm" and not self.derive and not self.parallel:
-            raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")
-        if args.objective != "xlm" and self.parallel:
-            raise InputError(f"parallel is for objective=xlm; objective={args.objective} has no use for it")
-        if self.model_name_or_path == NEW and self.vocabulary != "train":
-            raise InputError(f"model_name_or_path={NEW} has no vocabulary: --vocabulary train")
-        if self.model_name_or_path != NEW and self.vocabulary == "train":
-            raise InputError(
-                f"vocabulary=train: the pieces of {self.model_name_or_path} have embeddings and new ones would not; "
-                f"--vocabulary cut, or --model_name_or_path {NEW}"
-            )

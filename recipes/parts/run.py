@@ -96,8 +96,6 @@ def align(
     Raises:
         InputError: the output folder holds another run, or settings and text do not fit.
     """
-    if data.seeds:
-        _check_seeds(data, args)
     checkpoint, record = start_run(method, data, args, trainer_class)
     if data.sentence_transformer and getattr(args, "own_module", False):
         raise InputError(
@@ -158,20 +156,6 @@ def align(
         return
     describe = partial(describe_seed, record, trainer_class.headline(args), args.seed)
     run_unfinished(data.seeds, args, describe, train_seed)
-
-
-def _check_seeds(data: TextArguments, args: AlignmentConfig) -> None:
-    """Refuse what several seeds would do to one place."""
-    if args.resume_from_checkpoint:
-        raise InputError(
-            "resume_from_checkpoint: seeds resume by themselves. Remove it, and run the same command again."
-        )
-    if args.push_to_hub or data.sentence_transformer:
-        name, command = ("push_to_hub", "push") if args.push_to_hub else ("sentence_transformer", "export")
-        raise InputError(
-            f"{name}: every seed would write to the same place. Remove it, and run hf-xalign {command} on one of "
-            f"them, such as {args.output_dir}/seed-{data.seeds[0]}."
-        )
 
 
 def _export(trainer: AlignmentTrainer, folder: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import SmokeTest, option
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _DATA, _RUN = "Model and data", "Run"
+_LABELLED = excludes("questions have a format and a metric of their own", task="questions")
 
 
 @dataclass
@@ -30,7 +32,10 @@ class TaskArguments(SmokeTest):
     method: ClassVar[str]
 
     task: Literal["token", "sequence", "questions"] = option(
-        _DATA, "A label for each word, or one for a text or a pair of texts; or extractive questions (SQuAD).", "token"
+        _DATA,
+        "A label for each word, or one for a text or a pair of texts; or extractive questions (SQuAD).",
+        "token",
+        rules=[excludes("a tagger labels words", ("sequence", "questions"), head="tagger")],
     )
     model_name_or_path: str = option(
         _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "embedded"
@@ -55,6 +60,9 @@ class TaskArguments(SmokeTest):
         "Validation text that chooses the checkpoint in place of eval_data, in its form (load_best_model_at_end; by "
         "which language: selection).",
         [],
+        rules=[
+            needs("no checkpoint is chosen without it, eval_strategy and save_strategy", load_best_model_at_end=True)
+        ],
     )
     code_switch: str | None = option(
         _DATA,
@@ -78,18 +86,26 @@ class TaskArguments(SmokeTest):
         "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text). Known "
         "data sets need none.",
         [],
+        rules=[_LABELLED],
     )
     label_column: str | None = option(
-        _DATA, "Default: labels of words, else upos (CoNLL-U); label of texts. CoNLL's columns have numbers.", None
+        _DATA,
+        "Default: labels of words, else upos (CoNLL-U); label of texts. CoNLL's columns have numbers.",
+        None,
+        rules=[_LABELLED],
     )
     labels: list[str] = option(
-        _DATA, "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.", []
+        _DATA,
+        "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.",
+        [],
+        rules=[_LABELLED],
     )
     metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
         _DATA,
         "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. With span_f1 of "
         "others, neighbours with one label are a span, as seqeval scores parts of speech.",
         None,
+        rules=[_LABELLED, excludes("texts are scored by accuracy", ("token_f1", "span_f1"), task="sequence")],
     )
     max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
     overlap: int = option(_DATA, "questions: tokens that two windows of max_length tokens share of a text.", 128)
@@ -117,11 +133,6 @@ class TaskArguments(SmokeTest):
         """Refuse encoders, adapters and heads that do not go together, before any text is read."""
         from hf_xalign.tasks.models import check_parts
 
-        if self.select_on and not args.chooses:
-            raise InputError(
-                "select_on: no checkpoint is chosen. Add load_best_model_at_end=true, eval_strategy=epoch and "
-                "save_strategy=epoch"
-            )
         for seed in self.seeds or [args.seed]:
             check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
 
@@ -198,9 +209,6 @@ def load_task(data: TaskArguments) -> TaskData:
         if not getattr(data, name):
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
     if data.task == "questions":
-        for name in ("text_columns", "label_column", "labels", "metric"):
-            if getattr(data, name):
-                raise InputError(f"{name} is of labelled texts; task=questions has a format and a metric of its own")
         train, evaluation, selection = _read(data, read_questions)
         questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
         return TaskData(questions, train, by_language(evaluation, data.languages), by_language(selection, []))
@@ -210,13 +218,8 @@ def load_task(data: TaskArguments) -> TaskData:
         labels = LabelSet.load(data.labels[0])
     else:
         labels = LabelSet.of({*data.labels}.union(*(part.label_names for part in train)))
-    task: Task
-    if data.task == "token":
-        task = TokenTask(labels, data.metric, data.on_empty_word)  # type: ignore[arg-type]
-    elif data.metric in (None, "accuracy"):
-        task = SequenceTask(labels)
-    else:
-        raise InputError(f"metric={data.metric} is of words: texts are scored by accuracy")
+    words = TokenTask(labels, data.metric, data.on_empty_word)  # type: ignore[arg-type]
+    task: Task = words if data.task == "token" else SequenceTask(labels)
     sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
     for part in (*train, *sets.values(), *chosen_on.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")

@@ -34,7 +34,7 @@ MISTAKES = [
     ("evaluate m --protocol cao", "--protocol cao: write mao"),
     ("evaluate m --device tpu9", "--device tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
-    ("prepare de=nowhere.tsv --output o --skip speed", "there is no step 'speed'"),
+    ("prepare de=nowhere.tsv --output o --skip speed", "--skip speed: choose one of empty"),
     ("distances --stagse raw=embedded", "--stagse"),
     ("demo --processes x", "--processes: invalid int value: 'x'"),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
@@ -74,7 +74,7 @@ def test_messages_name_what_can_be_typed(capsys, tmp_path):
     assert main(["align-words", two, "--source_column", "ku"]) == 2
     assert "--source_column and --target_column go together" in capsys.readouterr().err
     assert main(["align-words", two, "--max_pairs", "0"]) == 2
-    assert "--max_pairs is 0" in capsys.readouterr().err
+    assert "--max_pairs 0: must be at least 1" in capsys.readouterr().err
 
 
 @pytest.fixture

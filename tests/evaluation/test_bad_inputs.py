@@ -27,7 +27,7 @@ NAN = float("nan")
 
 
 def test_sentence_retrieval():
-    assert_refused(calls(sentence_retrieval, [((ONES, ONES[:2]), "3 source and 2 target sentences")]))
+    assert_refused(calls(sentence_retrieval, [((ONES, ONES[:2]), "3 source, 2 target: one for each sentence pair")]))
 
 
 def test_word_retrieval():
@@ -38,7 +38,7 @@ def test_word_retrieval():
         ({"links": [[0, 1], [2, 3], [0, 2]]}, r"link 0 \(0-1\): the source word has 2 links"),
         ({"links": []}, "no links"),
         ({"links": [[0.0, 1.0]]}, "expected integers"),
-        ({"pool": "some"}, "'some' is not known"),
+        ({"pool": "some"}, "pool=some: choose one of"),
         ({"source_words": words}, "both source_words and target_words"),
         ({"source_words": words[:3], "target_words": words}, "3 source_words for 5 source_vectors"),
     ]
@@ -50,12 +50,15 @@ def test_word_retrieval():
         ),
         (([row], [row], [[[0, 1, 1]]]), "row 0, links: expected integers"),
         (([row], [row, row], [[[0, 0]]]), "1 source_vectors, 2 target_vectors, 1 links"),
-        (([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]), "row 0: 1 source_words for 2 source_vectors"),
+        (
+            ([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]),
+            "2 source_vectors, 1 source_words: one .* of row 0",
+        ),
         (([row, [[1.0]]], [row, row], [[], []]), r"row 1: source_vectors has shape \(1, 1\)"),
         (([[], []], [row, row], [[], []]), "source_vectors: no row has any word"),
     ]
     pairs = [
-        (([[]], [[], []]), "1 predictions but 2 rows of sure links"),
+        (([[]], [[], []]), "1 predictions, 2 sure: one for each sentence pair"),
         (([[[0, 0]]], [[]]), "no sure links"),
         (([[[0, 0]], [[1]]], [[[0, 0]], []]), r"predictions, row 1: link \[1\]"),
     ]
@@ -67,10 +70,10 @@ def test_word_retrieval():
 
 def test_lexicon():
     rows = [
-        ({"source_words": ["a"]}, "1 source words for 2 source vectors"),
+        ({"source_words": ["a"]}, "1 source_words, 2 source_vectors: one for each row"),
         ({"target_words": ["x", "y", "x"]}, "target words: 'x' is in rows 0 and 2"),
         ({"entries": [("a", "x"), ("a", "x", "y")]}, r"entry 1: \('a', 'x', 'y'\) is not a pair"),
-        ({"ks": (1, 0)}, r"ks=\(1, 0\)"),
+        ({"ks": (1, 0)}, r"ks=1 0: must be at least 1"),
     ]
     shared = {"source_vectors": on_circle(0, 50), "target_vectors": on_circle(0, 50, 90), "entries": [("a", "x")]}
     shared |= {"source_words": ["a", "b"], "target_words": ["x", "y", "z"]}
@@ -122,7 +125,7 @@ def test_distances(tmp_path):
     stages = [
         (({"raw": tmp_path / "raw", "lost": tmp_path / "lost"}, aligned), "lost: no such folder"),
         (({"raw": tmp_path / "raw", "empty": tmp_path}, aligned), "has no tokenizer"),
-        (({}, aligned), "0 stages"),
+        (({}, aligned), "stages=none: name at least one"),
     ]
     assert_refused(
         calls(word_distances, words, model=model, tokenizer=tokenizer, dataset=aligned) | calls(distance_grid, stages)
@@ -134,7 +137,7 @@ def test_encoding():
     languages = "the encoder has language embeddings for en, de"
     words = [
         ({"layers": (7,)}, "layers 0 "),
-        ({"pooling": "max"}, "pooling=max: choose first, last, mean"),
+        ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
         ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
     ]
     sentences = [
@@ -185,4 +188,4 @@ def test_frozen_links(tmp_path):
 def test_metrics():
     names = "alignment_error_rate, bilingual_lexicon_induction, classification_accuracy, embedding_alignment, qa_f1, "
     names += "sentence_retrieval, span_f1, token_f1, transfer_gap, word_retrieval"
-    assert_refused(calls(hf_xalign.metrics.load, [(("bleu",), f"no metric called 'bleu': there are {names}")]))
+    assert_refused(calls(hf_xalign.metrics.load, [(("bleu",), f"metric=bleu: choose one of {names}")]))

@@ -71,7 +71,7 @@ def test_an_app_is_the_metrics_own_and_answers_after_a_refusal(gradio, monkeypat
     for wrong, said in [
         ("[", "Expecting value"),
         ("[1]", "must be a mapping"),
-        (json.dumps({**given, "references": [["B-a"]]}), "2 predicted labels for 1 words"),
+        (json.dumps({**given, "references": [["B-a"]]}), "2 predictions, 1 references"),
         (json.dumps({**given, "more": 1}), "unexpected keyword"),
     ]:
         with pytest.raises(gradio.Error, match=said):

@@ -37,10 +37,9 @@ from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
-from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.align import LinkStatistics, align_shards, align_words, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
-from hf_xalign.links.sharded import align_shards
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization, symmetrize
 
@@ -64,12 +63,12 @@ def _fresh_cache(tmp_path, monkeypatch):
 def fits(monkeypatch):
     seen = []
 
-    def spy(aligner, words, **options):
+    def spy(aligner, words, ways, **options):
         words = list(words)
         seen.append(words)
-        return fit(aligner, words, **options)
+        return fit(aligner, words, ways, **options)
 
-    monkeypatch.setattr(word_alignment, "fit", spy)
+    monkeypatch.setattr(word_alignment.statistical, "fit", spy)
     return seen
 
 
@@ -99,6 +98,8 @@ def test_each_language_pair_has_its_own_model_and_rows_keep_their_order():
     alone = {lang: parallel(80, lang, seed=seed) for seed, lang in enumerate(("de", "bn"))}
     mixed = concatenate_datasets(list(alone.values())).shuffle(seed=3)
     linked = align_words(mixed)
+    with patch.multiple(word_alignment, _PART=50, VERSION=0):
+        assert align_words(mixed)[:] == linked[:]
     alone = {lang: align_words(data) for lang, data in alone.items()}
     kept = [row["number"] for row in mixed if row["number"] in set(alone[row["source_lang"]]["number"])]
     assert linked["number"] == kept
@@ -314,7 +315,9 @@ def test_pharaoh_file_is_read_row_by_row(tmp_path):
     (tmp_path / "bn.links").write_text("1-1\n")
     (tmp_path / "all").write_text("0-1\n1-1\n0-0\n")
     for name in ("{lang}.links", "all"):
-        assert align_words(mixed, f"pharaoh:{tmp_path}/{name}")["links"][:] == [[[0, 1]], [[1, 1]], [[0, 0]]]
+        for size in (1, 2, 3):  # of the parts that the files are read over
+            with patch.multiple(word_alignment, _PART=size, VERSION=size):
+                assert align_words(mixed, f"pharaoh:{tmp_path}/{name}")["links"][:] == [[[0, 1]], [[1, 1]], [[0, 0]]]
 
 
 def test_dictionary_links(tmp_path):

@@ -25,7 +25,8 @@ from hf_xalign import executors
 from hf_xalign.cli.main import main
 from hf_xalign.data.parallel import load_parallel
 from hf_xalign.errors import InputError
-from hf_xalign.links import align_shards, align_words, choose_layer, sharded
+from hf_xalign.links import align as engine
+from hf_xalign.links import align_shards, align_words, choose_layer
 from hf_xalign.links.statistical import (
     FORWARD,
     STATISTICAL_ALIGNERS,
@@ -144,26 +145,26 @@ def test_the_encoder_links_shards(corpus, source, tmp_path):
 
 def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monkeypatch):
     align_shards([source], tmp_path / "whole", **FAST)
-    done, link, out = [], sharded._link_shard, tmp_path / "out"
+    done, link, out = [], engine._link_shard, tmp_path / "out"
 
-    def broken(job, number):
+    def broken(job, number, shards):
         if number == 2:
             raise OSError(errno.EIO, "Input/output error")
-        return counting(job, number)
+        return counting(job, number, shards)
 
-    def counting(job, number):
+    def counting(job, number, shards):
         done.append(number)
-        return link(job, number)
+        return link(job, number, shards)
 
-    monkeypatch.setattr(sharded, "_link_shard", broken)
+    monkeypatch.setattr(engine, "_link_shard", broken)
     with pytest.raises(
         InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*run again to resume"
     ):
         align_shards([source], out, **FAST)
     assert done == [0, 1, 3] and len(list(out.glob("*.parquet"))) == 3
     (out / "part-00001-of-00004.parquet").write_bytes(b"damaged")
-    monkeypatch.setattr(sharded, "_link_shard", counting)
-    monkeypatch.setattr(sharded, "fit", None)
+    monkeypatch.setattr(engine, "_link_shard", counting)
+    monkeypatch.setattr(engine.statistical, "fit", None)
     align_shards([source], out, **FAST)
     assert done == [0, 1, 3, 1, 2] and contents(out) == contents(tmp_path / "whole")
 
@@ -172,7 +173,7 @@ def interrupted(monkeypatch, source, out, **options):
     """Finish all shards, but not the run."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            sharded, "write_text", lambda path, text: 1 / 0 if path.name == sharded.RECORD else write_text(path, text)
+            engine, "write_text", lambda path, text: 1 / 0 if path.name == engine.RECORD else write_text(path, text)
         )
         with pytest.raises(ZeroDivisionError):
             align_shards([source], out, **FAST | options)
@@ -217,7 +218,7 @@ def test_a_full_disk_stops_the_run(source, tmp_path, monkeypatch):
         tried.append(path.name)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sharded, "write_shard", full)
+    monkeypatch.setattr(engine, "write_shard", full)
     with pytest.raises(InputError, match=r"part-00000-of-00004.*No space left.*free some space"):
         align_shards([source], tmp_path / "out", **FAST)
     assert tried == ["part-00000-of-00004.parquet"]
@@ -317,7 +318,10 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
             "pharaoh": (lambda folder: align_shards([source], folder, "pharaoh:x"), "pharaoh reads"),
             "workers": (lambda folder: align_shards([source], folder, workers=0), "at least 1"),
             "shards": (lambda folder: align_shards([source], folder, shards=0), "at least 1"),
-            "links": (given(lambda data: data, aligner=f"dictionary:{dictionary}"), "no links in 40 sentence pairs"),
+            "links": (
+                given(lambda data: data, aligner=f"dictionary:{dictionary}"),
+                "no links are left in 40 sentence pairs",
+            ),
             "ray": (lambda folder: align_shards([source], folder, ray="local"), r"pip install .hf_xalign\[ray\]"),
         },
         tmp_path,
@@ -345,7 +349,7 @@ def test_workers_and_kills_change_no_byte(source, corpus, tmp_path):
         time.sleep(draw.uniform(0, seconds))
         run.kill()
         run.wait()
-    if not (tmp_path / "killed" / sharded.RECORD).exists():
+    if not (tmp_path / "killed" / engine.RECORD).exists():
         assert start(source, tmp_path / "killed").wait() == 0
     assert contents(tmp_path / "killed") == contents(tmp_path / "1")
 

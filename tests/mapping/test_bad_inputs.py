@@ -171,7 +171,7 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences": ["a", None]}, "row 1: None is not a string"),
         ({"sentences": "the cat"}, "not one string"),
         ({"layers": (5,)}, "layers 0"),
-        ({"pooling": "max"}, "pooling=max: use one of first, last, mean"),
+        ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
         ({"max_words": 0}, "max_words=0"),
         ({"sentences_per_word": 0}, "sentences_per_word=0"),
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "100% of the words in de"),

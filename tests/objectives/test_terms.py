@@ -264,8 +264,8 @@ def test_another_encoder_teaches(size, given, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"teacher": "x"}, "nothing is taught without teacher_weight"),
-        ({"teacher_weight": 1.0, "teacher_prompt": "query: "}, "name it by teacher"),
+        ({"teacher": "x"}, "teacher=x needs teacher_weight"),
+        ({"teacher_weight": 1.0, "teacher_prompt": "query: "}, "teacher_prompt=query: *needs teacher:"),
         ({"teacher_weight": 1.0, "teacher": "./no/folder"}, "no/folder"),
     ],
 )

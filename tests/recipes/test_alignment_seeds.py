@@ -86,8 +86,8 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_pat
         (("--seed", "7"), "drawn_by is 42 there and 7 here"),
         (("--max_train_pairs", "9"), "max_train_pairs is null there and 9 here"),
         (("--resume_from_checkpoint", "true"), "seeds resume by themselves"),
-        (("--sentence_transformer", "x"), "every seed would write to the same place"),
-        (("--push_to_hub", "true", "--hub_model_id", "a/b"), "every seed would write to the same place"),
+        (("--sentence_transformer", "x"), "every seed would (write|go) to the same place"),
+        (("--push_to_hub", "true", "--hub_model_id", "a/b"), "every seed would (write|go) to the same place"),
     ):
         with pytest.raises(InputError, match=message):
             align(fao, files, given, "--seeds", "1", *options)

@@ -16,7 +16,7 @@ import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
 from hf_xalign.cache import leave_folder
 from hf_xalign.cli.packaged import METHODS
-from hf_xalign.config import _imported, _names
+from hf_xalign.config import _names, imported
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts import common
 from hf_xalign.recipes.parts.common import run
@@ -139,7 +139,7 @@ def test_names_and_files_are_checked_before_torch_is_imported(tmp_path):
 def test_names_read_from_source_are_those_of_the_class(method):
     for name in import_module(f"hf_xalign.recipes.{method}").ARGUMENTS:
         if isinstance(name, str):
-            assert set(_names(name)) == {field.name for field in fields(_imported(name)) if field.init}
+            assert set(_names(name)) == {field.name for field in fields(imported(name)) if field.init}
 
 
 def test_finetuning(files, refused, tmp_path):
@@ -150,13 +150,13 @@ def test_finetuning(files, refused, tmp_path):
     words = partial(task_command, files)
     of_texts = [
         ((*pairs, "--code_switch", f"en={files / 'texts.jsonl'}"), "train_data has no other language to switch"),
-        ((*pairs, "--metric", "span_f1"), "metric=span_f1 is of words"),
-        ((*tagger, *pairs), "head=tagger labels words, but the task is sequence"),
+        ((*pairs, "--metric", "span_f1"), "metric=span_f1 does not go with task=sequence"),
+        ((*tagger, *pairs), "task=sequence does not go with head=tagger"),
     ]
     of_words = [
         (("--languages", "de", "bn"), "no evaluation text in bn"),
-        (("--task", "questions", "--label_column", "a"), "label_column is of labelled texts"),
-        (tagger[2:], "tagger_lstm_size needs head=tagger: add it"),
+        (("--task", "questions", "--label_column", "a"), "label_column=a does not go with task=questions"),
+        (tagger[2:], "tagger_lstm_size=8 needs head=tagger: set it"),
     ]
     refused(
         table(finetune.main, partial(words, evaluation=("de=bad.jsonl",)), [((), label)])
@@ -172,7 +172,7 @@ def test_pretraining(files, refused):
     known = files / "en-de.txt"
     rows = [
         ((), "needs a dictionary"),
-        (("--derive", "syntax", "transliteration"), "order_of goes with derive syntax"),
+        (("--derive", "syntax", "transliteration"), "derive=syntax transliteration needs order_of"),
         (("--derive", "syntax", "transliteration", "--order_of", str(known)), "from a file that ends in .conllu"),
         (("--derive", "inversion"), "objective=align_mlm needs two vocabularies"),
         (("--dictionary", f"de={known}"), "dictionary of de: corpus has none of that language"),
@@ -180,9 +180,9 @@ def test_pretraining(files, refused):
         (("--dictionary", f"en={known}"), "dictionary of en: that is the pivot"),
         ((*derive, "--dictionary", f"de={known}"), "a derived language brings its own"),
         (("--objective", "xlm"), "objective=xlm needs sentence pairs"),
-        ((*derive, "--parallel", f"de={known}"), "parallel is for objective=xlm"),
-        ((*derive, "--vocabulary", "train"), "have embeddings and new ones would not"),
-        ((*derive, "--model_name_or_path", "new"), "--vocabulary train"),
+        ((*derive, "--parallel", f"de={known}"), "parallel=.* needs objective=xlm"),
+        ((*derive, "--vocabulary", "train"), "vocabulary=train needs model_name_or_path=new"),
+        ((*derive, "--model_name_or_path", "new"), "needs vocabulary=train"),
         ((*derive, "--layers", "9"), "layers=9"),
         ((*derive, "--eval_corpus", "fr=x.txt"), "x.txt"),
     ]
@@ -202,13 +202,12 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
     """All of this is known before any words are linked."""
     monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "align_words", None)
     rows = [
-        ("--supervision dictionary", "needs training dictionaries"),
-        ("--method self_learning", "needs a seed dictionary"),
-        ("--refine 2", "refine needs method=procrustes"),
-        ("--spectral true", "spectral=True needs method=rcsls. Remove it for method=procrustes"),
-        ("--batch_size 0", "batch_size=0: must be at least 1"),
+        ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
+        ("--method self_learning", "method=self_learning needs supervision=dictionary:"),
+        ("--refine 2", "refine=2 needs supervision=dictionary:"),
+        ("--spectral true", "spectral=true needs method=rcsls:"),
         ("--test_dictionary {f}/dict.txt", "the language is missing"),
-        ("--layers -1 -1", "each layer once"),
+        ("--layers -1 -1", "layers=-1 -1: name at least one"),
         ("--device nonsense", "device=nonsense is not available"),
         ("--sentence_transformer x", "without maps"),
         ("--text de={f}/german.txt", "text: de needs no anchors"),

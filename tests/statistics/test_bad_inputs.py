@@ -58,7 +58,7 @@ def test_significance():
     table |= calls(permutation_test, [({"permutations": 0}, "permutations=0")], scores=one, baseline=one)
     table |= calls(resampled_differences, [({"resamples": 0}, "resamples=0")], scores=one, baseline=one)
     single = ExampleScores.from_values([1.0])
-    options = [({"confidence": 1}, "confidence=1 must be")]
+    options = [({"confidence": 1}, "confidence=1: must be above 0 and below 1")]
     table |= calls(score_interval, options, scores=single)
     table |= calls(interval, [(([],), r"got \(0,\)")])
     sentences = counted([1, 2], [2, 3], [2, 3])

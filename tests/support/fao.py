@@ -22,7 +22,7 @@ def page_terms(**settings):
 
 
 def config(folder, **settings):
-    return FAOConfig(output_dir=str(folder), **{**SMALL, "learning_rate": 1e-3, **settings})
+    return FAOConfig(output_dir=str(folder), **{**SMALL, "preset": "mao", "learning_rate": 1e-3, **settings})
 
 
 def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, trainer_class=FAOTrainer, **settings):

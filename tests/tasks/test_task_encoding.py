@@ -277,9 +277,9 @@ def test_bad_examples_and_scores():
             ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
             ("sentence 1: label 'NOUN' is not O", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
             ("span_f1 needs BIO labels, or tags", TokenTask, LabelSet(("O", "Z-X")), "span_f1"),
-            ("sentence 0: 1 predicted labels for 2 words", count_words, [["O"]], [["O", "O"]]),
-            ("1 predicted sentences for 2 reference", count_spans, [["O"]], [["O"], ["O"]]),
-            ("1 predictions for 2", count_classes, ["x"], ["x", "y"]),
+            ("1 predictions, 2 references: one for each word of sentence 0", count_words, [["O"]], [["O", "O"]]),
+            ("1 predictions, 2 references: one for each sentence", count_spans, [["O"]], [["O"], ["O"]]),
+            ("1 predictions, 2 references: one for each example", count_classes, ["x"], ["x", "y"]),
         ]
     )
     assert len(encode(BIO, strange)) == len(encode(TOKENS, strange, training=True)) == 2

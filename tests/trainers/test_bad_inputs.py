@@ -92,30 +92,27 @@ def test_settings_of_fao(tmp_path, monkeypatch):
     refused(
         {
             "did you mean 'mao'": {"preset": "maoo"},
-            "choose one of first, last, mean": {"pooling": "max"},
             "one layer": {"objective": "infonce", "layers": [-2, -1]},
             "similarity_weight: a contrast is of one layer": {
                 "sentence_weight": 1.0,
                 "layers": [-2, -1],
             },
-            "objective=none: .*set sentence_weight": {"objective": "none"},
-            "objective=none has no links": {
+            "objective=none .*something else must align": {"objective": "none"},
+            "without links no word is linked": {
                 "objective": "none",
                 "sentence_weight": 1.0,
                 "regularized_words": "linked",
             },
-            "sentence_weight=-1": {"sentence_weight": -1.0},
             "squared_l2": {"preset": "rotate_src2tgt", "mean_over_dims": True},
-            "reference_dtype=bfloat16: without reference=cache": {"reference_dtype": "bfloat16"},
+            "reference_dtype=bfloat16 needs reference=cache": {"reference_dtype": "bfloat16"},
             "cache_dir=x: without reference=cache": {"cache_dir": "x"},
-            "language_alpha=0.5: only language_sampling=temperature": {"language_alpha": 0.5},
-            "language_alpha=1.5: .* at most 1": {"language_alpha": 1.5},
+            "language_alpha=0.5 needs language_sampling=temperature": {"language_alpha": 0.5},
             "ucb: only FAO and MAO": {
                 "language_sampling": "ucb",
                 "objective": "none",
                 "sentence_weight": 1.0,
             },
-            "sequential draws every row": {
+            "that draws every row": {
                 "language_sampling": "temperature",
                 "train_sampling_strategy": "sequential",
             },
@@ -123,7 +120,7 @@ def test_settings_of_fao(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
     packages = {"wandb": r'"hf_xalign\[wandb\]"', "tensorboard": "tensorboard"}
-    refused({"report_to=wandbb: choose from .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
+    refused({"report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
     refused({f"{name} is not installed: pip install {p}$": {"report_to": [name]} for name, p in packages.items()})
 
 
@@ -147,7 +144,6 @@ def test_what_fao_cannot_train(tmp_path):
             "one set of weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
             "PEFT model's is frozen": {"model": fao.lora(), "freeze_layers": 1},
             "not the factors of adapters": {"model": fao.lora(), "start_share": 0.3},
-            "start_share=2": {"start_share": 2.0},
             "use reference=copy": {"model": fao.lora(), "reference": "cache"},
         },
     )
@@ -170,9 +166,9 @@ def test_settings_of_mao(tmp_path):
             "changes the word vectors": {"adapters": "pfeiffer", "feature_cache": True},
             "no cache": {"feature_cache": False, "cache_dir": "x"},
             "only the linear map": {"preset": "transformer", "per_language": "all"},
-            "give per_language": {"orthogonal": True},
+            "needs per_language=all or others": {"orthogonal": True},
             "such as lora, or FAO": {"interpolation_weight": 1.0},
-            "goes with objective=l2": {"objective": "infonce", "align_target": "frozen"},
+            "needs objective=l2": {"objective": "infonce", "align_target": "frozen"},
             "linked_tokens=words": {**links, "linked_tokens": "all"},
             "regularized_words=linked": {**links, "regularizer_weight": 1.0, "regularized_words": "all"},
         },
@@ -323,7 +319,6 @@ def test_align_mlm(tmp_path):
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test", pairs={"en+bn": [0]}),
             },
-            "translation_probability=2": {"translation_probability": 2},
         },
     )
 
@@ -346,11 +341,11 @@ def test_continual(tmp_path, monkeypatch):
         {
             "torch_compile=true: a compiled model need not pass": {"torch_compile": True},
             "use_reentrant=true fails in several processes": {"two": True, **reentrant},
-            "freeze_encoder=true leaves nothing": {"freeze_encoder": True},
+            "freeze_encoder=true: that leaves nothing": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
             "vectors have 8 numbers and the model's 16": {"model": model, "reference": narrow},
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
-            "head=tagger reads a frozen encoder": {"head": "tagger"},
+            "head=tagger: a tagger reads a frozen encoder": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
             r"target_lang is not there: .* which are not encoded yet": {"model": told, "pairs": encoded},
         },
@@ -361,10 +356,8 @@ def test_ppa(tmp_path):
     assert_each_refused(
         partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
         {
-            "leave no objective": {"contrast": "none", "words": "none"},
-            "momentum=1.5": {"momentum": 1.5},
-            "chunk_size=4 is for contrast=in_batch": {"chunk_size": 4},
-            "masking probability 0.0": {"mlm_probability": 0.0},
+            "that leaves no objective": {"contrast": "none", "words": "none"},
+            "chunk_size=4 needs contrast=in_batch": {"chunk_size": 4},
             "eval_pooling=last: PPA's score is of sentences": {"eval_pooling": "last"},
         },
     )
@@ -394,10 +387,9 @@ def test_task(tmp_path):
     assert_each_refused(
         config,
         {
-            "leave freeze_embeddings out": both,
+            "it freezes them too": both,
             "frozen and stays aligned": tagger,
-            "nothing is averaged": {"start_share": 0.5},
-            "start_share=2": {"keep_aligned": True, "start_share": 2.0},
+            "start_share=0.5 needs keep_aligned=true": {"start_share": 0.5},
         },
     )
     long = {"model": continual.make_model(), "tokenizer": tokenizer_with(model_max_length=1000)}

@@ -14,6 +14,8 @@ from support.refusals import assert_refused
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 import hf_xalign
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.trainers.shared import word
 
 
@@ -70,6 +72,47 @@ def test_sentence_terms_need_no_links(monkeypatch):
     last, terms = trainer.state.log_history[-2], ("regularizer", "interpolation", "sentences")
     assert {f"loss/{term}" for term in terms} == {name for name in last if name.startswith("loss/")}
     assert min(last[f"loss/{term}"] for term in terms) > 0
+
+
+def test_held_out_pairs_by_language():
+    """They are one dataset, in which rows without a language have that of their key."""
+    rows = pairs()
+    found = {"mixed": rows, "bn": rows.remove_columns("source_lang")}
+    args = hf_xalign.FAOConfig(max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=rows, eval_dataset=found)
+    trainer.train()
+    assert {*trainer.run.record["scores"]["before"]} == {"de", "nl", "bn"}
+    odd = {"de": rows, "bn": rows.add_column("more", rows["source"])}
+    assert_refused(
+        {
+            "columns": (
+                partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset=odd),
+                "more is a column of some",
+            ),
+            "none": (partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset={}), "empty dict"),
+        }
+    )
+
+
+def test_a_sentence_transformer_is_aligned_in_place(tmp_path):
+    """Its encoder trains, and it then gives the vectors of the saved one; other modules are refused."""
+    st = pytest.importorskip("sentence_transformers")
+    model = st.SentenceTransformer(str(tmp_path / "tiny"), device="cpu", model_kwargs={"dtype": torch.float32})
+    before = model.encode(["the cat"])
+    args = hf_xalign.FAOConfig(
+        max_steps=1, learning_rate=1e-2, warmup_steps=0, use_cpu=True, report_to="none", save_strategy="no"
+    )
+    trainer = hf_xalign.FAOTrainer(model, args, train_dataset=pairs())
+    trainer.train()
+    trainer.save_model(str(tmp_path / "out"))
+    after = model.encode(["the cat"])
+    assert abs(after - before).max() > 1e-3
+    saved = load_encoder(str(tmp_path / "out"))
+    own = hf_xalign.encode_sentences(saved, make_tokenizer(), ["the cat"], -1)
+    assert torch.allclose(torch.from_numpy(after), own, atol=1e-5)
+    model.append(torch.nn.Identity())
+    with pytest.raises(InputError, match="Transformer, Pooling, Identity"):
+        hf_xalign.FAOTrainer(model, args, train_dataset=pairs())
 
 
 def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):

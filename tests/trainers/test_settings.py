@@ -254,6 +254,16 @@ def test_bfloat16_on_a_cpu_needs_amx(tmp_path, monkeypatch, caplog):
         assert args.bf16 == found.get("amx_bf16", False) == ("float32 is used" not in caplog.text)
 
 
+@pytest.mark.parametrize("bf16", [True, False])
+def test_attention_in_bfloat16_on_a_cpu_is_not_fused(bf16, tmp_path, monkeypatch):
+    """Its backward pass takes six times as long; the same encoder with a PEFT adapter too."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    for model in (fao.make_encoder(), fao.lora()):
+        assert model.config._attn_implementation == "sdpa"
+        trainer = fao.make(tmp_path, model, pairs=8, bf16=bf16)
+        assert trainer.model.config._attn_implementation == ("eager" if bf16 else "sdpa")
+
+
 def test_settings_that_do_not_go_together(tmp_path):
     scored = {**SCORED, **EACH_STEP}
     rows = {

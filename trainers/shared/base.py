@@ -36,14 +36,14 @@ from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import read_dataset
+from hf_xalign.data.parallel import join_languages
 from hf_xalign.data.prompts import set_prompt
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
-from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
+from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
-from hf_xalign.modeling.sentence_export import LENGTH_FILE, read_length
+from hf_xalign.modeling.sentence_export import LENGTH_FILE, open_sentence_transformer, read_length
 from hf_xalign.modeling.xalign.base import SKETCH, changed_start, sketch_base
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.pretrained import load_tokenizer
@@ -97,10 +97,8 @@ def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
     """Put an adapter on an encoder; refuse one that is there already or that PEFT cannot put on it."""
     if hasattr(model, "peft_config"):
         raise InputError("peft_config: the model is a PeftModel already: give its base, or leave peft_config out")
-    try:
+    with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
         return cast(PreTrainedModel, get_peft_model(model, config))
-    except ValueError as error:
-        raise InputError(f"peft_config: PEFT cannot put it on {type(model).__name__}: {error}") from error
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
@@ -118,12 +116,13 @@ class AlignmentTrainer(HubTrainer):
     optimizer step and reports it with [`log_term`].
 
     Args:
-        model: the encoder, changed in place (`PreTrainedModel`, or a `PeftModel` around one); or the Hub id or folder
-            to load it from, in float32 and from safetensors (`embedded` for the one that comes with the library).
+        model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
+            of one and its pooling); or the Hub id or folder to load it from, in float32 and from safetensors
+            (`embedded` for the one that comes with the library).
         args: the method's config; by default one with its defaults.
         train_dataset: encoded pairs, with `length` and `source_lang` columns.
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
-            retrieval for each language.
+            retrieval for each language; or a dict of them by language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
         peft_config: adapter to put on the encoder and to train instead of its own weights.
         kwargs: `callbacks`, `optimizers`, `optimizer_cls_and_kwargs` and `model_init` of `Trainer`; its other
@@ -193,6 +192,9 @@ class AlignmentTrainer(HubTrainer):
             if self.make_model is None:
                 raise InputError("model is None: give a model, or model_init, a function that returns one")
             model = make_model(self.make_model, args)
+        if isinstance(model, nn.Sequential):
+            model, own = open_sentence_transformer(model)
+            processing_class = processing_class or own
         base_model = model if isinstance(model, str) else base_name(model)
         if isinstance(model, str):
             self._check_output_dir()
@@ -209,6 +211,9 @@ class AlignmentTrainer(HubTrainer):
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class)
+        if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
+            # Backward, torch's fused kernel takes several times as long in bfloat16 (benchmarks/cpu_arithmetic.py).
+            cast(PreTrainedModel, model).set_attn_implementation("eager")
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
@@ -289,7 +294,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _read(self, data: Any, name: str) -> Any:
         """Return the dataset of this name, with translations as columns; refuse what is no dataset."""
-        return read_dataset(data, name)
+        return join_languages(data, name)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator. Runs before the Trainer is made."""

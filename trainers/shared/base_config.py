@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-from dataclasses import dataclass, field
-from math import inf
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType
@@ -15,25 +14,19 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import SaveStrategy
 from transformers.training_args import TrainingArguments
 
+from hf_xalign.checks import GIVEN, SettingError, check, check_choice, excludes, needs, setting, show
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_embeddings
-from hf_xalign.errors import InputError, suggestion
+from hf_xalign.errors import InputError
 from hf_xalign.record import mask_secrets, portable, to_plain
 from hf_xalign.trainers.shared.inherited import BY_SCORE, check_resolved, check_settings
 
 logger = logging.getLogger(__name__)
 
-# The smallest and the largest value of numbers that transformers does not check.
-_RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "num_train_epochs"), (0, inf)),
-    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), (1, inf)),
-    "gradient_accumulation_steps": (1, inf),
-    "max_length": (3, inf),
-    "language_alpha": (0, 1),
-    "early_stopping_patience": (1, inf),
-}
+# Limits of fields of TrainingArguments, which transformers does not check.
+_INHERITED = {name: {"least": 1} for name in ("per_device_eval_batch_size", "gradient_accumulation_steps")}
 # Parts of the names of scores.
 _LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error"}
 _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
@@ -49,6 +42,10 @@ SAMPLING = (
     "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
     "language of n rows counts as n ** language_alpha. ucb: languages whose loss falls most come more often."
 )
+SAMPLING_RULES = [
+    excludes("ucb counts the rows of an epoch", "ucb", ignore_data_skip=GIVEN),
+    excludes("that draws every row", ("temperature", "ucb"), train_sampling_strategy="sequential"),
+]
 Draw = Literal["first", "seed"]
 DRAW = (
     "Where a number of pairs of each source is given: the first of those that the filters keep, or a draw by the seed."
@@ -65,14 +62,14 @@ ADAM: dict[str, Any] = {
 }
 
 
-def by_preset(help: str, group: str = "Objective") -> Any:
+def by_preset(help: str, group: str = "Objective", **checks: Any) -> Any:
     """Field that takes the preset's value when left at None; its type is that of the finished config."""
-    return field(default=None, metadata={"help": f"{help} Default: by preset.", "group": group})
+    return setting(None, help=f"{help} Default: by preset.", group=group, **checks)
 
 
-def own(default: Any, help: str, group: str = "Objective") -> Any:
+def own(default: Any, help: str, group: str = "Objective", **checks: Any) -> Any:
     """Field with its own default."""
-    return field(default=default, metadata={"help": help, "group": group})
+    return setting(default, help=help, group=group, **checks)
 
 
 @dataclass
@@ -84,8 +81,8 @@ class AlignmentConfig(TrainingArguments):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
-    # The smallest and the largest value of the method's own numbers.
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {}
+    # Settings of other classes that the method does not read, with the reason.
+    UNREAD: ClassVar[dict[str, str]] = {}
     # True if the loss of each language is known.
     sees_languages: ClassVar[bool] = False
     # The score that every evaluation returns and that selects the best checkpoint.
@@ -103,15 +100,21 @@ class AlignmentConfig(TrainingArguments):
         "Stop after this many evaluations without a better score, and restore the best checkpoint. eval_strategy and "
         "save_strategy must be equal.",
         "Run",
+        least=1,
     )
     resume_from_checkpoint: bool | str | None = own(  # type: ignore[assignment]
         None, "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint.", "Run"
     )
     ddp_timeout: int = own(86_400, "Seconds that processes wait for one that aligns, fills a cache or scores.", "Run")
     eval_pooling: Pooling = own("mean", "Subwords of the retrieval score in training: first, last or mean.", "Run")
-    language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run")
+    language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run", rules=SAMPLING_RULES)
     language_alpha: float = own(
-        0.3, "Exponent of language_sampling=temperature: 1 is proportional, 0 equal shares.", "Run"
+        0.3,
+        "Exponent of language_sampling=temperature: 1 is proportional, 0 equal shares.",
+        "Run",
+        least=0,
+        most=1,
+        rules=[needs(language_sampling="temperature")],
     )
     fsdp: bool = own(  # type: ignore[assignment]
         False, "Divide weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
@@ -124,40 +127,26 @@ class AlignmentConfig(TrainingArguments):
     ddp_find_unused_parameters: bool | None = own(False, "Needless: every step uses all trained parameters.", "Run")
     logging_nan_inf_filter: bool = own(False, "Must stay false: a loss that is not finite stops the run.", "Run")
     preset: str = own("", "Published variant.")
-    learning_rate: float = by_preset("Peak learning rate.", "Schedule")
-    num_train_epochs: float = by_preset("Number of epochs.", "Schedule")
-    per_device_train_batch_size: int = by_preset("Rows per device and micro-batch.", "Schedule")
+    learning_rate: float = by_preset("Peak learning rate.", "Schedule", least=0)
+    num_train_epochs: float = by_preset("Number of epochs.", "Schedule", least=0)
+    per_device_train_batch_size: int = by_preset("Rows per device and micro-batch.", "Schedule", least=1)
     lr_scheduler_type: SchedulerType | str = by_preset("Learning rate schedule.", "Schedule")
     warmup_steps: float = by_preset("Warm-up steps; a value below 1 is a share of the run.", "Schedule")
     adam_beta1: float = by_preset("Adam's beta1.", "Schedule")
     adam_beta2: float = by_preset("Adam's beta2.", "Schedule")
     adam_epsilon: float = by_preset("Adam's epsilon.", "Schedule")
-    weight_decay: float = by_preset("Decoupled weight decay.", "Schedule")
-    max_grad_norm: float = by_preset("Clip the gradient to this norm; 0 turns clipping off.", "Schedule")
+    weight_decay: float = by_preset("Decoupled weight decay.", "Schedule", least=0)
+    max_grad_norm: float = by_preset("Clip the gradient to this norm; 0 turns clipping off.", "Schedule", least=0)
 
     def __post_init__(self) -> None:
-        if self.preset not in self.PRESETS:
-            known = ", ".join(self.PRESETS)
-            raise InputError(f"preset={self.preset}: choose one of {known}{suggestion(self.preset, self.PRESETS)}")
+        check_choice(self.PRESETS, preset=self.preset)
         self.fill_from_preset()
-        for name, hint in get_type_hints(type(self)).items():
-            value = getattr(self, name, None)
-            if get_origin(hint) is Literal and value not in get_args(hint):
-                raise InputError(f"{name}={value}: choose one of {', '.join(get_args(hint))}")
-        for name, (low, high) in (_RANGES | self.RANGES).items():
-            value = getattr(self, name, None)
-            if isinstance(value, int | float) and not (low <= value <= high and value < inf):
-                most = f", at most {high:g}" if high < inf else ""
-                raise InputError(f"{name}={value}: it must be a finite number, at least {low:g}{most}")
+        if self.early_stopping_patience is not None:
+            self.load_best_model_at_end = True
+        check(self, inherited=_INHERITED)
         self.check_settings()
-        if self.language_sampling != "temperature":
-            self.refuse_unused("only language_sampling=temperature reads it", "language_alpha")
         if self.language_sampling == "ucb" and not self.sees_languages:
             raise InputError("language_sampling=ucb: only FAO and MAO with objective=l2 or infonce have its losses")
-        if self.language_sampling == "ucb":
-            self.refuse_unused("language_sampling=ucb counts the rows of an epoch: leave it out", "ignore_data_skip")
-        if self.language_sampling in ("temperature", "ucb") and self.train_sampling_strategy == "sequential":
-            raise InputError("train_sampling_strategy=sequential draws every row: leave out language_sampling")
         if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
         check_settings(self)
@@ -173,10 +162,7 @@ class AlignmentConfig(TrainingArguments):
         super().__post_init__()
         check_resolved(self)
         for tracker in self.report_to or []:
-            if tracker not in INTEGRATION_TO_CALLBACK:
-                known = ", ".join(("none", "all", *INTEGRATION_TO_CALLBACK))
-                hint = suggestion(tracker, INTEGRATION_TO_CALLBACK)
-                raise InputError(f"report_to={tracker}: choose from {known}{hint}")
+            check_choice(("none", "all", *INTEGRATION_TO_CALLBACK), report_to=tracker)
         for tracker, package in _TRACKERS.items():
             modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
             if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):
@@ -189,8 +175,6 @@ class AlignmentConfig(TrainingArguments):
             InputError: `greater_is_better` is the other way round.
         """
         by_score = SchedulerType(self.lr_scheduler_type) in BY_SCORE
-        if self.early_stopping_patience is not None:
-            self.load_best_model_at_end = True
         if self.load_best_model_at_end or by_score or SaveStrategy(self.save_strategy) == SaveStrategy.BEST:
             self.metric_for_best_model = self.metric_for_best_model or self.headline
         if (metric := self.metric_for_best_model) is None:
@@ -227,7 +211,7 @@ class AlignmentConfig(TrainingArguments):
         """Refuse changed settings that the run would not read, for a reason."""
         given = self.changed()
         if unused := [name for name in names if name in given]:
-            raise InputError(f"{unused[0]}={given[unused[0]]}: {reason}")
+            raise SettingError(f"{unused[0]}={show(given[unused[0]])}: {reason}", unused[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings as trackers and `training_args.json` have them: without credentials and paths."""

@@ -14,8 +14,9 @@ from transformers import Trainer, TrainingArguments
 from transformers.optimization import get_scheduler
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
+from hf_xalign.checks import show
 from hf_xalign.config import non_default_fields
-from hf_xalign.errors import InputError, suggestion
+from hf_xalign.errors import InputError, explained, suggestion
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.shared.base_config import AlignmentConfig
@@ -99,12 +100,14 @@ def check_settings(args: AlignmentConfig) -> None:
     """
     changed = non_default_fields(args)
     methods = {cls.__name__ for cls in type(args).__mro__}
+    for name, reason in type(args).UNREAD.items():
+        args.refuse_unused(reason, name)
     for name in [field.name for field in fields(TrainingArguments) if field.name in changed]:
         reason = SETTINGS.get(name)
         if isinstance(reason, dict):
             reason = next((text for method, text in reason.items() if method in methods), None)
         if reason is not None:
-            raise InputError(f"{name}={_shown(changed[name])}: {reason}")
+            raise InputError(f"{name}={show(changed[name])}: {reason}")
         if name not in SETTINGS and name not in _NAMED:
             _NAMED.add(name)
             logger.warning("%s=%s: hf_xalign does not know this setting, which may do nothing", name, changed[name])
@@ -121,17 +124,12 @@ def check_settings(args: AlignmentConfig) -> None:
         }
         if name := next((name for name, reads in readers.items() if reads), ""):
             raise InputError(
-                f"{name}={_shown(getattr(args, name))}: nothing is scored during training: set eval_strategy=steps or "
+                f"{name}={show(getattr(args, name))}: nothing is scored during training: set eval_strategy=steps or "
                 "epoch too"
             )
 
 
 _SCORE_READERS = {"load_best_model_at_end", "metric_for_best_model", "greater_is_better", "eval_on_start", "do_eval"}
-
-
-def _shown(value: Any) -> str:
-    value = getattr(value, "value", value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_resolved(args: AlignmentConfig) -> None:
@@ -146,19 +144,15 @@ def check_resolved(args: AlignmentConfig) -> None:
         raise InputError(
             f"accelerator_config: the trainer itself divides the rows over processes: leave {min(own - _HARMLESS)} out"
         )
-    kind, schedule = _shown(args.optim), _shown(args.lr_scheduler_type)
+    kind, schedule = show(args.optim), show(args.lr_scheduler_type)
     if kind.startswith("schedule_free"):
         raise InputError(f"optim={kind}: its weights in training are not those to score and save: choose another")
-    try:
+    with explained(f"optim={kind}", ImportError, ValueError, TypeError):
         made = _optimizer(args)
         for name, values in _OPTIMIZERS_OWN.items():
             other = next(value for value in values if value != getattr(args, name))
             if made and name in args.changed() and made == _optimizer(args, **{name: other}):
                 args.refuse_unused(f"optim={kind} does not read it: leave it out", name)
-    except (ImportError, ValueError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"optim={kind}: {' '.join(str(error).split())}") from error
     if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
         args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up: set it to 0", "warmup_steps")
     if schedule.startswith("constant"):
@@ -170,11 +164,9 @@ def check_resolved(args: AlignmentConfig) -> None:
             raise InputError(
                 f"lr_scheduler_kwargs: mode={other} is the wrong way round for {args.metric_for_best_model}"
             )
-    try:
+    with explained(f"lr_scheduler_type={schedule}", ValueError, TypeError):
         optimizer = torch.optim.SGD([torch.zeros(1)], lr=args.learning_rate)
         get_scheduler(schedule, optimizer, 1, 10, cast(Any, args.lr_scheduler_kwargs))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"lr_scheduler_type={schedule}: {' '.join(str(error).split())}") from error
 
 
 # Settings that only some optimizers read, each with two values, of which one is another than the run's.

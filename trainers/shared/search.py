@@ -15,6 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
+from hf_xalign.checks import require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.trainers.shared.base import AlignmentTrainer, make_model
 from hf_xalign.trainers.shared.base_config import is_lower_better
@@ -57,10 +58,7 @@ def search_settings(
             "search: each process would draw other settings; start one process per device instead, all with a study "
             "in the same storage"
         )
-    try:
-        import optuna
-    except ImportError as error:
-        raise InputError('search: Optuna is not installed: pip install "hf_xalign[search]"') from error
+    optuna: Any = require("optuna", "a search", "search")
     make = trainer.make_model
     if make is None:
         raise InputError("search: every trial needs a new model: make the trainer with model_init, a function")

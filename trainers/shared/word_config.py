@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from math import inf
 from typing import Any, ClassVar, Literal, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.batches.pairs import LinkedTokens, RegularizedWords, Side
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.batches.token_index import Pooling
@@ -21,7 +21,16 @@ from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilaritie
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Norm, Reduction, WordContrast, WordDistance
-from hf_xalign.trainers.shared.base_config import DRAW, SAMPLING, AlignmentConfig, Draw, by_preset, check_no_head, own
+from hf_xalign.trainers.shared.base_config import (
+    DRAW,
+    SAMPLING,
+    SAMPLING_RULES,
+    AlignmentConfig,
+    Draw,
+    by_preset,
+    check_no_head,
+    own,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +67,6 @@ CAO: dict[str, Any] = {
 }
 
 
-_WEIGHTS = ("regularizer_weight", "interpolation_weight", "sentence_weight", "teacher_weight", "similarity_weight")
-
-
 @dataclass
 class WordAlignmentConfig(AlignmentConfig):
     """Settings of a [`WordAlignmentTrainer`]; fields left at None take the preset's value."""
@@ -73,35 +79,53 @@ class WordAlignmentConfig(AlignmentConfig):
         *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims"),
     )
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
-        **dict.fromkeys(_WEIGHTS, (0, inf)),
-        "temperature": (1e-6, inf),
-    }
-
     objective: Literal["l2", "infonce", "none"] = by_preset(
         "Loss of linked words. l2: the papers' distance. infonce: contrast with the words of both languages in the "
-        "batch of all processes. none: links are neither used nor made."
+        "batch of all processes. none: links are neither used nor made.",
+        rules=[
+            excludes(
+                "without links something else must align",
+                "none",
+                sentence_weight=0,
+                teacher_weight=0,
+            )
+        ],
     )
-    align_target: Literal["tuned", "frozen"] = by_preset("Pivot word that the other language's is pulled to.")
+    align_target: Literal["tuned", "frozen"] = by_preset(
+        "Pivot word that the other language's is pulled to.", rules=[needs(when="frozen", objective="l2")]
+    )
     regularizer_weight: float = by_preset(
-        "Weight of the distance to f0; 0 with infonce where norm is not relative, unless given."
+        "Weight of the distance to f0; 0 with infonce where norm is not relative, unless given.", least=0
     )
-    interpolation_weight: float = by_preset("Weight of the distance of each pair's midpoint to its place before.")
-    sentence_weight: float = by_preset("Weight of the contrast of each sentence with the batch's translations.")
+    interpolation_weight: float = by_preset(
+        "Weight of the distance of each pair's midpoint to its place before.", least=0
+    )
+    sentence_weight: float = by_preset(
+        "Weight of the contrast of each sentence with the batch's translations.", least=0
+    )
     teacher_weight: float = by_preset(
-        "Weight of the distance of both sentences of a pair to its pivot sentence in the encoder before training."
+        "Weight of the distance of both sentences of a pair to its pivot sentence in the encoder before training.",
+        least=0,
     )
     teacher: str | None = own(
-        None, "Encoder that teaches by its vectors of the pivot sentences. Default: the one before training."
+        None,
+        "Encoder that teaches by its vectors of the pivot sentences. Default: the one before training.",
+        rules=[needs("nothing is taught without it", teacher_weight=GIVEN)],
     )
-    teacher_pooling: SentencePooling = own("mean", "Token of a sentence that the teacher's vector is made from.")
-    teacher_prompt: str | None = own(None, "Text before every sentence that the teacher reads, such as 'query: '.")
+    teacher_pooling: SentencePooling = own(
+        "mean", "Token of a sentence that the teacher's vector is made from.", rules=[needs(teacher=GIVEN)]
+    )
+    teacher_prompt: str | None = own(
+        None, "Text before every sentence that the teacher reads, such as 'query: '.", rules=[needs(teacher=GIVEN)]
+    )
     similarity_weight: float = by_preset(
-        "Weight of the change of the similarities between the batch's pivot sentences, and between its pivot words."
+        "Weight of the change of the similarities between the batch's pivot sentences, and between its pivot words.",
+        least=0,
     )
     regularized_side: Side = by_preset("Column that is kept near f0; the pivot (English) is the target column.")
     regularized_words: RegularizedWords = by_preset(
-        "Words of the regularized side to keep; all has the specials that are linked, all_specials has both always."
+        "Words of the regularized side to keep; all has the specials that are linked, all_specials has both always.",
+        rules=[excludes("without links no word is linked", "linked", objective="none", regularizer_weight=GIVEN)],
     )
     linked_tokens: LinkedTokens = by_preset("Tokens that are linked; all means words, [CLS] and [SEP].")
     pooling: Pooling = by_preset("Subwords that make a word's vector: first, last or mean.")
@@ -109,20 +133,27 @@ class WordAlignmentConfig(AlignmentConfig):
     norm: Norm = by_preset("Distance between two vectors; relative: squared, divided by f0's squared length.")
     reduction: Literal["links", "words", "sum", "sub_batches"] = by_preset(
         "links: divide both terms by the number of links. words: average each over its own words. sum: do not divide. "
-        "sub_batches: FAO: average over each 4 sentence pairs, and sum these means, as Efimov's code does."
+        "sub_batches: FAO: average over each 4 sentence pairs, and sum these means, as Efimov's code does.",
+        rules=[
+            needs(when="sub_batches", objective="l2"),
+            excludes(when="sub_batches", interpolation_weight=GIVEN),
+        ],
     )
-    mean_over_dims: bool = by_preset("Divide squared distances by the vector size, as an MSE loss does.")
-    temperature: float = by_preset("Temperature of InfoNCE, of words and of sentences.")
+    mean_over_dims: bool = by_preset(
+        "Divide squared distances by the vector size, as an MSE loss does.",
+        rules=[needs(when=True, norm="squared_l2")],
+    )
+    temperature: float = by_preset("Temperature of InfoNCE, of words and of sentences.", least=1e-6)
     negatives: Literal["all", "other_sentences"] = by_preset(
         "InfoNCE's candidates. all: every word of the batch. other_sentences: no unlinked words of the same pair."
     )
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Word links")
-    max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data")
+    max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data", least=3)
     prompt: str | None = own(
         None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
     )
     draw: Draw = by_preset(DRAW, "Data")
-    language_sampling: LanguageSampling = by_preset(SAMPLING, "Data")
+    language_sampling: LanguageSampling = by_preset(SAMPLING, "Data", rules=SAMPLING_RULES)
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
     ray: str | None = own(
         None,
@@ -136,17 +167,11 @@ class WordAlignmentConfig(AlignmentConfig):
             self.pooling = "mean"  # a token is its own only subword, so every pooling is the same
 
     def fill_from_preset(self) -> None:
-        """Give every field at None the preset's value; InfoNCE has no regularizer unless one is given.
-
-        Raises:
-            InputError: InfoNCE with frozen targets.
-        """
+        """Give every field at None the preset's value; InfoNCE has no regularizer unless one is given."""
         if self.objective is None:
             self.objective = self.PRESETS[self.preset]["objective"]
         if self.objective != "l2":
-            if self.align_target == "frozen":
-                raise InputError(f"align_target=frozen goes with objective=l2, not with {self.objective}")
-            self.align_target = "tuned"
+            self.align_target = self.align_target or "tuned"
         if self._contrast_alone and self.regularizer_weight is None:
             self.regularizer_weight = 0.0
         if self.objective == "none" and self.regularized_words is None:
@@ -211,28 +236,12 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def check_settings(self) -> None:
         """Refuse combinations of settings that cannot be trained."""
-        if self.mean_over_dims and self.norm != "squared_l2":
-            raise InputError("mean_over_dims=true needs norm=squared_l2")
-        if self.reduction == "sub_batches" and (self.objective != "l2" or self.interpolation_weight):
-            raise InputError(
-                "reduction=sub_batches is of objective=l2 without interpolation_weight: set reduction=words"
-            )
         if self.reduction == "sub_batches" and self.per_device_train_batch_size % 4:
             raise InputError(
                 f"per_device_train_batch_size={self.per_device_train_batch_size}: reduction=sub_batches averages over "
                 "4 sentence pairs, so use a multiple of 4, or reduction=words"
             )
-        if self.objective == "none" and not (self.sentence_weight or self.teacher_weight):
-            raise InputError(
-                "objective=none: without links something else must align, set sentence_weight or teacher_weight"
-            )
-        if not self.teacher_weight:
-            self.refuse_unused("nothing is taught without teacher_weight: set it, or leave this out", "teacher")
         check_models([self.teacher])
-        if self.teacher is None:
-            self.refuse_unused("it is another encoder's: name it by teacher", "teacher_pooling", "teacher_prompt")
-        if self.objective == "none" and self.regularizer_weight > 0 and self.regularized_words == "linked":
-            raise InputError("objective=none has no links: set regularized_words=all or regularizer_weight=0")
         if (
             self.objective != "infonce" and not self.sentence_weight
         ):  # a warning: the objective of a config file may be changed for one run

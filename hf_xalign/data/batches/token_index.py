@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from hf_xalign.errors import InputError
+from hf_xalign.checks import check_choice
 
 Pooling = Literal["first", "last", "mean"]
 
@@ -36,8 +36,7 @@ def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: P
 
     `spans` int (words, 2) are the token spans `[start, end)` of the words in their `rows` int (words,); none is empty.
     """
-    if pooling not in get_args(Pooling):
-        raise InputError(f"pooling={pooling}: choose {', '.join(get_args(Pooling))}")
+    check_choice(get_args(Pooling), pooling=pooling)
     offset = rows.astype(np.int64) * width
     if pooling == "first":
         return TokenIndex(torch.from_numpy(offset + spans[:, 0]))

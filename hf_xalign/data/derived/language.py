@@ -22,13 +22,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from hf_xalign.cache import read_json
+from hf_xalign.checks import check, needs, setting
 from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.data.derived.word_order import WordOrder
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
@@ -64,9 +65,11 @@ class DerivedLanguage:
     """
 
     base: str
-    operations: tuple[Operation, ...]
+    operations: tuple[Operation, ...] = setting(distinct=True)
     seed: int = 0
-    shared: SharedPieces | None = None
+    shared: SharedPieces | None = setting(
+        None, rules=[needs("of the pieces that are not transliterated", operations="transliteration")]
+    )
     alphabet: Alphabet | None = None
     word_order: WordOrder | None = None
     on_unknown: Literal["error", "keep"] = "error"
@@ -77,8 +80,7 @@ class DerivedLanguage:
         shown = ", ".join(operations) or "none"
         if not _LANGUAGE.fullmatch(self.base):
             raise InputError(f"base={self.base!r} is no language code such as en")
-        if not operations or not set(operations) <= set(get_args(Operation)) or len(set(operations)) < len(operations):
-            raise InputError(f"operations: {shown}; name one or more of {', '.join(get_args(Operation))}, each once")
+        check(self)
         if "syntax" in operations[1:]:
             raise InputError(f"operations: {shown}; syntax comes first, because trees describe the natural sentences")
         if "transliteration" in operations[:-1]:
@@ -89,10 +91,6 @@ class DerivedLanguage:
         ):
             if (operation in operations) != (getattr(self, name) is not None):
                 raise InputError(f"operations: {shown}; {name}={what} goes with {operation}: give both or none")
-        if self.shared is not None and self.alphabet is None:
-            raise InputError(f"operations: {shown}; shared pieces are those not transliterated: add transliteration")
-        if self.on_unknown not in ("error", "keep"):
-            raise InputError(f"on_unknown={self.on_unknown!r} is neither 'error' nor 'keep'")
 
     @property
     def code(self) -> str:
@@ -152,12 +150,9 @@ class DerivedLanguage:
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
         """Read a file that `save` wrote."""
-        try:
-            fault = "not a derived language that hf_xalign saved"
-            with content_errors(path, fault):
-                return cls._from_json(read_json(path, fault))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        fault = "not a derived language that hf_xalign saved"
+        with explained(f"{path}: cannot be read", OSError), content_errors(path, fault):
+            return cls._from_json(read_json(path, fault))
 
     @classmethod
     def _from_json(cls, about: Any) -> DerivedLanguage:

@@ -16,7 +16,7 @@ from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
@@ -139,10 +139,8 @@ def _derive_batch(
             if values is None or len(values) != len(words):
                 count = "none" if values is None else len(values)
                 raise InputError(f"row {row}: {len(words)} words in {next(iter(trees))}, but {count} values in {name}")
-            try:
+            with explained(f"row {row}, {name}"):
                 found[name].append(move(values, order) if move else [values[k] for k in order])
-            except InputError as error:
-                raise InputError(f"row {row}, {name}: {error}") from error
     return found
 
 
@@ -175,12 +173,10 @@ def _sentence(
     if value is None:
         raise InputError(f"row {row}: {column} is missing. Remove the row.")
     words = value.split() if isinstance(value, str) else list(value)
-    try:
+    with explained(f"row {row}, {column}"):
         tree = Tree(words, *(batch[name][i] for name in trees)) if trees else None
         order = language.order(words, tree)
         return words, order, [language.spell(words[k]) for k in order]
-    except InputError as error:
-        raise InputError(f"row {row}, {column}: {error}") from error
 
 
 def _moved_classes(values: list[int], order: list[int], *, names: list[str]) -> list[int]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.data.readers import WITHHELD, is_conllu, is_withheld, read_conll
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +73,8 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
             if not (head.isdecimal() and len(head) < 10):
                 raise InputError(f"{where}: word {number} has the head {head!r}, which is not a number")
         tree = Tree(columns["tokens"], columns["upos"], [int(head) for head in heads], columns["deprel"])
-        try:
+        with explained(where):
             tree.check()
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from error
         yield tree
     if withheld and withheld == count:
         raise InputError(f"{path}: {WITHHELD}")

@@ -13,6 +13,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import read_json
+from hf_xalign.checks import check_range
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import write_text
@@ -175,8 +176,7 @@ def _pairs(ids: np.ndarray, languages: tuple[str, str] | None) -> dict[str, list
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
     """Draw a share of the entries, in their order."""
-    if not 0 < share <= 1:
-        raise InputError(f"dictionary share {share}: above 0 and at most 1 (the paper's is 0.25)")
+    check_range(above=0, most=1, share=share)
     count = round(share * len(ids))
     if not count:
         raise InputError(f"{name}: a share of {share} of {len(ids)} entries is none. Make the share larger.")

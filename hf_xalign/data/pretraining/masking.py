@@ -99,12 +99,6 @@ def mask_tokens(
     return masked, labels
 
 
-def check_probability(probability: float) -> None:
-    """Refuse an invalid probability of [`mask_tokens`]."""
-    if not 0 < probability <= 1:
-        raise InputError(f"masking probability {probability}: above 0 and at most 1 (BERT's is 0.15)")
-
-
 class Translations:
     """Translations of tokens, for many at once: from column 0 of int64 (n, 2) to column 1."""
 

@@ -13,6 +13,7 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
+from hf_xalign.checks import check_range
 from hf_xalign.data.encoding import (
     check_pieces,
     check_vocabulary,
@@ -113,8 +114,7 @@ def encode_pretraining(
         found, counts[language] = _monolingual(corpus, tokenizer, language, block_size, long_sentences)
         parts.append(found)
     if pairs is not None:
-        if pair_share <= 0:
-            raise InputError(f"pair_share={pair_share} must be above 0 (0.25 in the paper). Or give no pairs.")
+        check_range(above=0, pair_share=pair_share)
         wanted = max(1, round(pair_share * sum(map(len, parts))))
         found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, pair_halves == "padded")
         parts.append(found)

@@ -17,6 +17,7 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.derived.transliteration import WORD_START
 from hf_xalign.errors import InputError
 
@@ -154,8 +155,7 @@ def add_pieces(
         InputError: the tokenizer needs no pieces, `count` is below the number of missing characters, `split_over` is
             below 1, or the vocabulary is of another kind.
     """
-    if split_over is not None and split_over < 1:
-        raise InputError(f"split_over={split_over}: must be at least 1")
+    check_range(least=1, split_over=split_over)
     spec = tokenizer_spec(tokenizer)
     model = spec["model"]
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""

@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, is_whole, locked, seal
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.token_index import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
 from hf_xalign.environment import progress
@@ -209,10 +210,8 @@ def make_anchors(
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     word_tokenizer(tokenizer)  # raises for a slow one
-    if pooling not in get_args(Pooling):
-        raise InputError(f"pooling={pooling}: use one of {', '.join(get_args(Pooling))}.")
-    if max_words < 1 or (sentences_per_word is not None and sentences_per_word < 1):
-        raise InputError(f"max_words={max_words}, sentences_per_word={sentences_per_word}: both must be at least 1.")
+    check_choice(get_args(Pooling), pooling=pooling)
+    check_range(least=1, max_words=max_words, sentences_per_word=sentences_per_word)
     with contextlib.ExitStack() as stack:
         stack.enter_context(language_context(model, lang))
         if isinstance(sentences, str):

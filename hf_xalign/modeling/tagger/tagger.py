@@ -23,6 +23,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
@@ -256,13 +257,9 @@ def words_of(word_spans: Tensor) -> Tensor:
 
 def _check(config: BiLSTMCRFConfig) -> None:
     for name, known in (("layer_mix", LayerMix), ("pooling", Pooling), ("transitions", Transitions)):
-        if getattr(config, name) not in get_args(known):
-            raise InputError(f"{name}={getattr(config, name)}: choose one of {', '.join(get_args(known))}")
-    if config.lstm_size < 1 or config.lstm_layers < 1 or not 0 <= config.dropout < 1:
-        raise InputError(
-            f"lstm_size={config.lstm_size}, lstm_layers={config.lstm_layers}, dropout={config.dropout}: sizes are "
-            "whole numbers from 1 on, and dropout is a share below 1"
-        )
+        check_choice(get_args(known), **{name: getattr(config, name)})
+    check_range(least=1, lstm_size=config.lstm_size, lstm_layers=config.lstm_layers)
+    check_range(least=0, below=1, dropout=config.dropout)
 
 
 AutoConfig.register(BiLSTMCRFConfig.model_type, BiLSTMCRFConfig)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from peft import PeftConfig
 
+from hf_xalign.checks import EMPTY, check, excludes, needs, setting
 from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -83,16 +84,18 @@ class XAlignConfig(PeftConfig):
     target_modules: ClassVar[None] = None  # PEFT asks for it; places are found by the encoder's structure
 
     top: Literal["linear", "transformer"] | None = field(default="linear")
-    adapters: Flow | None = field(default=None)
+    adapters: Flow | None = setting(None, rules=[excludes("that leaves nothing to train", EMPTY, top=EMPTY)])
     init: Literal["identity", "random"] = field(default="identity")
-    reduction_factor: int = field(default=8)
-    linear_bias: bool = field(default=False)
-    orthogonal: bool = field(default=False)
-    languages: list[str] | None = field(default=None)
+    reduction_factor: int = setting(8, least=1)
+    linear_bias: bool = setting(False, rules=[needs(top="linear")])
+    orthogonal: bool = setting(
+        False, rules=[needs(top="linear"), excludes("a rotation moves no origin", linear_bias=True)]
+    )
+    languages: list[str] | None = setting(None, distinct=True, rules=[needs(top="linear")])
     pivot: str | None = field(default=None)
-    num_heads: int = field(default=8)
-    feedforward_size: int = field(default=2048)
-    dropout: float = field(default=0.0)
+    num_heads: int = setting(8, least=1)
+    feedforward_size: int = setting(2048, least=1)
+    dropout: float = setting(0.0, least=0, below=1)
     context: bool = field(default=True)
     pooling: Pooling = field(default="mean")
     hidden_size: int | None = field(default=None)
@@ -102,30 +105,8 @@ class XAlignConfig(PeftConfig):
         super().__post_init__()
         self.peft_type = XAlignPeftType.XALIGN
         self.task_type = self.task_type or "FEATURE_EXTRACTION"
-        for name, value, known in (
-            ("top", self.top, ("linear", "transformer", None)),
-            ("adapters", self.adapters, (*get_args(Flow), None)),
-            ("init", self.init, ("identity", "random")),
-            ("pooling", self.pooling, get_args(Pooling)),
-        ):
-            if value not in known:
-                raise InputError(f"{name}={value}: choose one of {', '.join(map(str, known))}")
-        if self.top is None and self.adapters is None:
-            raise InputError("top=None and adapters=None: there is nothing to train; give one of them")
-        if self.top != "linear" and (self.linear_bias or self.orthogonal or self.languages):
-            raise InputError("linear_bias, orthogonal and languages are of the linear map: set top=linear")
-        if self.orthogonal and self.linear_bias:
-            raise InputError("orthogonal=True goes with linear_bias=False: a rotation moves no origin")
-        if self.reduction_factor < 1 or self.num_heads < 1 or self.feedforward_size < 1:
-            raise InputError(
-                f"reduction_factor={self.reduction_factor}, num_heads={self.num_heads}, "
-                f"feedforward_size={self.feedforward_size}: they are whole numbers from 1 on"
-            )
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout={self.dropout}: it is a share, at least 0 and below 1")
+        check(self)
         for code in (*(self.languages or ()), *filter(None, [self.pivot])):
             check_language(code, "languages and pivot: one")
-        if self.languages and len(set(self.languages)) < len(self.languages):
-            raise InputError(f"languages={self.languages}: name each language once")
         if self.pivot and self.pivot in (self.languages or ()):
             raise InputError(f"pivot={self.pivot} is left as it is, so it cannot be one of languages={self.languages}")

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 
 import regex
 
+from hf_xalign.checks import check_choice
 from hf_xalign.data.words import lower_word
-from hf_xalign.errors import InputError
 
 Rules = Literal["mlqa", "squad"]
 RULES = get_args(Rules)
@@ -70,8 +70,7 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
 
     Punctuation leaves no blank (`well-known` is one token); an article does.
     """
-    if rules not in RULES:
-        raise InputError(f"rules={rules!r}: choose {' or '.join(RULES)}")
+    check_choice(RULES, rules=rules)
     if rules == "squad":
         articles, letters = _expressions("en")
         marks = _ASCII_MARKS

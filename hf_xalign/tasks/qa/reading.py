@@ -23,6 +23,7 @@ from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.code_switching.examples import answer_spans, stands_at
 from hf_xalign.data.readers import clean_text, file_format, load_json
 from hf_xalign.data.sources import parse_source
@@ -93,8 +94,7 @@ def read_questions(
             or a question cannot be used; the message names the place.
     """
     source, language = parse_source(item)
-    if max_examples is not None and max_examples < 1:
-        raise InputError(f"max_examples={max_examples}: at least 1")
+    check_range(least=1, max_examples=max_examples)
     path = Path(source).expanduser()
     records: Records
     if file_format(path) == ".json" and path.is_file():

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from datasets import Dataset
 from torch import Tensor
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.batches.token_index import pad_rows
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
@@ -124,8 +125,7 @@ def window_spans(
     Returns float64 (windows, 3): characters `[start, end)` of the context, -1 if the window has no span; and the score
     of the first token plus that of the last, -inf if the window has no span.
     """
-    if max_answer_tokens < 1:
-        raise InputError(f"max_answer_tokens={max_answer_tokens} must be at least 1")
+    check_range(least=1, max_answer_tokens=max_answer_tokens)
     width = min(max_answer_tokens, start_logits.shape[1])
     first = start_logits.float().masked_fill(opens < 0, -torch.inf)
     last = end_logits.float().masked_fill(closes < 0, -torch.inf)

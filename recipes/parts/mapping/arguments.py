@@ -5,26 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from hf_xalign.checks import GIVEN, ONE, check, needs
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import DataArguments, option
 from hf_xalign.record import cite
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
-
-# Arguments of single methods, and the smallest values of numbers.
-_METHODS_OF: dict[str, tuple[Method, ...]] = {
-    "centre": ("procrustes", "least_squares", "rcsls"),
-    "whiten": ("vecmap", "self_learning"),
-    "spectral": ("rcsls",),
-    "rcsls_epochs": ("rcsls",),
-    "rcsls_learning_rate": ("rcsls",),
-    "linear": ("rcsls", "vecmap", "self_learning"),
-    "refine": ("procrustes",),
-}
-_LEAST = {"rcsls_epochs": 0, "refine": 0, "seed": 0}
-_LEAST |= dict.fromkeys(("max_vectors", "max_words", "sentences_per_word", "batch_size"), 1)
 
 _ROTATE = cite(
     "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",
@@ -107,37 +94,75 @@ class MappingArguments:
         "Map this file of word vectors, FILE or LANG=FILE: .vec or .txt of word2vec, fastText or GloVe, .bin of "
         "word2vec, each also .gz. No encoder and no text is read, and the dictionary's columns may come in any order.",
         None,
+        rules=[needs(target_vectors=GIVEN)],
     )
     target_vectors: str | None = option(
-        "Word vectors", "Word vectors of the pivot, in the form of source_vectors.", None
+        "Word vectors",
+        "Word vectors of the pivot, in the form of source_vectors.",
+        None,
+        rules=[needs(source_vectors=GIVEN)],
     )
-    max_vectors: int = option("Word vectors", "Use the first n words of each file, the most frequent.", 200_000)
+    max_vectors: int = option(
+        "Word vectors",
+        "Use the first n words of each file, the most frequent.",
+        200_000,
+        least=1,
+        rules=[needs(source_vectors=GIVEN)],
+    )
     vectors_format: Literal["safetensors", "vec", "vec.gz"] = option(
-        "Word vectors", "Format of the mapped vectors of both languages.", "safetensors"
+        "Word vectors",
+        "Format of the mapped vectors of both languages.",
+        "safetensors",
+        rules=[needs(source_vectors=GIVEN)],
     )
     method: Method = option(
-        "Map", "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.", "procrustes"
+        "Map",
+        "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.",
+        "procrustes",
+        rules=[needs(when="self_learning", supervision="dictionary", layers=ONE)],
     )
     centre: bool = option(
-        "Map", "procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.", True
+        "Map",
+        "procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.",
+        True,
+        rules=[needs(method=("procrustes", "least_squares", "rcsls"))],
     )
     whiten: bool = option(
-        "Map", "vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.", True
+        "Map",
+        "vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.",
+        True,
+        rules=[needs(method=("vecmap", "self_learning"))],
     )
-    spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False)
-    rcsls_epochs: int = option("Map", "rcsls: gradient steps over all pairs.", 10)
-    rcsls_learning_rate: float = option("Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0)
+    spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False, rules=[needs(method="rcsls")])
+    rcsls_epochs: int = option(
+        "Map", "rcsls: gradient steps over all pairs.", 10, least=0, rules=[needs(method="rcsls")]
+    )
+    rcsls_learning_rate: float = option(
+        "Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0, rules=[needs(method="rcsls")]
+    )
     linear: bool = option(
-        "Map", "rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.", False
+        "Map",
+        "rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.",
+        False,
+        rules=[needs(method=("rcsls", "vecmap", "self_learning"))],
     )
-    refine: int = option("Map", "procrustes on dictionaries: rounds of MUSE's refinement.", 0)
+    refine: int = option(
+        "Map",
+        "procrustes on dictionaries: rounds of MUSE's refinement.",
+        0,
+        least=0,
+        rules=[needs(method="procrustes", supervision="dictionary", layers=ONE)],
+    )
     direction: Literal["to_pivot", "from_pivot"] = option(
         "Map", "Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).", "to_pivot"
     )
     supervision: Literal["parallel", "dictionary"] = option(
-        "Map", "Learn from linked words of train_data, or from dictionary entries.", "parallel"
+        "Map",
+        "Learn from linked words of train_data, or from dictionary entries.",
+        "parallel",
+        rules=[needs(when="dictionary", dictionary=GIVEN)],
     )
-    layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1])
+    layers: list[int] = option("Map", "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", [-1], distinct=True)
     pooling: Literal["first", "last", "mean"] = option("Map", "Subwords that make a word's vector.", "mean")
     drop_identical: bool = option("Word links", "Drop links between identical words.", False)
     draw: Literal["first", "seed"] = option("Word links", "max_train_pairs: the first pairs, or a draw.", "seed")
@@ -157,42 +182,22 @@ class MappingArguments:
         [],
     )
     anchor_pairs: bool = option("Anchors", "Average over train_data's sentences too; false: over text alone.", True)
-    max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000)
+    max_words: int = option("Anchors", "Number of most frequent words that get an anchor.", 20_000, least=1)
     sentences_per_word: int | None = option(
-        "Anchors", "Maximum number of sentences averaged into an anchor; null: all occurrences, as in ROTATE.", 100
+        "Anchors",
+        "Maximum number of sentences averaged into an anchor; null: all occurrences, as in ROTATE.",
+        100,
+        least=1,
     )
-    batch_size: int = option("Run", "Sentences per forward pass.", 64)
+    batch_size: int = option("Run", "Sentences per forward pass.", 64, least=1)
     ray: str | None = option("Run", "Ray cluster that averages anchors: its address, auto or local.", None)
     device: str | None = option("Run", "cpu, cuda, ... The default is the accelerator, or the CPU without one.", None)
-    seed: int = option("Run", "Seed of self_learning and of bootstrap intervals.", 0)
+    seed: int = option("Run", "Seed of self_learning and of bootstrap intervals.", 0, least=0)
 
     def __post_init__(self) -> None:
-        if (self.source_vectors is None) != (self.target_vectors is None):
-            raise InputError("source_vectors and target_vectors: one is missing. Name both languages' files.")
         if self.source_vectors:
             self.supervision = "dictionary"
-        elif (self.max_vectors, self.vectors_format) != (200_000, "safetensors"):
-            raise InputError("max_vectors and vectors_format need source_vectors and target_vectors. Name the files.")
-        for name, methods in _METHODS_OF.items():
-            if self.method not in methods and getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                raise InputError(
-                    f"{name}={getattr(self, name)} needs method={' or '.join(methods)}. Remove it for "
-                    f"method={self.method}."
-                )
-        for name, least in _LEAST.items():
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise InputError(f"{name}={getattr(self, name)}: must be at least {least}.")
-        if not self.layers or len(set(self.layers)) < len(self.layers):
-            raise InputError(f"layers={self.layers}: name at least one layer, and each layer once.")
-        if self.method == "self_learning" and (self.supervision != "dictionary" or len(self.layers) > 1):
-            raise InputError(
-                "method=self_learning needs a seed dictionary and one layer. Set supervision=dictionary, "
-                "dictionary=LANG=FILE and one layer."
-            )
-        if self.refine and (self.supervision != "dictionary" or len(self.layers) > 1):
-            raise InputError("refine needs method=procrustes, supervision=dictionary and one layer.")
-        if self.supervision == "dictionary" and not self.dictionary:
-            raise InputError("supervision=dictionary needs training dictionaries: set dictionary=LANG=FILE.")
+        check(self)
 
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""

@@ -1,0 +1,242 @@
+"""Checks of settings, which say what is wrong in one form: `name=value`, what it must be, what to do.
+
+A dataclass says in the metadata of a field what its values may be, and `check` reads it: `least`, `above`, `most` and
+`below` of a number, `distinct` of a list, and `rules` about other fields. The choices are those of its type, a
+`Literal`. Functions check their arguments by `check_choice`, `check_range` and `check_distinct`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import isfinite
+from types import ModuleType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from hf_xalign.errors import InputError, suggestion
+
+GIVEN: Any = object()  # any value but None, 0, false and an empty one
+ONE: Any = object()  # a list of one item
+EMPTY: Any = object()  # None, 0, false, or nothing
+_CHANGED: Any = object()
+_LONGEST = 200  # characters of a value in a message
+_BOUNDS = ("least", "above", "most", "below")
+
+
+class SettingError(InputError):
+    """A setting whose value is refused; `setting` is its name."""
+
+    def __init__(self, message: object = "", setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Fields that a field needs or excludes where its value is `when`, by default any but the default."""
+
+    others: Mapping[str, Any]
+    needed: bool
+    when: Any
+    why: str
+
+
+def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
+    """Return the rule that a field needs all of these values of others, in the field's metadata `rules`.
+
+    A tuple lists several values, `GIVEN` is any and `ONE` a list of one item. Of a list, a value is one of its items.
+
+    Example:
+        >>> @dataclass
+        ... class Settings:
+        ...     method: Literal["plain", "moco"] = "plain"
+        ...     queue: int = dataclasses.field(default=8, metadata={"least": 1, "rules": [needs(method="moco")]})
+        >>> check(Settings(queue=16))
+        Traceback (most recent call last):
+        hf_xalign.checks.SettingError: queue=16 needs method=moco: set it, or leave queue out
+    """
+    return Rule(others, True, when, why)
+
+
+def excludes(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
+    """Return the rule that a field does not go with others, where all of them have these values, as in [`needs`]."""
+    return Rule(others, False, when, why)
+
+
+def setting(default: Any = dataclasses.MISSING, **metadata: Any) -> Any:
+    """Return a dataclass field with what `check` and the parser of the command line read of it."""
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    """Check all fields of dataclass instances, and the rules between them.
+
+    Args:
+        objects: instances without a common field name. Rules about a field of none of them are not checked. The
+            method `changed` of one names its fields that differ from their defaults.
+        inherited: what `metadata` says of fields of another library's class.
+
+    Raises:
+        SettingError: a value, or a combination of values, is refused.
+    """
+    fields = {field.name: (own, field) for own in objects for field in dataclasses.fields(own)}
+    values = {name: getattr(own, name, None) for name, (own, _) in fields.items()}
+    given = None
+    for name, (own, field) in fields.items():
+        metadata, value = {**field.metadata, **(inherited or {}).get(name, {})}, values[name]
+        if value is not None and (choices := metadata.get("choices") or _literals(type(own)).get(name)):
+            for one in value if isinstance(value, list | tuple) else [value]:
+                check_choice(choices, **{name: one})
+        if value is not None and any(bound in metadata for bound in _BOUNDS):
+            check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
+        if metadata.get("distinct") and value is not None:
+            check_distinct(**{name: value})
+        for rule in metadata.get("rules", ()):
+            if rule.when is _CHANGED and given is None:
+                given = _changed(objects)
+            if name in given if rule.when is _CHANGED else _holds(value, rule.when):
+                _check_rule(rule, name, values)
+
+
+def _check_rule(rule: Rule, name: str, values: Mapping[str, Any]) -> None:
+    if not rule.others.keys() <= values.keys():
+        return
+    shown, reason = f"{name}={show(values[name])}", f" ({rule.why})" if rule.why else ""
+    held = {other: _holds(values[other], wanted) for other, wanted in rule.others.items()}
+    if rule.needed and not all(held.values()):
+        wanted = " and ".join(_describe(other, rule.others[other]) for other, holds in held.items() if not holds)
+        raise SettingError(f"{shown} needs {wanted}{reason}: set it, or leave {name} out", name)
+    if not rule.needed and all(held.values()):
+        there = " and ".join(f"{other}={show(values[other])}" for other in held)
+        raise SettingError(f"{shown} does not go with {there}{reason}: change one of them", name)
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    if wanted is GIVEN:
+        return bool(value)
+    if wanted is EMPTY:
+        return not value
+    if wanted is ONE:
+        return len(value or ()) == 1
+    if isinstance(wanted, tuple):
+        return any(_holds(value, one) for one in wanted)
+    return wanted in value if isinstance(value, list | tuple) else getattr(value, "value", value) == wanted
+
+
+def _describe(name: str, wanted: Any) -> str:
+    if wanted is GIVEN:
+        return name
+    if wanted is EMPTY:
+        return f"no {name}"
+    if wanted is ONE:
+        return f"one of {name}"
+    *first, last = map(show, wanted if isinstance(wanted, tuple) else (wanted,))
+    return f"{name}={', '.join(first)} or {last}" if first else f"{name}={last}"
+
+
+def show(value: Any) -> str:
+    """Return a value as a configuration file or a command line has it."""
+    value = getattr(value, "value", value)
+    if isinstance(value, list | tuple):
+        return " ".join(map(show, value)) or "none"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+@cache
+def _literals(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
+    """Return the choices of the fields whose type is a Literal, a list of it, or either or None."""
+    found = {}
+    for name, hint in get_type_hints(cls).items():
+        for part in (hint, *get_args(hint), *(item for inner in get_args(hint) for item in get_args(inner))):
+            if get_origin(part) is Literal:
+                found[name] = get_args(part)
+    return found
+
+
+def _changed(objects: Iterable[Any]) -> set[str]:
+    found = set()
+    for own in objects:
+        if hasattr(own, "changed"):
+            found |= set(own.changed())
+            continue
+        for field in dataclasses.fields(own):
+            made = field.default_factory
+            default = field.default if made is dataclasses.MISSING else made()
+            if getattr(own, field.name, None) != default:
+                found.add(field.name)
+    return found
+
+
+def check_choice(choices: Collection[Any], **values: Any) -> None:
+    """Refuse values that are none of the choices.
+
+    Example:
+        >>> check_choice(("first", "last"), pooling="lst")
+        Traceback (most recent call last):
+        hf_xalign.checks.SettingError: pooling=lst: choose one of first, last; did you mean 'last'?
+    """
+    for name, value in values.items():
+        if value not in choices:
+            known = [show(choice) for choice in choices]
+            raise SettingError(
+                f"{name}={show(value)}: choose one of {', '.join(known)}{suggestion(str(value), known)}", name
+            )
+
+
+def check_range(
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    **values: Any,
+) -> None:
+    """Refuse numbers beyond the bounds, NaN and infinity; None is no number and passes.
+
+    Example:
+        >>> check_range(above=0, most=1, share=0)
+        Traceback (most recent call last):
+        hf_xalign.checks.SettingError: share=0: must be above 0 and at most 1
+    """
+    for name, value in values.items():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(number, int | float):
+                continue
+            inside = (least is None or number >= least) and (above is None or number > above)
+            inside &= (most is None or number <= most) and (below is None or number < below)
+            if not inside or not isfinite(number):
+                bounds = {"at least": least, "above": above, "at most": most, "below": below}
+                said = [f"{word} {bound:g}" for word, bound in bounds.items() if bound is not None]
+                said += ["finite"] if isinstance(number, float) and number == float("inf") else []
+                raise SettingError(f"{name}={show(value)}: must be {' and '.join(said)}", name)
+
+
+def check_distinct(**lists: Any) -> None:
+    """Refuse lists without items, or with an item twice."""
+    for name, items in lists.items():
+        if not len(items) or len(set(items)) < len(items):
+            raise SettingError(f"{name}={show(list(items))}: name at least one, and each once", name)
+
+
+def check_lengths(each: str, **columns: Sequence[Any] | Any) -> None:
+    """Refuse columns of different lengths; `each` is what they need an entry for."""
+    sizes = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(set(sizes.values())) > 1:
+        said = ", ".join(f"{size} {name}" for name, size in sizes.items())
+        raise InputError(f"{said}: one for each {each} is needed")
+
+
+def require(module: str, what: str, extra: str = "") -> ModuleType:
+    """Import a package that not every installation has, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = f'"hf_xalign[{extra}]"' if extra else module
+        name = module.partition(".")[0]
+        raise InputError(f"{what} needs {name}: run pip install {package}") from error

@@ -63,7 +63,7 @@ class Arguments(TextOptions):
     max_pairs: int | None = setting(
         None, least=1, help="use the first N pairs of each source or language, or sentences to test a probe on"
     )
-    tasks: list[Literal["words", "sentences"]] | None = setting(None, help="what to score")
+    tasks: list[Literal["words", "sentences"]] = setting(None, help="what to score")
     protocol: list[str] | None = setting(
         None,
         metavar="NAME",
@@ -174,6 +174,7 @@ def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Pro
     Raises:
         InputError: scores are there already, or the folder cannot be written to.
     """
+    assert args.examples is not None
     check_output(args.examples)
     seed = job.record.get("seed", 0) if job else 0
     stages = ("before", "after") if args.base or (job and job.base) else ("after",)

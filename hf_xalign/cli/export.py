@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hf_xalign.cache import check_output, read_json
 from hf_xalign.checks import needs, setting
@@ -52,7 +52,7 @@ def run(args: Arguments) -> None:
     from hf_xalign.modeling.sentence_export import save_sentence_transformer
 
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
-    options = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}
+    options: dict[str, Any] = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}
     if args.onnx:
         folder = export_onnx(model, tokenizer, args.output, lang=args.lang, int8=args.int8, **options)
     else:

@@ -58,9 +58,9 @@ def run(args: Arguments) -> None:
     if args.png:
         require_matplotlib()
     device = choose_device(args.device)
-    named = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
-    if not args.base:
-        named = {args.model: args.model}
+    named = {args.model: args.model}
+    if args.base:
+        named = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("source_lang", "target_lang", "layer", "pooling", "measure", "k")
     }

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return module.main(name, words) or 0
         from hf_xalign.config import parse_command
 
-        args = parse_command(arguments, words, prog=f"hf-xalign {name}", description=module.DESCRIPTION)
+        args = parse_command(module.Arguments, words, prog=f"hf-xalign {name}", description=module.DESCRIPTION)
         _configure_logging()
         return module.run(args) or 0
     except (InputError, NonFiniteLossError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hf_xalign.checks import excludes, needs, setting
 from hf_xalign.data.sources import nearby
@@ -69,7 +70,7 @@ def run(args: Arguments) -> None:
 
     from hf_xalign.hub import push
 
-    options = {"base_model": args.base_model, "allow_nonfinite": args.allow_nonfinite}
+    options: dict[str, Any] = {"base_model": args.base_model, "allow_nonfinite": args.allow_nonfinite}
     commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, **options)
     print(f"pushed: {commit.commit_url}")
     if args.space:

@@ -70,6 +70,7 @@ logger = logging.getLogger(__name__)
 SCHEMA = 1
 FILENAME = "results.json"
 LOCAL = "results.local.json"
+COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
 _DIVERGED = 3  # times its first value, that a training loss ends above
@@ -356,8 +357,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check_run(folder: str | os.PathLike[str]) -> None:
-    """Refuse a finished run's folder in which the record, or a file that it lists, is not as the run wrote it."""
-    check_mark(Path(folder) / FILENAME)
+    """Refuse the folder of a finished run, or a checkpoint, if a file is not as the run wrote it."""
+    for name in (FILENAME, COMPLETE):
+        check_mark(Path(folder) / name)
 
 
 def _files(folder: Path) -> dict[str, Path]:

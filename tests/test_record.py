@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ import torch
 from support.refusals import assert_refused
 
 from hf_xalign import __version__, environment
+from hf_xalign.errors import InputError
 from hf_xalign.record import (
     FILENAME,
     LOCAL,
@@ -185,14 +187,37 @@ def test_whole_paths_stay_on_this_machine(tmp_path, run):
     text = (tmp_path / FILENAME).read_text()
     assert "nnamdi" not in text and json.loads(text)["base_model"]["name"] == "base"
     assert read_record(tmp_path) == record
-    (tmp_path / FILENAME).write_text(text.replace('"base"', '"me/other"'))
+    edited = text.replace('"base"', '"me/other"')
+    (tmp_path / FILENAME).write_text(edited)
+    with pytest.raises(InputError, match=r'results\.json is not as it was written.* remove the line "seal"'):
+        read_record(tmp_path)
+    (tmp_path / FILENAME).write_text(re.sub(r'.*"seal".*\n', "", edited))
     assert read_record(tmp_path)["base_model"]["name"] == "me/other"
-    for damage in ("", "[1]", "null", '{"schema": 1}'):
-        (tmp_path / FILENAME).write_text(text)
+    (tmp_path / FILENAME).write_text(text)
+    for damage in ("", "[1]", "null"):
         (tmp_path / LOCAL).write_text(damage)
-        assert read_record(tmp_path)["command"] == ["fao.py"]
+        with pytest.raises(InputError, match=r"results\.local\.json.*elete it"):
+            read_record(tmp_path)
+    (tmp_path / LOCAL).write_text('{"schema": 1}')  # of another run
+    assert read_record(tmp_path)["command"] == ["fao.py"]
     write_record(tmp_path, {**run, "command": ["fao.py"]})
     assert not (tmp_path / LOCAL).exists()
+
+
+def test_every_flipped_byte_of_a_finished_run_is_noticed(tmp_path, run):
+    for name in ("model.safetensors", "config.json", "maps/de-en.safetensors", "README.md"):
+        write_text(tmp_path / name, f'{{"what": "{name}", "size": 12}}')
+    record = {**run, "command": ["/home/nnamdi/fao.py"], "times": {**run["times"], "finished": "2026-01-02"}}
+    write_record(tmp_path, record)
+    read_record(tmp_path)
+    for path in [path for path in tmp_path.rglob("*.*") if path.name != "README.md"]:
+        content = path.read_bytes()
+        for at, bit in ((at, 1 << at % 7) for at in range(0, len(content), 1 + len(content) // 80)):
+            path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
+            with pytest.raises(InputError, match=re.escape(path.name)):
+                read_record(tmp_path)
+        path.write_bytes(content)
+    assert read_record(tmp_path) == record
 
 
 def test_hub_id(tmp_path, monkeypatch):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from hf_xalign.cache import check_output
+from hf_xalign.cache import check_output, read_json
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -32,8 +33,12 @@ def run(args: argparse.Namespace) -> None:
     """Write the folder."""
     if not args.onnx and (args.int8 or args.lang):
         raise InputError("--int8 and --lang are for --onnx: add it")
-    check_models([args.model])
+    check_models([args.model], finite=not args.allow_nonfinite)
     check_output(args.output)
+    modules = Path(args.model, "adapter_config.json")
+    alone = modules.exists() and not Path(args.model, "config.json").exists() and not args.onnx
+    if alone and read_json(modules)["peft_type"] == "XALIGN":
+        raise InputError(f"{args.model}: sentence-transformers loads an encoder alone. Add --onnx for its modules.")
 
     from peft import PeftModel
 

@@ -162,7 +162,8 @@ def _typed(message: str, options: Collection[str]) -> str:
             return found[0]
         return f"--{name} {value.strip(chr(39))}" if value else f"--{name}"
 
-    return re.sub(r"(?<![\w/.-])([a-z]+(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message)
+    # A name after a file's is a field in it.
+    return re.sub(r"(?<![\w/.-])(?<!\.json: )(?<!\.md: )([a-z]+(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message)
 
 
 def _fail(error: Exception, status: int, debug: bool, message: str | None = None) -> int:

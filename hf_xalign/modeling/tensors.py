@@ -12,16 +12,14 @@ from torch import Tensor
 
 from hf_xalign.cache import check_regular, replacing
 from hf_xalign.errors import InputError
+from hf_xalign.pretrained import nonfinite
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]], where: str, allow: bool = False) -> None:
     """Refuse weights of which one is NaN or infinite, unless `allow`."""
     for name, tensor in () if allow else tensors:
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise InputError(
-                f"{where}: {name} holds NaN or infinite numbers, so the model computes none. Take an earlier "
-                "checkpoint, or say --allow_nonfinite (allow_nonfinite=True in Python)"
-            )
+            raise InputError(nonfinite(where, name))
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:

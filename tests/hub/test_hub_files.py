@@ -22,6 +22,7 @@ from hf_xalign.record import write_record
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 WEIGHTS = {"w": torch.zeros(2)}
+ADAPTED = {f"base_model.model.{name}": weight for name, weight in WEIGHTS.items()}
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_only_what_is_on_the_list(folder):
 
 
 def test_the_base_that_an_adapter_goes_with(tmp_path):
-    save_file(WEIGHTS, tmp_path / "adapter_model.safetensors")
+    save_file(ADAPTED, tmp_path / "adapter_model.safetensors")
     for base, options, expected in (
         ("org/encoder", {}, "org/encoder"),
         (BASE_IN_FOLDER, {}, "me/model"),
@@ -95,7 +96,7 @@ def test_cards_and_records_name_what_others_can_find(folder):
 
 def push(weights, files, folder, repo_id="me/model", **options):
     """Push a folder with weights and other files, by name to their text or JSON."""
-    save_file(WEIGHTS, folder / weights)
+    save_file(ADAPTED if weights.startswith("adapter") else WEIGHTS, folder / weights)
     for name, content in ({"config.json": {"model_type": "xalign-mapped"}} | files).items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return hub.push(folder, repo_id, **options)

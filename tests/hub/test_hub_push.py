@@ -234,7 +234,9 @@ def test_a_broken_connection_is_said_and_changes_nothing(own_hub, tmp_path):
     base = write("base", tmp_path)
     hub.push(base, "me/base", message="first")
     files = own_hub.files("me/base")
+    record = read_record(base)
     save_base("bert", base, seed=1)
+    write_record(base, record)
     for own_hub.broken in ("/commit/", "/api/"):
         with pytest.raises(InputError, match="connection to the Hub"):
             hub.push(base, "me/base")

@@ -24,7 +24,7 @@ from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import FinetuneArguments, main
 from hf_xalign.recipes.parts import seeds
 from hf_xalign.recipes.parts.task_data import load_task
-from hf_xalign.record import read_record
+from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import examples
@@ -162,7 +162,7 @@ def test_a_kept_model_has_a_record_and_a_card_and_can_be_pushed(files, tmp_path)
     assert b'from_pretrained("me/model")' in pushed["README.md"] and b"base_model: me/base" in pushed["README.md"]
     assert not any(name.startswith(("examples", "scores")) for name in pushed)
     # Pairs of texts, on an encoder whose folder has the record of an alignment, which is named.
-    shutil.copy(folder / "results.json", base)
+    write_record(base, record)
     evaluation = ("en=texts.jsonl",)
     main(task_command(files, *options, *TEXTS, "--seed", "3", train=evaluation, evaluation=evaluation, out=tmp_path))
     assert read_record(tmp_path / "seed-3")["task"]["encoder"]["method"] == "finetune"

@@ -52,7 +52,7 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
     if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):
         try:
             return model.merge_and_unload(safe_merge=True)
-        except (AttributeError, NotImplementedError) as error:
+        except (AttributeError, NotImplementedError, ValueError) as error:
             raise InputError(f"PEFT cannot merge {model.peft_type} adapters: keep the adapter ({error})") from error
     task = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     top, weight, bias = _linear_map(task, language)

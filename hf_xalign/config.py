@@ -1,25 +1,26 @@
-"""Parse a YAML file and the command line into dataclasses.
+"""Parse the command line, and a YAML file, into dataclasses: of recipes and of commands.
 
 A recipe runs as `hf-xalign train fao --config file.yaml --field value`. The YAML file overrides the defaults of the
 dataclasses, and the command line overrides the YAML file. `base: other.yaml` names a file whose fields it takes and
 overrides: one next to the file, or one of the package. Unknown names and values of the wrong type are one-line errors.
 
-A field sets its heading in `--help` by `metadata={"help": ..., "group": "Objective"}`.
+A field says in its metadata what `--help` shows: `help`, the heading `group`, a `metavar`. `positional` is an argument
+without a name, `flag` an option without a value, and `bare` the value of an option that is given without one.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import dataclasses
 import difflib
+import importlib
 import importlib.util
 import inspect
 import json
 import re
 import sys
-from argparse import SUPPRESS, Action, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -27,7 +28,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from transformers import HfArgumentParser
 
 from hf_xalign import checks
 from hf_xalign.cache import check_regular
@@ -59,9 +59,9 @@ def parse(
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
-    The classes have no field name in common; one instance of each is returned, in order. A class that takes
-    seconds to import is given by name, `module:Class`, and [`check`] looks for mistakes before. `argv` are the
-    arguments without the program's name, `sys.argv[1:]` by default. The line breaks of `description` stay.
+    The classes have no field name in common; one instance of each is returned, in order. A class that takes seconds to
+    import is given by name, `module:Class`, and imported after [`check`] of the others. `argv` are the arguments
+    without the program's name, `sys.argv[1:]` by default. The line breaks of `description` stay.
 
     Example:
         >>> @dataclasses.dataclass
@@ -77,12 +77,12 @@ def parse(
     words = list(sys.argv[1:] if argv is None else argv)
     if any(isinstance(cls, str) for cls in dataclass_types):
         check(dataclass_types, words)
-    types = [_imported(cls) if isinstance(cls, str) else cls for cls in dataclass_types]
-    return _fill(types, words, _Parser(types, description=description, prog=prog))
+    types = [imported(cls) for cls in dataclass_types]
+    return _fill(types, words, _Parser(types, True, description=description, prog=prog))
 
 
 def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> None:
-    """Check all names, and all of the classes that are imported: what can be known of a command line in a second.
+    """Check all names, and all of the classes that are imported: what can be known of a command line in half a second.
 
     Raises:
         InputError: an unknown option or key; a value of the wrong type, or that an imported class refuses; a
@@ -92,9 +92,57 @@ def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> No
         return
     types = [cls for cls in dataclass_types if not isinstance(cls, str)]
     later = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
-    for arguments in _fill(types, argv, _Parser(types), later):
+    for arguments in _fill(types, argv, _Parser(types, True), later):
         if hasattr(arguments, "check_files"):
             arguments.check_files()
+
+
+def imported(cls: type[Any] | str) -> type[Any]:
+    """Return a class, imported if it is given by name, `module:Class`."""
+    if not isinstance(cls, str):
+        return cls
+    module, _, name = cls.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def parse_command(
+    cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "", passing: bool = False
+) -> tuple[Any, list[str]]:
+    """Return the options of a command, and the words that it passes on to a recipe.
+
+    Raises:
+        InputError: a mistake; also an unknown word, unless the command is `passing`.
+    """
+    parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
+    options, extra = parser.parse_options(words)
+    if extra and not passing:
+        known = [f"--{name}" for name in _hints(cls)]
+        name = extra[0].partition("=")[0]
+        hint = suggestion(name.replace("-", "_").replace("__", "--", 1), known)
+        for field in dataclasses.fields(cls):
+            if field.metadata.get("positional") and hint.endswith(f"'--{field.name}'?"):
+                hint = f"; write {field.metadata['metavar']} alone, without an option's name"
+        parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
+    made = cls(**options)
+    checks.check(made)
+    return made, extra
+
+
+def _names(name: str) -> list[str]:
+    """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases.
+
+    Importing a class of settings takes seven seconds, and a mistyped option should not.
+    """
+    module, _, cls = name.partition(":")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    homes = {one.name: str(part.module) for part in body if isinstance(part, ast.ImportFrom) for one in part.names}
+    found = next(part for part in body if isinstance(part, ast.ClassDef) and part.name == cls)
+    fields = [part for part in found.body if isinstance(part, ast.AnnAssign)]
+    own = [ast.unparse(part.target) for part in fields if not ast.unparse(part.annotation).startswith("ClassVar")]
+    bases = (base.id for base in found.bases if isinstance(base, ast.Name))
+    return [*own, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
 
 
 def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, later: Sequence[str] = ()) -> tuple:
@@ -129,25 +177,6 @@ def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, lat
     except checks.SettingError as error:
         raise InputError(places.get(error.setting, "") + str(error)) from error
     return made
-
-
-def _imported(name: str) -> type[Any]:
-    module, _, cls = name.partition(":")
-    return getattr(importlib.import_module(module), cls)
-
-
-def _names(name: str) -> list[str]:
-    """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases."""
-    module, _, cls = name.partition(":")
-    spec = importlib.util.find_spec(module)
-    assert spec is not None and spec.origin is not None
-    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-    homes = {one.name: str(part.module) for part in body if isinstance(part, ast.ImportFrom) for one in part.names}
-    found = next(part for part in body if isinstance(part, ast.ClassDef) and part.name == cls)
-    fields = [part for part in found.body if isinstance(part, ast.AnnAssign)]
-    own = [ast.unparse(part.target) for part in fields if not ast.unparse(part.annotation).startswith("ClassVar")]
-    bases = (base.id for base in found.bases if isinstance(base, ast.Name))
-    return [*own, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
 
 
 def non_default_fields(config: Any) -> dict[str, Any]:
@@ -379,14 +408,17 @@ def _inherited(owner: type[Any]) -> bool:
     return owner.__module__.partition(".")[0] == "transformers"
 
 
-class _Parser(HfArgumentParser):
+class _Parser(ArgumentParser):
     """Parser with one option per field: own fields first, by heading, then those inherited from transformers."""
 
-    def __init__(self, types: Sequence[type[Any]], **kwargs: Any) -> None:
-        usage = "%(prog)s [--config FILE] [--field value ...]"
-        super().__init__((), usage=usage, formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
-        text = "YAML file of 'field: value' lines, or name of one in the package; options override it"
-        self.add_argument("--config", metavar="FILE", help=text)
+    def __init__(self, types: Sequence[type[Any]], recipe: bool, **kwargs: Any) -> None:
+        if recipe:
+            kwargs["usage"] = "%(prog)s [--config FILE] [--field value ...]"
+        super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
+        self._recipe = recipe
+        if recipe:
+            text = "YAML file of 'field: value' lines, or name of one in the package; options override it"
+            self.add_argument("--config", metavar="FILE", help=text)
         ours, inherited = [], []
         for cls in types:
             fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)
@@ -398,18 +430,13 @@ class _Parser(HfArgumentParser):
                 if _inherited(owner):
                     inherited.append((f"Inherited from transformers.{owner.__name__}", cls, fields[name]))
                 else:
-                    ours.append((fields[name].metadata.get("group", cls.__name__), cls, fields[name]))
-        groups: dict[str, Any] = {}
+                    heading = cls.__name__ if recipe else ""
+                    ours.append((fields[name].metadata.get("group", heading), cls, fields[name]))
+        groups: dict[str, Any] = {"": self}
         for heading, cls, field in ours + inherited:
             if heading not in groups:
                 groups[heading] = self.add_argument_group(heading)
             self._add_field(groups[heading], cls, field)
-        for action in self._actions:
-            action.required = False  # the YAML file may set it; `_build` checks
-            # `--a-b` (for `--a_b`) and `--no_x` (for `--x false`) work, but `--help` does not list them.
-            action.option_strings = [o for o in action.option_strings if "-" not in o.lstrip("-")]
-            if action.option_strings[0].startswith("--no_"):
-                action.help = SUPPRESS
 
     def _add_field(self, group: Any, cls: type[Any], field: dataclasses.Field[Any]) -> None:
         # A field that only overrides a default keeps the inherited help text.
@@ -417,52 +444,92 @@ class _Parser(HfArgumentParser):
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
         if not _inherited(_owner(cls, field.name)):
             text = text.replace("%", "%%")
-        if _default(field) is _UNSET:
-            text = f"{text} (required)".strip()
-        hint = _hints(cls)[field.name]
-        field = copy.copy(field)  # transformers changes the type of the field it gets
-        metadata = {k: v for k, v in field.metadata.items() if k in ("aliases", "choices")}
-        field.metadata = {**metadata, "help": text}  # type: ignore[assignment]
-        if _typed_by_argparse(hint):
-            field.type = hint
-            self._parse_dataclass_field(group, field)
-        else:
-            default = None if _default(field) is _UNSET else _default(field)
-            group.add_argument(f"--{field.name}", type=_yaml_text, metavar="YAML", default=default, help=text)
+        name, hint, default, about = field.name, _hints(cls)[field.name], _default(field), field.metadata
+        options: dict[str, Any] = {"help": text, "default": None if default is _UNSET else default}
+        if default is _UNSET and self._recipe:
+            options["help"] = f"{text} (required)".strip()
+        options |= _argparse_type(hint, default)
+        options |= {key: about[key] for key in ("metavar", "nargs") if key in about}
+        if about.get("positional"):
+            del options["default"]
+            group.add_argument(name, **{**options, "nargs": options.get("nargs")})
+            return
+        if about.get("flag"):
+            options = {"help": text, "default": default, "action": "store_true"}
+        elif "bare" in about:
+            options |= {"nargs": "?", "const": about["bare"]}
+        elif hint is bool or (hint == bool | None and default is not None):
+            options |= {"nargs": "?", "const": True}
+        # The YAML file may set what is required; `_build` checks.
+        group.add_argument(f"--{name}", required=default is _UNSET and not self._recipe, **options)
+        if self._recipe and default is True and hint in (bool, bool | None):
+            group.add_argument(f"--no_{name}", action="store_false", dest=name, default=False, help=SUPPRESS)
 
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return the given options, and the words that no option takes."""
-        unset = Namespace(**{action.dest: _UNSET for action in self._actions if action.dest != "help"})
-        namespace, extra = self.parse_known_args(argv, unset)
-        return {name: value for name, value in vars(namespace).items() if value is not _UNSET}, extra
+        unset = Namespace(**{a.dest: _UNSET for a in self._actions if a.dest != "help" and a.option_strings})
+        typed = {(_with_underscores(word) if self._recipe else word): word for word in argv}
+        words = [_with_underscores(word) for word in argv] if self._recipe else argv
+        namespace, extra = self.parse_known_args(words, unset)
+        given = {name: value for name, value in vars(namespace).items() if value is not _UNSET}
+        return given, [typed.get(word, word) for word in extra]
 
     def error(self, message: str) -> NoReturn:
         """Raise an `InputError` instead of printing the usage, which has hundreds of lines."""
-        raise InputError(message.removeprefix("argument "))
+        hint = "" if self._recipe else f" ({self.prog} --help lists all options)"
+        raise InputError(message.removeprefix("argument ") + hint)
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
-    """Shows defaults, and types instead of option names in capitals."""
+    """Keeps line breaks, and shows informative defaults, and types instead of option names in capitals."""
 
     def _get_help_string(self, action: Action) -> str:
-        shown = action.default not in (None, "", []) and action.dest != "help"
-        return f"{action.help or ''} (default: %(default)s)" if shown else action.help or ""
+        silent = action.default in (None, "", [], SUPPRESS) or action.nargs == 0
+        return action.help or "" if silent else f"{action.help or ''} (default: %(default)s)"
 
     def _get_default_metavar_for_optional(self, action: Action) -> str:
         name = getattr(action.type, "__name__", "text")
-        return {"int": "N", "float": "X", "str": "TEXT", "string_to_bool": "true|false"}.get(name, name.upper())
+        return {"int": "N", "float": "X", "str": "TEXT", "_true_or_false": "true|false"}.get(name, name.upper())
 
 
-def _typed_by_argparse(hint: Any) -> bool:
-    """Return whether transformers' parser knows the type; other types are read as YAML and checked by `coerce`."""
-    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    members = [m for m in alternatives if m is not NoneType]
-    if str in members:
-        return bool not in members
-    kind = get_origin(members[0]) or members[0]
-    if kind is list:
-        return get_args(members[0]) in ((str,), (int,), (float,))
-    return len(members) == 1 and kind not in (dict, Any)
+def _argparse_type(hint: Any, default: Any) -> dict[str, Any]:
+    """Return argparse's type, choices and number of words; other types are read as YAML and checked by `coerce`."""
+    members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
+    others = [m for m in members if m is not str]
+    kind = others[0] if others and (_is_enum(others[0]) or len(members) == 1) else members[0]
+    if str in members and len(members) > 1:
+        if bool in members:
+            return {"type": _yaml_text, "metavar": "YAML"}
+        kind = next((m for m in others if _is_enum(m)), str)
+    elif len(members) > 1:
+        return {"type": _yaml_text, "metavar": "YAML"}
+    if get_origin(kind) is Literal or _is_enum(kind):
+        choices = get_args(kind) if get_origin(kind) is Literal else [member.value for member in kind]
+        return {"type": str, "choices": [*map(str, choices)]}
+    if kind is bool:
+        return {"type": _true_or_false}
+    if get_origin(kind) is list and get_args(kind)[0] in (str, int, float):
+        return {"type": get_args(kind)[0], "nargs": "+"}
+    if get_origin(kind) is list and get_origin(get_args(kind)[0]) is Literal:
+        return {"choices": [*map(str, get_args(get_args(kind)[0]))], "nargs": "+"}
+    if kind == list[list[str]]:
+        return {"nargs": "+", "action": "append"}
+    if kind in (int, float, str, Path):
+        return {"type": kind}
+    return {"type": _yaml_text, "metavar": "YAML"}
+
+
+def _true_or_false(text: str) -> bool:
+    for value, words in {True: "yes true t y 1", False: "no false f n 0"}.items():
+        if text.lower() in words.split():
+            return value
+    raise ArgumentTypeError(f"true or false, not {text!r}")
+
+
+def _with_underscores(word: str) -> str:
+    """Return `--a_b=c` for `--a-b=c`, which works though `--help` does not list it."""
+    name, equals, value = word.partition("=")
+    return name.replace("-", "_").replace("__", "--", 1) + equals + value if word.startswith("--") else word
 
 
 def _yaml_text(text: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from support.refusals import assert_refused
 from transformers import TrainingArguments
 
-from hf_xalign.config import check, coerce, non_default_fields, parse
+from hf_xalign.config import coerce, non_default_fields, parse
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.fao import ARGUMENTS
 from hf_xalign.trainers import FAOConfig
@@ -249,7 +249,7 @@ def test_names_of_other_tools_suggest_the_field(tmp_path):
         for name in names.split():
             path = tmp_path / f"{name}.yaml"
             path.write_text(f"{name}: 1\n", encoding="utf-8")
-            table[name] = (partial(check, ARGUMENTS, [f"--{name}", "1"]), f"--{name}; did you mean '--{known}'")
-            file = partial(check, ARGUMENTS, ["--config", str(path)])
+            table[name] = (partial(parse, ARGUMENTS, [f"--{name}", "1"]), f"--{name}; did you mean '--{known}'")
+            file = partial(parse, ARGUMENTS, ["--config", str(path)])
             table[f"{name}:"] = (file, f"unknown key '{name}'; did you mean '{known}'")
     assert_refused(table)

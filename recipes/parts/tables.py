@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from hf_xalign.cache import read_mark
-from hf_xalign.config import parse
+from hf_xalign.config import imported, parse
 from hf_xalign.errors import InputError, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "tables"
@@ -274,10 +274,7 @@ def settings(command: Command) -> tuple[Any, ...]:
     """Return the settings of a command as its recipe reads them, without looking for files."""
     train = command.words[0] == "train"
     recipe = importlib.import_module(f"hf_xalign.recipes.{command.words[train]}")
-    types = []
-    for one in recipe.ARGUMENTS:
-        module, _, name = one.partition(":") if isinstance(one, str) else ("", "", one)
-        types.append(getattr(importlib.import_module(module), name) if module else one)
+    types = [imported(one) for one in recipe.ARGUMENTS]
     words = command.words[1 + train :]
     return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
 

@@ -77,7 +77,7 @@ def test_similarities_against_loops(base):
 def test_sentences_and_options_of_a_similarity_are_refused(base):
     rows = [
         ({"source": " "}, "the source sentence ' ' has no words"),
-        ({"measure": "l2"}, "measure='l2' is not known"),
+        ({"measure": "l2"}, "measure=l2: choose one of"),
         ({"k": 0}, "k=0"),
         ({"layer": 9}, "layer"),
         ({"pooling": "max"}, "pooling"),

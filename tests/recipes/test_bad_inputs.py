@@ -16,7 +16,7 @@ import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
 from hf_xalign.cache import leave_folder
 from hf_xalign.cli.packaged import METHODS
-from hf_xalign.config import _imported, _names
+from hf_xalign.config import _names, imported
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts import common
 from hf_xalign.recipes.parts.common import run
@@ -139,7 +139,7 @@ def test_names_and_files_are_checked_before_torch_is_imported(tmp_path):
 def test_names_read_from_source_are_those_of_the_class(method):
     for name in import_module(f"hf_xalign.recipes.{method}").ARGUMENTS:
         if isinstance(name, str):
-            assert set(_names(name)) == {field.name for field in fields(_imported(name)) if field.init}
+            assert set(_names(name)) == {field.name for field in fields(imported(name)) if field.init}
 
 
 def test_finetuning(files, refused, tmp_path):

@@ -18,16 +18,9 @@ from hf_xalign.model_cards import interval_rows
 from hf_xalign.record import check_run, portable, read_record, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.page import render
-from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
+from hf_xalign.tables import DATA, cost_lines, hardware_line, is_count, score_columns, score_rows
 
 FILENAME = "report.html"
-_DATA = {
-    "train": "Training",
-    "dictionary": "Training dictionary",
-    "text": "Text of the anchors",
-    "eval": "Evaluation",
-    "test_dictionary": "Test dictionary",
-}
 # Values that the Trainer logs at an evaluation, but that are not shown as scores.
 _NO_SCORES = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
 
@@ -79,10 +72,14 @@ def render_report(folder: str | os.PathLike) -> str:
             last_step=max((row["step"] for row in log), default=0),
             histograms=_histograms(distances),
             retrievals=retrievals,
-            data=[(name, _columns(record["data"][key])) for key, name in _DATA.items() if record["data"].get(key)],
+            data=[
+                (name.capitalize(), _columns(record["data"][key]))
+                for key, name in DATA.items()
+                if record["data"].get(key)
+            ],
             links=_columns([{"language": code, **counts} for code, counts in record["links"].items()]),
             command=shlex.join(record["command"]),
-            hardware=_hardware(record["hardware"]),
+            hardware=hardware_line(record["hardware"]),
             seconds={k: f"{v:,.1f}" for k, v in record["times"]["seconds"].items()},
             drift={k: _figure(v) for k, v in record["drift"].items()},
             losses=[(code, _figure(value), _figure(after.get(code))) for code, value in before.items()],
@@ -206,9 +203,3 @@ def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
 
 def _figure(value: Any) -> str:
     return f"{value:.4f}" if _is_number(value) else "-"
-
-
-def _hardware(machine: Mapping[str, Any]) -> str:
-    memory = machine["memory_gib"] and f"{machine['memory_gib']:.0f} GiB"
-    parts = [machine["cpu"], f"{machine['cores']} cores", memory, ", ".join(machine["gpus"]) or "no GPU"]
-    return ", ".join(filter(None, parts))

@@ -313,9 +313,9 @@ def test_neighbourhoods_are_exact(dtype, monkeypatch):
         queries, near, searched = first[:60], search(candidates, 5), []
         near(queries)
 
-        def count(part, buffer, whole=near._search, searched=searched):
-            searched.append(len(part))
-            return whole(part, buffer)
+        def count(part, buffer, coarse, whole=near._search, searched=searched):
+            searched.append(len(part) * (coarse or dtype == torch.float64))
+            return whole(part, buffer, coarse)
 
         monkeypatch.setattr(near, "_search", count)
         for turn in range(5):
@@ -323,6 +323,14 @@ def test_neighbourhoods_are_exact(dtype, monkeypatch):
             queries = 2 * (queries + move * size * normal(60, 24, seed=10 + turn, dtype=dtype))
             assert_nearest(near, queries, candidates)
         assert least <= sum(searched) <= most, move
+
+
+def test_scores_closer_than_a_coarse_product_tells_apart():
+    candidates, queries = translations(2000, 24, noise=0.5, dtype=torch.float32)
+    close = unit(candidates[:1] + 1e-3 * candidates)
+    near = search(close, 5)
+    for turn in range(3):
+        assert_nearest(near, queries[:60] + 0.01 * turn * queries[60:120], close)
 
 
 def test_neighbourhoods_of_turned_repeated_and_scaled_queries():

@@ -15,7 +15,7 @@ are frozen unless `--train_embeddings` is given, as an encoder with new pieces n
     python benchmarks/against_sentence_transformers.py --model runs/extended --train_embeddings \\
         --pairs 2000 --steps 250 --batch_size 16 --learning_rate 2e-4 --systems raw mse mnrl joint,start_share=0
 
-The rest is each recipe's own, such as dropout (theirs has it) and batches of like length (ours).
+The rest is each recipe's own, such as dropout (theirs has it) and batches of similar length (ours).
 
 Every system and seed runs in a process of its own and has a file in --output; the same command resumes. A step's time
 is that of the whole training loop. CPU seconds say more than wall time on a machine that others use. Preparing is all

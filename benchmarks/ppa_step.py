@@ -17,12 +17,12 @@ then the queue and the momentum encoder moving on; no bare pass has any of that.
 neither: in both, they would bring the ratio nearer to 1. Nor is making the batch.
 
 TLM cannot do without an MLM head, whose work is not small where the vocabulary is large and the encoder small. So
-`head` is the family's head on the hidden tokens alone, forward and backward, by plain torch, and the step's ratio over
+`head` is the family's head on the masked tokens alone, forward and backward, by plain torch, and the step's ratio over
 the passes and this head stands beside the one over the passes. `--shape base` has XLM-R base's proportions, 12 layers
 of 768 under the same 250,000 tokens, and random weights, on which times do not depend.
 
 The MLM head. Forward and backward over concatenations of about 32 tokens: `encoder` alone; with `ours`, the head on
-the hidden tokens; with `plain`, transformers' head on all tokens, which must find the same loss, or the benchmark
+the masked tokens; with `plain`, transformers' head on all tokens, which must find the same loss, or the benchmark
 stops. Peak memory, weights included, is that of a process of its own.
 """
 

@@ -100,7 +100,7 @@ class Step:
         return {**passes, "head": self.head, "step": self.step}
 
     def head(self, batch: Batch) -> Tensor:
-        """Forward and backward of the family's head on the hidden tokens, of random vectors, by plain torch."""
+        """Forward and backward of the family's head on the masked tokens, of random vectors, by plain torch."""
         size = self.bare.config.hidden_size
         hidden = torch.randn(*batch["mlm_input_ids"].shape, size, device=self.device, requires_grad=True)
         embeddings = self.trainer.model.get_input_embeddings().weight
@@ -124,7 +124,7 @@ class Step:
 
 
 def plain_head(head: MaskedLMHead, hidden: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
-    """The sum of the hidden tokens' cross entropies as one would write it."""
+    """The sum of the masked tokens' cross entropies as one would write it."""
     vectors = head.norm(head.activation(head.dense(hidden.flatten(0, 1)[batch["mlm_positions"]])))
     logits = nn.functional.linear(vectors, embeddings, head.bias)
     return nn.functional.cross_entropy(logits, batch["mlm_labels"], reduction="sum")
@@ -134,7 +134,7 @@ def plain_head(head: MaskedLMHead, hidden: Tensor, batch: Batch, embeddings: Ten
 
 
 class Heads:
-    """transformers' MLM model, and the head for hidden tokens with the same weights on the same encoder.
+    """transformers' MLM model, and the head for masked tokens with the same weights on the same encoder.
 
     Args:
         model: the MLM model.
@@ -193,7 +193,7 @@ class Heads:
         ours, plain = self.hidden_tokens(batch).item(), self.all_tokens(batch).item()
         self.clear()
         if abs(ours - plain) > tolerance * abs(plain):
-            raise RuntimeError(f"the loss is {ours} on hidden tokens and {plain} on all: they should agree")
+            raise RuntimeError(f"the loss is {ours} on masked tokens and {plain} on all: they should agree")
 
     def clear(self) -> None:
         """Drop all gradients."""

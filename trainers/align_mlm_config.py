@@ -96,14 +96,14 @@ class AlignMLMConfig(AlignmentConfig):
 
     def formula(self) -> str:
         """Return the objective as plain text."""
-        mlm = "mean over hidden tokens of -log p(token | sentence)"
+        mlm = "mean over masked tokens of -log p(token | sentence)"
         predicted, translated = ("label | sentence", "the label is")
         if self.dict_mlm == "input":
             predicted, translated = "token | code-switched sentence", "the sentence has, in the token's place,"
         return {
             "mlm": mlm,
-            "xlm": "mean over hidden tokens of -log p(token | sentence, or both sentences of a pair)",
-            "dict_mlm": f"mean over hidden tokens of -log p({predicted}); with probability "
+            "xlm": "mean over masked tokens of -log p(token | sentence, or both sentences of a pair)",
+            "dict_mlm": f"mean over masked tokens of -log p({predicted}); with probability "
             f"{self.translation_probability:g} {translated} the token's translation, where the dictionary has one",
             "align_mlm": f"{mlm} - {self.alpha:g} * mean over dictionary entries (a, b) of cos(E[a], E[b]), E: the "
             "input word embeddings",

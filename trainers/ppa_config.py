@@ -150,6 +150,6 @@ class PPAConfig(AlignmentConfig):
         }[self.contrast]
         heat = f"T = {self.temperature:g}; " if self.contrast == "moco" else ""
         seen = "both sides" if self.words == "tlm" else "its side"
-        words = "" if self.words == "none" else f"mean over hidden tokens of -log p(token | {seen})"
+        words = "" if self.words == "none" else f"mean over masked tokens of -log p(token | {seen})"
         vectors = f"; {heat}q, k: {head}, h: {self.sentence_pooling} of the last layer" if terms else ""
         return " + ".join(filter(None, [terms, words])) + vectors

@@ -18,8 +18,7 @@ SOURCE is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,F
 embedded:de. FILE may hold * and ?.
 
 The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.html (examples of what was removed).
-A killed run goes on where it stopped when it is started again with the same words. The result does not depend on
---workers."""
+Run the same command again to resume a killed run. The result does not depend on --workers."""
 
 
 def _limit(name: str, help: str) -> Any:

@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 # Below this learning rate no useful step lowers the loss.
 _LOWEST_RATE = 1e-4
-# Scores in memory at once: 128 MiB. Half as many cost a quarter more time.
-_CHUNK = 2**25
+# Scores in memory at once: 64 MiB.
+_CHUNK = 2**24
 
 
 def rcsls(

@@ -44,13 +44,13 @@ class MaskedLMHead(nn.Module):
     def forward(
         self, hidden: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor, embeddings: torch.Tensor
     ) -> torch.Tensor:
-        """Sum of the cross entropies of the hidden tokens.
+        """Sum of the cross entropies of the masked tokens.
 
-        The loss of the paper is this sum over the count of hidden tokens (`len(labels)`) of the whole optimizer step,
+        The loss of the paper is this sum over the count of masked tokens (`len(labels)`) of the whole optimizer step,
         so it adds up over micro-batches and processes. Under autocast the product with E is in its dtype, as in
         transformers; softmax and loss are in float32 at any rate.
 
-        `hidden` is the encoder's last layer, float (B, T, d); `positions` int64 (M,) are indices of the hidden tokens
+        `hidden` is the encoder's last layer, float (B, T, d); `positions` int64 (M,) are indices of the masked tokens
         into its flattened tokens, `labels` int64 (M,) the tokens that were there, and `embeddings` float (vocabulary,
         e) the input embeddings. The float32 scalar can be differentiated once; it is 0, with gradients of 0, for M =
         0.

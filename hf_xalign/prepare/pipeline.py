@@ -62,7 +62,7 @@ def prepare(
     """Clean sentence pairs and write them as Parquet shards; return the record, the content of `prepare.json`.
 
     The shards have the columns of [`~hf_xalign.data.parallel.load_parallel`] and `origin` (the source), `length_ratio`
-    and `margin` (null without an encoder). A run that was killed goes on where it stopped when it is started again.
+    and `margin` (null without an encoder). Call it again with the same arguments to resume a killed run.
 
     Args:
         sources: sources as [`~hf_xalign.data.parallel`] writes them; a name of files may hold `*` and `?`.

@@ -350,7 +350,7 @@ def slow_labels(labels, example, seed=0, epoch=0, probability=0.5):
 
 
 def slow_inputs(row, masked, labels, languages, example, seed=0, epoch=0, probability=0.5):
-    """Return inputs and language numbers: a hidden token's translation or itself, or else what masking made of it."""
+    """Return inputs and language numbers: a masked token's translation or itself, or else what masking made of it."""
     draws = iter(slow_draws(example, 2 * sum(label != -100 for label in labels), seed=seed, epoch=epoch, stream=2))
     inputs, spoken = list(masked), list(languages)
     for k, token in enumerate(row):

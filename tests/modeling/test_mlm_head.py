@@ -1,4 +1,4 @@
-"""The MLM head on hidden tokens alone against transformers' models on all positions."""
+"""The MLM head on masked tokens alone against transformers' models on all positions."""
 
 import logging
 

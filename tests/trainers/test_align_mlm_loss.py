@@ -16,7 +16,7 @@ from hf_xalign.modeling.language_embeddings import language_ids
 
 
 def token_losses(trainer, collator, row):
-    """The losses of one row's hidden tokens."""
+    """The losses of one row's masked tokens."""
     batch = collator([row])
     kinds = {"token_type_ids": batch["token_type_ids"]} if "token_type_ids" in batch else {}
     # Without the padding of a half: the positions of both halves begin at 0.

@@ -224,7 +224,7 @@ def test_lora_is_all_that_is_trained_and_saved(form, tmp_path):
 
 # ---- Divided between processes ----
 
-# Micro-batches a process. With one row each, some have no hidden token and no pair, and still their part counts.
+# Micro-batches a process. With one row each, some have no masked token and no pair, and still their part counts.
 ALONE = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
 TWO = {
     **ACCUMULATED,

@@ -1,4 +1,4 @@
-"""Collators of hidden tokens: PPA's pairs for contrast and TLM, and the rows of MLM, XLM and DICT-MLM."""
+"""Collators of masked tokens: PPA's pairs for contrast and TLM, and the rows of MLM, XLM and DICT-MLM."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _MaskingCollator(EpochCollator):
 class PPACollator(_MaskingCollator):
     """Collate rows of [`~hf_xalign.data.sentence_pairs.encode_sentence_pairs`] (PPA, sections 2.1 and 2.2).
 
-    The batch holds (B pairs, M hidden tokens; int64 unless stated):
+    The batch holds (B pairs, M masked tokens; int64 unless stated):
 
     - `pairs` (B,): the pairs' numbers in the corpus; `language` (B,): number of the source language;
     - `query_is_target` bool (B,): the target side is the query, and first in TLM; otherwise the source side is;
@@ -141,16 +141,16 @@ class PPACollator(_MaskingCollator):
 class PretrainingCollator(_MaskingCollator):
     """Collate rows of [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
 
-    The batch holds (B rows, M hidden tokens; all int64):
+    The batch holds (B rows, M masked tokens; all int64):
 
     - `input_ids`, `attention_mask` (B, width): some tokens hidden;
     - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding at the end;
     - if a pair's first half is padded: `position_ids` (B, width), from `first_position` in each half of such a row;
-    - `mlm_positions` (M,), indices of the hidden tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
+    - `mlm_positions` (M,), indices of the masked tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
       original tokens, or with `dict_mlm="label"` sometimes their translations.
 
     Masks and labels depend on the seed, the epoch and the row's `example`. `entries` are the dictionary of DICT-MLM,
-    used at a hidden token with `dict_probability`. `dict_mlm` "input" puts its translation and the translation's
+    used at a masked token with `dict_probability`. `dict_mlm` "input" puts its translation and the translation's
     language into the input, see [`~hf_xalign.data.pretraining.masking.dict_mlm_inputs`]; "label" makes the translation
     the label. The first needs `language_ids`, and the `pairs` of the entries.
     """

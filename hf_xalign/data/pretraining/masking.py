@@ -126,7 +126,7 @@ def dict_mlm_labels(
 ) -> np.ndarray:
     """Draw the labels of DICT-MLM as Chaudhary et al. (2020) define it, without language conditioning.
 
-    Each hidden token with a translation has it as its label with `probability` (0.5 in ALIGN-MLM). The encoder's input
+    Each masked token with a translation has it as its label with `probability` (0.5 in ALIGN-MLM). The encoder's input
     does not change. Arguments and labels are those of [`mask_tokens`].
     """
     hidden = labels != IGNORED

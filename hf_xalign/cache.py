@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 held: dict[Path, FileLock] = {}
 _SUFFIX = ".seal"
 _SEAL = "seal"
-ALTERED = "is not as it was written: it was damaged, or edited."
 
 
 def cache_dir(*parts: str) -> Path:
@@ -167,14 +166,31 @@ def is_as_sealed(content: dict[str, Any]) -> bool:
     return sealed(content)[_SEAL] == seal
 
 
-def check_sealed(path: Path) -> None:
-    """Refuse a file of the user's that has a seal and is not as it was sealed.
+def check_mark(path: Path) -> None:
+    """Refuse a JSON object with a checksum that is not its own, or one with a checksum of a file that is not its.
+
+    A mark that is gone, one without a checksum, and files that are gone pass.
 
     Raises:
         InputError: the file, and the two ways on.
     """
-    if Path(f"{path}{_SUFFIX}").exists() and read_mark(Path(f"{path}{_SUFFIX}")) is None:
-        raise InputError(f"{path} {ALTERED} Restore it; if the change is meant, delete {path.name}{_SUFFIX}.")
+    if not path.is_file():
+        return
+    content = read_json(path, remedy="Restore or delete it.")
+    files = content.get("files") if isinstance(content, dict) and _SEAL in content else None
+    altered = path if isinstance(content, dict) and not is_as_sealed(content) else None
+    for file, due in ((path.parent / name, due) for name, due in (files or {}).items() if altered is None):
+        altered = file if file.is_file() and checksum(file) != due else altered
+    if altered:
+        raise InputError(
+            f"{os.path.normpath(altered)} is not as it was written: it was damaged, or edited. Restore it; if the "
+            f'change is meant, remove the line "{_SEAL}" of {path}.'
+        )
+
+
+def check_sealed(path: Path) -> None:
+    """Refuse a file that has a seal and is not as it was sealed, as [`check_mark`] does."""
+    check_mark(Path(f"{path}{_SUFFIX}"))
 
 
 def seal(path: Path) -> None:

@@ -87,10 +87,11 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
     """
     fields = {field.name: (own, field) for own in objects for field in dataclasses.fields(own)}
     values = {name: getattr(own, name, None) for name, (own, _) in fields.items()}
-    given = None
+    given: set[str] | None = None
     for name, (own, field) in fields.items():
+        kind: Any = type(own)
         metadata, value = {**field.metadata, **(inherited or {}).get(name, {})}, values[name]
-        if value is not None and (choices := metadata.get("choices") or _literals(type(own)).get(name)):
+        if value is not None and (choices := metadata.get("choices") or _literals(kind).get(name)):
             for one in value if isinstance(value, list | tuple) else [value]:
                 check_choice(choices, **{name: one})
         if value is not None and any(bound in metadata for bound in _BOUNDS):
@@ -98,8 +99,7 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
         if metadata.get("distinct") and value is not None:
             check_distinct(**{name: value})
         for rule in metadata.get("rules", ()):
-            if rule.when is _CHANGED and given is None:
-                given = _changed(objects)
+            given = _changed(objects) if given is None else given
             if name in given if rule.when is _CHANGED else _holds(value, rule.when):
                 _check_rule(rule, name, values)
 

@@ -105,17 +105,17 @@ def imported(cls: type[Any] | str) -> type[Any]:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_command(
-    cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "", passing: bool = False
-) -> tuple[Any, list[str]]:
-    """Return the options of a command, and the words that it passes on to a recipe.
+def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, description: str) -> Any:
+    """Return the options of a command of `hf-xalign`.
 
     Raises:
-        InputError: a mistake; also an unknown word, unless the command is `passing`.
+        InputError: an unknown option, or a wrong value.
     """
-    parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
+    parser = _Parser([cls], False, prog=prog, description=description)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     options, extra = parser.parse_options(words)
-    if extra and not passing:
+    options.pop("debug", None)
+    if extra:
         known = [f"--{name}" for name in _hints(cls)]
         name = extra[0].partition("=")[0]
         hint = suggestion(name.replace("-", "_").replace("__", "--", 1), known)
@@ -125,7 +125,19 @@ def parse_command(
         parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
     made = cls(**options)
     checks.check(made)
-    return made, extra
+    return made
+
+
+def parse_launcher(
+    cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = ""
+) -> tuple[Any, list[str]]:
+    """Return the options of a command that runs a recipe, and the recipe's words: unknown ones, and all after `--`."""
+    at = words.index("--") if "--" in words else len(words)
+    parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
+    options, extra = parser.parse_options(words[:at])
+    made = cls(**options)
+    checks.check(made)
+    return made, [*extra, *words[at + 1 :]]
 
 
 def _names(name: str) -> list[str]:

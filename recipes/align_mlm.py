@@ -20,11 +20,15 @@ embeddings before and after, and where everything was saved. The folder is an or
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hf_xalign.recipes.parts.common import run
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, PretrainingArguments
+
+if TYPE_CHECKING:
+    from hf_xalign.data.derived.language import DerivedLanguage
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
 
@@ -36,10 +40,10 @@ def main(argv: list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.pretraining import load_pretraining
-    from hf_xalign.recipes.parts.run import finish, print_corpus, start_run
+    from hf_xalign.recipes.parts.run import print_corpus, start_run
     from hf_xalign.record import phase
+    from hf_xalign.tables import format_table
     from hf_xalign.trainers import AlignMLMTrainer
-    from hf_xalign.trainers.shared.tracking import track_record
 
     checkpoint, record = start_run("align_mlm", data, args, AlignMLMTrainer)
     with phase(record, "loading"), args.main_process_first(desc="loading text"):
@@ -65,37 +69,25 @@ def main(argv: list[str] | None = None) -> None:
             f"steps    {steps:,.0f} batches of {args.per_device_train_batch_size} rows; dry run: nothing was trained"
         )
         return
-    with phase(record, "scoring"):
-        _score(record, "before", trainer)
-    with phase(record, "training"):
-        trainer.train(resume_from_checkpoint=checkpoint)
+    own: Any = trainer.run
+    own.record, own.base_model = record, data.model_name_or_path
+    folder = Path(args.output_dir)
+    if corpus.derived is not None:
+        own.exports["derived language"] = partial(_export, corpus.derived, folder / DERIVED_FILE)
+    if corpus.entries is not None:
+        own.exports["dictionary"] = lambda: str(folder / "token_entries.json")
+    trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
-    with phase(record, "scoring"):
-        _score(record, "after", trainer)
-    record["training_loss"] = trainer.loss_change()
     if args.should_save:
-        folder = Path(args.output_dir)
-        saved = {"model": str(folder)}
-        if corpus.derived is not None:
-            corpus.derived.save(folder / DERIVED_FILE)
-            saved["derived language"] = str(folder / DERIVED_FILE)
-        if corpus.entries is not None:
-            saved["dictionary"] = str(folder / "token_entries.json")
-        finish(record, folder, saved)
+        print("\n" + format_table(record))
         for language, before in record.get("losses", {}).get("before", {}).items():
             print(f"loss on held-out text, {language}: {before:.3f} -> {record['losses']['after'][language]:.3f}")
-        track_record(args, record)
-    if args.push_to_hub:
-        # Only now are there a record and a card.
-        trainer.push_to_hub()
 
 
-def _score(record: dict[str, Any], when: str, trainer: Any) -> None:
-    """Add the losses on held-out text and the alignment to the record."""
-    if trainer.eval_dataset is not None:
-        record.setdefault("losses", {})[when], _ = trainer.losses(trainer.eval_dataset)
-    for language, share in trainer.alignment().items():
-        record["scores"][when][language] = {"embedding_alignment": share}
+def _export(derived: DerivedLanguage, path: Path) -> str:
+    """Write the derived language, and return its path."""
+    derived.save(path)
+    return str(path)
 
 
 if __name__ == "__main__":

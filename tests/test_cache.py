@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from datasets import Dataset
 from safetensors import SafetensorError
 
-from hf_xalign.cache import disk_errors, hold_folder, is_whole, map_rows, replacing, seal
+from hf_xalign.cache import check_mark, disk_errors, hold_folder, is_whole, map_rows, replacing, seal, write_mark
 from hf_xalign.errors import InputError
 
 
@@ -116,3 +117,22 @@ def test_a_new_folder_is_locked_from_the_start_and_goes_again_if_it_stays_empty(
     assert sorted(first) == ["", "", "held\n"]
     assert sum("another run is writing there now" in one for one in said) == 2
     assert not (tmp_path / "new").exists()
+
+
+def test_a_users_file_that_was_changed_is_refused_with_two_ways_on(tmp_path):
+    mark, file = tmp_path / "scores.json", tmp_path / "de.json"
+    check_mark(mark)  # there is none
+    file.write_text("[0.5]")
+    write_mark(mark, {"score": 0.5}, [file])
+    check_mark(mark)
+    file.write_text("[0.7]")
+    with pytest.raises(
+        InputError, match=r'de\.json is not as it was.*Restore it; .*remove the line "seal" of .*scores'
+    ):
+        check_mark(mark)
+    text = mark.read_text()
+    mark.write_text(text.replace("seal", "seam"))
+    with pytest.raises(InputError, match=r"scores\.json is not as it was written"):
+        check_mark(mark)
+    mark.write_text(re.sub(r'.*"seal".*\n', "", text))
+    check_mark(mark)

@@ -194,12 +194,12 @@ def test_whole_paths_stay_on_this_machine(tmp_path, run):
     (tmp_path / FILENAME).write_text(re.sub(r'.*"seal".*\n', "", edited))
     assert read_record(tmp_path)["base_model"]["name"] == "me/other"
     (tmp_path / FILENAME).write_text(text)
-    for damage in ("", "[1]", "null"):
-        (tmp_path / LOCAL).write_text(damage)
-        with pytest.raises(InputError, match=r"results\.local\.json.*elete it"):
-            read_record(tmp_path)
-    (tmp_path / LOCAL).write_text('{"schema": 1}')  # of another run
-    assert read_record(tmp_path)["command"] == ["fao.py"]
+    (tmp_path / LOCAL).write_text("")
+    with pytest.raises(InputError, match=r"results\.local\.json.*delete it"):
+        read_record(tmp_path)
+    for other in ("[1]", "null", '{"schema": 1}'):
+        (tmp_path / LOCAL).write_text(other)
+        assert read_record(tmp_path)["command"] == ["fao.py"]
     write_record(tmp_path, {**run, "command": ["fao.py"]})
     assert not (tmp_path / LOCAL).exists()
 

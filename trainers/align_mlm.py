@@ -16,11 +16,13 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import check_dataset
 from hf_xalign.data.pretraining.entries import TokenEntries
 from hf_xalign.data.pretraining.rows import encode_pretraining
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
+from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.language_embeddings import language_ids
@@ -29,6 +31,7 @@ from hf_xalign.objectives.lexicon import entry_cosine
 from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.run import Run
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -76,6 +79,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         2022,
     )
     config_class = AlignMLMConfig
+    method = "align_mlm"
     args: AlignMLMConfig
 
     def __init__(
@@ -184,6 +188,28 @@ class AlignMLMTrainer(AlignmentTrainer):
         return entries[chosen.to(entries.device)]
 
     # ---- Scores and checkpoints ----
+
+    def _has_scores(self) -> bool:
+        return True  # a run without held-out text and entries has its record all the same
+
+    def text_entries(self) -> dict[str, Any]:
+        """Return languages and numbers of rows of the text; the pivot is the first language."""
+        train, held_out = (
+            [{"source": "given in Python", "language": language, "rows": rows} for language, rows in counts.items()]
+            for counts in (
+                count_languages(text) if text is not None else {} for text in (self.train_dataset, self.eval_dataset)
+            )
+        )
+        codes = dict.fromkeys(code for entry in train for code in entry["language"].split("+"))
+        pivot, *languages = codes
+        return {"languages": languages, "pivot": pivot, "train_data": train, "eval_data": held_out}
+
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score the alignment of `test_entries` by language, and keep the losses on held-out text in the record."""
+        if self.eval_dataset is not None:
+            record = cast(Run, self.run).record
+            record.setdefault("losses", {})[when], _ = self.losses(self.eval_dataset)
+        return {language: {"embedding_alignment": share} for language, share in self.alignment().items()}
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return L_MLM per language and in all, its perplexity, and the mean alignment of `test_entries` if given."""

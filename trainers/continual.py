@@ -86,6 +86,7 @@ class ContinualTrainer(TaskTrainer):
         2022,
     )
     config_class = ContinualConfig
+    method = "continual"
     objective: Objective
     args: ContinualConfig
 
@@ -221,6 +222,9 @@ class ContinualTrainer(TaskTrainer):
             for term in self.objective:
                 self.log_term(term.name, torch.zeros_like(loss))
         return loss, output
+
+    def _continual_entry(self) -> dict[str, float]:
+        return {name: getattr(self.args, name) for name in ("alpha", "regularizer_weight", "pairs_per_example")}
 
     def _pass_seed(self) -> int:
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import datasets
 import numpy as np
@@ -17,8 +17,11 @@ from transformers import PreTrainedModel, Trainer
 from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
 from hf_xalign.data.parallel import check_dataset
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.record import FILENAME, hub_id, read_record
+from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.head_start import fit_head
@@ -28,6 +31,7 @@ from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.shared.average import AverageAtEnd
 from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 
 
@@ -65,8 +69,13 @@ class TaskTrainer(AlignmentTrainer):
     """
 
     config_class = TaskConfig
+    method = "finetune"
+    scores_start = False  # a new head knows nothing; eval_on_start scores it all the same
     args: TaskConfig
     eval_dataset: Any
+    # Scores of the trained model by language, and the module between encoder and head, if the run has them.
+    scores: dict[str, TaskScores]
+    module: str | None = None
 
     def __init__(
         self, model: str | PreTrainedModel | None, args: TaskConfig | None = None, *, task: Task, **kwargs: Any
@@ -160,7 +169,7 @@ class TaskTrainer(AlignmentTrainer):
         self.log_term("task", loss)
         return loss, output
 
-    # ---- Scores and checkpoints ----
+    # ---- Scores ----
 
     def score(
         self, evaluation: Mapping[str, Examples] | None = None, *, desc: str | None = None
@@ -195,11 +204,107 @@ class TaskTrainer(AlignmentTrainer):
         source = self.args.selection == "source"
         return sorted(language for language in languages if (language in self.train_languages) == source)
 
+    # ---- The record of a run ----
+
+    def _has_scores(self) -> bool:
+        return bool(self.eval_dataset)
+
+    def _trained_on(self) -> tuple[list[Examples], list[str]]:
+        """Return the training text, if it was given as such, and its languages."""
+        given = [] if isinstance(self._given, Dataset) else list(self._given)
+        return given, list(dict.fromkeys(part.language for part in given)) or self.train_languages
+
+    def text_entries(self) -> dict[str, Any]:
+        """Return languages and entries of the text; the pivot is the first language of training."""
+        given, trained = self._trained_on()
+        scored = [language for language in self.eval_dataset if language not in trained]
+        return {
+            "languages": [*trained[1:], *scored],
+            "pivot": trained[0],
+            "train_data": [text_entry(part.name, part) for part in given],
+            "eval_data": [text_entry(part.name, part) for part in self.eval_dataset.values()],
+        }
+
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score the trained model on all text, and keep its scores in `scores`, and those before if it was scored."""
+        run = cast(Run, self.run)
+        self.scores = self.score(run.held_out, desc=f"Scoring seed {self.args.seed}")
+        run.examples[when] = {language: found.examples for language, found in self.scores.items()}
+        start = next((row for row in self.state.log_history if row["step"] == 0), {})
+        totals = {language: found.totals() for language, found in self.scores.items()}
+        for language, found in totals.items():
+            before = {name: start[key] for name in found if (key := f"eval_{language}_{name}") in start}
+            run.record["scores"]["before"] |= {language: before} if before else {}
+        return totals
+
+    def last_entries(self) -> dict[str, Any]:
+        """Return the entries of the task, and 95% intervals of its scores."""
+        after = {
+            language: {metric: list(score_interval(own)) for metric, own in found.examples.items()}
+            for language, found in self.scores.items()
+        }
+        return {"task": self._task_entry(), "intervals": {"before": {}, "after": after}}
+
+    def _task_entry(self) -> dict[str, Any]:
+        """Return the record's entry of the task, its model, and how the encoder was made."""
+        args, run = self.args, cast(Run, self.run)
+        given, trained = self._trained_on()
+        held_out = run.held_out or self.eval_dataset
+        scored = [language for language in held_out if language not in trained]
+        selection: dict[str, Any] | None = None
+        if args.chooses:
+            known = {part.fingerprint for part in held_out.values()}
+            source, text = args.selection == "source", self.eval_dataset.items()
+            chosen = {language: part for language, part in text if (language in trained) == source}
+            selection = {
+                "by": args.selection,
+                "metric": args.metric_for_best_model,
+                "languages": list(chosen),
+                "scored": any(part.fingerprint in known for part in chosen.values()),
+            }
+        frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
+        inputs, module = self.language_inputs, self.module
+        return {
+            "kind": self.task.kind,
+            "metric": self.task.metric,
+            "labels": [str(name) for name in self.task.config().get("id2label", {}).values()],
+            "pair": any("text_b" in part.rows.column_names for part in given[:1]),
+            "head": args.head,
+            "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
+            "train_languages": trained,
+            "zero_shot": [language for language in scored if language not in (selection or {}).get("languages", ())],
+            "selection": selection,
+            "encoder": origin_of(run.base_model),
+            "module": module and {"name": module, "hub_id": hub_id(module), **(origin_of(module) or {})},
+            "continual": self._continual_entry(),
+            "language_rows": inputs.embeddings and dict(inputs.embeddings),
+            "maps": inputs.maps and list(inputs.maps),
+        }
+
+    def _continual_entry(self) -> dict[str, float] | Literal[False]:
+        return False
+
+    # ---- Checkpoints ----
+
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         self.model.save_pretrained(folder, state_dict=state_dict)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         Trainer._load_from_checkpoint(self, resume_from_checkpoint, cast(Any, model))
+
+
+def origin_of(source: str) -> dict[str, Any] | None:
+    """Return method, preset, languages and base model of an encoder or module whose folder has a record."""
+    if not (Path(source) / FILENAME).is_file():
+        return None
+    found = read_record(source)
+    return {name: found[name] for name in ("method", "preset", "languages", "base_model")}
+
+
+def text_entry(source: str, part: Examples, split: str | None = None) -> dict[str, Any]:
+    """Return the record's entry of a labelled text; only one of the Hub has a split and a revision."""
+    entry = {"source": source, "language": part.language, "examples": len(part), "fingerprint": part.fingerprint}
+    return {**entry, "split": split, "revision": part.revision} if part.revision else entry
 
 
 def _gathered(encoded: Dataset, size: int) -> Dataset:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from hf_xalign.cli import pairs
+from hf_xalign.checks import setting
+from hf_xalign.cli.pairs import PairOptions
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -35,50 +36,47 @@ _SHARDS_ONLY = ("shards", "workers", "ray")
 _SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to look at, share without a blank to warn of, their least letters
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the text, the aligner and the output."""
-    parser.add_argument(
-        "pairs", nargs="+", metavar="PAIRS", help="one text, or Parquet shards and a folder, see above"
+@dataclass(kw_only=True)
+class Arguments(PairOptions):
+    """The text, the aligner and the output."""
+
+    pairs: list[str] = setting(
+        positional=True, nargs="+", metavar="PAIRS", help="one text, or Parquet shards and a folder, see above"
     )
-    pairs.add_options(parser, "train")
-    parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs of a text")
-    parser.add_argument(
-        "--aligner",
-        default="fast_align",
+    max_pairs: int | None = setting(None, least=1, help="use the first N pairs of a text")
+    aligner: str = setting(
+        "fast_align",
         help="fast_align, hmm, ibm1 to ibm4, eflomal (all by sil-thot), dictionary:PATH, or encoder (word vectors of "
         "--model)",
     )
-    parser.add_argument("--model", default="embedded", help="encoder of --aligner encoder: Hub id, folder or builtin")
-    parser.add_argument("--device", help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
-    parser.add_argument(
-        "--symmetrization",
-        default="intersection",
-        choices=["intersection", "union", "grow-diag", "grow-diag-final-and"],
-        help="how to combine the two directions of the aligner",
+    model: str = setting("embedded", help="encoder of --aligner encoder: Hub id, folder or builtin")
+    device: str | None = setting(None, help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
+    symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = setting(
+        "intersection", help="how to combine the two directions of the aligner"
     )
-    parser.add_argument("--several", action="store_true", help="keep words that have several links")
-    parser.add_argument(
-        "--fit_pairs", type=int, default=1_000_000, metavar="N", help="most pairs to fit an aligner on"
+    several: bool = setting(False, flag=True, help="keep words that have several links")
+    fit_pairs: int = setting(1_000_000, least=1, help="most pairs to fit an aligner on")
+    seed: int = setting(0, help="seed of that sample and of the aligners that draw")
+    format: Literal["pharaoh", "jsonl"] | None = setting(
+        None, group="output of one text", help="format of the output (default: pharaoh)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of that sample and of the aligners that draw")
-    text = parser.add_argument_group("output of one text")
-    text.add_argument("--format", choices=["pharaoh", "jsonl"], help="format of the output (default: pharaoh)")
-    text.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
-    shards = parser.add_argument_group("shards")
-    shards.add_argument(
-        "--shards", type=int, metavar="N", help="shards to write (default: one for each 100,000 pairs)"
+    output: str | None = setting(
+        None, group="output of one text", metavar="FILE", help="file to write (default: standard output)"
     )
-    shards.add_argument("--workers", type=int, metavar="N", help="worker processes (default: one for each core)")
-    shards.add_argument(
-        "--ray",
-        nargs="?",
-        const="local",
+    shards: int | None = setting(
+        None, group="shards", least=1, help="shards to write (default: one for each 100,000 pairs)"
+    )
+    workers: int | None = setting(None, group="shards", least=1, help="worker processes (default: one for each core)")
+    ray: str | None = setting(
+        None,
+        group="shards",
+        bare="local",
         metavar="ADDRESS",
         help="run on Ray: on the cluster at ADDRESS (`auto` on one of its machines), or on this machine by default",
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Align a text, or shards."""
     one = len(args.pairs) == 1
     for name in _SHARDS_ONLY if one else _TEXT_ONLY:
@@ -92,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
         _align_shards(args, options)
 
 
-def _align_shards(args: argparse.Namespace, options: dict[str, Any]) -> None:
+def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
     """Align shards and print the counts of each language pair."""
     from hf_xalign.environment import usable_cores
     from hf_xalign.links import align_shards
@@ -119,7 +117,7 @@ def _align_shards(args: argparse.Namespace, options: dict[str, Any]) -> None:
     print(f"{len(record['shards'])} shards: {output}")
 
 
-def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
+def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     """Align a text and write one line for each pair, also for pairs without a link."""
     from hf_xalign.cache import check_output, map_rows, replacing
     from hf_xalign.data.parallel import load_sources
@@ -128,7 +126,7 @@ def _align_text(args: argparse.Namespace, options: dict[str, Any]) -> None:
 
     if args.output is not None:
         check_output(args.output, file=True)
-    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
+    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     if args.format != "jsonl":
         _warn_of_unsplit(text[:_SAMPLE])
         text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+
+from hf_xalign.checks import setting
 
 DESCRIPTION = """Rewrite README.md of a run's folder from its results.json, after an upgrade or to name a repository
 in the loading snippet. Nothing is trained or scored. Manual edits of README.md are lost."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder and the repository."""
-    parser.add_argument("folder", help="folder that a recipe wrote")
-    parser.add_argument("--repo_id", metavar="OWNER/NAME", help="Hub repository to name in the loading snippet")
+@dataclass(kw_only=True)
+class Arguments:
+    """The folder and the repository."""
+
+    folder: str = setting(positional=True, help="folder that a recipe wrote")
+    repo_id: str | None = setting(None, metavar="OWNER/NAME", help="Hub repository to name in the loading snippet")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Write the card."""
     from hf_xalign.data.sources import check_models
     from hf_xalign.model_cards import write_card

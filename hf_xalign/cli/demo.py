@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 
 from hf_xalign.cli import train
+from hf_xalign.cli.train import Arguments
+from hf_xalign.config import parse_launcher
 
 CONFIG = "fao_joint_embedded.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
@@ -17,11 +19,7 @@ same settings:
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `train`."""
-    train.add_launcher_arguments(parser)
-
-
-def run(args: argparse.Namespace) -> int:
+def main(name: str, words: Sequence[str]) -> int:
     """Run the recipe and return its exit status."""
-    return train.start("fao", ["--config", CONFIG, *args.passed], args.processes, args.accelerate_config)
+    args, passed = parse_launcher(Arguments, words, prog=f"hf-xalign {name}", description=DESCRIPTION)
+    return train.start("fao", ["--config", CONFIG, *passed], args.processes, args.accelerate_config)

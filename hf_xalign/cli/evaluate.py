@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.cache import check_output
+from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
+from hf_xalign.cli.pairs import BASE, TextOptions
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,58 +45,52 @@ table. Other text (--data) is linked by fast_align, fitted on it and on the run'
 there. --links takes word-aligned text, such as eval_links.jsonl in the folder of another run. The lines above the
 table say what is scored, on which links."""
 
-_TASKS = ("words", "sentences")
 
+@dataclass(kw_only=True)
+class Arguments(TextOptions):
+    """The models, what to score, and the options of the text."""
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the models and the options of the text."""
-    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder")
-    parser.add_argument(
-        "--base",
-        metavar="MODEL",
-        help="model to compare with: the encoder before training (default: the one in the run's results.json)",
+    model: str = setting(
+        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
     )
-    pairs.add_text(parser, "the run's held-out text; of a model that is no run, embedded:de embedded:bn")
-    parser.add_argument(
-        "--probe",
-        nargs="+",
-        action="append",
+    base: str | None = setting(None, metavar="MODEL", help=BASE)
+    probe: list[list[str]] | None = setting(
+        None,
         metavar=("NAME", "LANG=FILE"),
         help="labelled text (JSON, JSONL, TSV, CSV, CoNLL or CoNLL-U; embedded:en, de, bn are parts of speech): a "
         "name, or name:column of the labels, the file to learn from and those to test on; can be repeated",
     )
-    parser.add_argument(
-        "--max_pairs",
-        type=int,
-        metavar="N",
-        help="use the first N pairs of each source or language, or sentences to test a probe on",
+    max_pairs: int | None = setting(
+        None, least=1, help="use the first N pairs of each source or language, or sentences to test a probe on"
     )
-    parser.add_argument("--tasks", nargs="+", default=list(_TASKS), choices=_TASKS, help="what to score")
-    parser.add_argument(
-        "--protocol",
-        nargs="+",
+    tasks: list[Literal["words", "sentences"]] = setting(None, help="what to score")
+    protocol: list[str] | None = setting(
+        None,
         metavar="NAME",
         help="score words by these protocols too: mao (as published), or identical, specials, legacy, joined by + "
         "(default: the run's)",
     )
-    parser.add_argument(
-        "--layer", type=int, help="layer to score: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
+    layer: int | None = setting(
+        None, help="layer to score: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
     )
-    parser.add_argument(
-        "--prompt", help="text before every sentence, such as 'query: ' of e5 (default: that of the run's training)"
+    prompt: str | None = setting(
+        None, help="text before every sentence, such as 'query: ' of e5 (default: that of the run's training)"
     )
-    parser.add_argument("--batch_size", type=int, help="sentences per forward pass (default: the run's, else 64)")
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
-    parser.add_argument("--examples", metavar="FOLDER", help="keep every sentence's scores here, for compare")
-    parser.add_argument("--json", metavar="FILE", help="also write the scores to this file, as shares")
+    batch_size: int | None = setting(None, least=1, help="sentences per forward pass (default: the run's, else 64)")
+    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
+    examples: str | None = setting(None, metavar="FOLDER", help="keep every sentence's scores here, for compare")
+    json: str | None = setting(None, metavar="FILE", help="also write the scores to this file, as shares")
+
+    def __post_init__(self) -> None:
+        self.tasks = self.tasks or ["words", "sentences"]
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Score the models and print a table."""
     job = pairs.find_model(args.model, args.base)
     if args.json:
         check_output(args.json, file=True)
-    pairs.check_text(args)
+    args.check_files()
 
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.data.prompts import set_prompt
@@ -155,7 +151,7 @@ def run(args: argparse.Namespace) -> None:
         write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
-def _options(args: argparse.Namespace, job: pairs.Run | None) -> dict[str, Any]:
+def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
     """Return layer, batch size and poolings, by default those of the run's own table."""
     poolings, layer, batch_size = ["mean", "last"], -1, 64
     if job and job.record.get("method") == "mapping":
@@ -172,12 +168,13 @@ def _options(args: argparse.Namespace, job: pairs.Run | None) -> dict[str, Any]:
     }
 
 
-def _check_examples(args: argparse.Namespace, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
+def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
     """Return the seed that example scores are kept under: the run's, 0 for another model.
 
     Raises:
         InputError: scores are there already, or the folder cannot be written to.
     """
+    assert args.examples is not None
     check_output(args.examples)
     seed = job.record.get("seed", 0) if job else 0
     stages = ("before", "after") if args.base or (job and job.base) else ("after",)
@@ -195,7 +192,7 @@ def _score(
     model: Any,
     tokenizer: Any,
     text: Dataset,
-    args: argparse.Namespace,
+    args: Arguments,
     name: str,
     protocols: Sequence[Protocol],
     options: dict[str, Any],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
+from dataclasses import dataclass
 
+from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
+from hf_xalign.cli.pairs import BASE, TextOptions
 from hf_xalign.errors import InputError
 from hf_xalign.record import portable
 
@@ -24,30 +26,27 @@ with embedded:de and embedded:bn; --base, and --data or --links, take others. Th
 loads nothing from elsewhere, and takes at most 512 words."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder, the base, the options of the text and the address."""
-    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder")
-    parser.add_argument(
-        "--base",
-        metavar="MODEL",
-        help="model to compare with: the encoder before training (default: the one in the run's results.json)",
+@dataclass(kw_only=True)
+class Arguments(TextOptions):
+    """The folder, the base, the options of the text and the address."""
+
+    model: str = setting(
+        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
     )
-    pairs.add_text(parser, "the run's held-out text; of a model that is no run, embedded:de embedded:bn")
-    parser.add_argument("--max_pairs", type=int, default=500, metavar="N", help="pairs of each source or language")
-    parser.add_argument(
-        "--layer",
-        type=int,
-        help="layer of the vectors: -1 is the last, 0 the embeddings (default: -1, or the mapped one)",
+    base: str | None = setting(None, metavar="MODEL", help=BASE)
+    max_pairs: int = setting(500, least=1, help="pairs of each source or language")
+    layer: int | None = setting(
+        None, help="layer of the vectors: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
     )
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to answer on, and to open in the browser")
-    parser.add_argument("--port", type=int, help="port to answer on (default: the first free one from 7860)")
+    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
+    host: str = setting("127.0.0.1", help="address to answer on, and to open in the browser")
+    port: int | None = setting(None, help="port to answer on (default: the first free one from 7860)")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Load text and encoders, and serve the page until Ctrl-C."""
     job = pairs.find_model(args.model, args.base)
-    pairs.check_text(args)
+    args.check_files()
 
     from hf_xalign.data.prompts import set_prompt
     from hf_xalign.explore.held_out import HeldOut

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from hf_xalign.cache import check_output, read_json
+from hf_xalign.checks import needs, setting
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -18,21 +20,23 @@ The folder loads as SentenceTransformer("exported"), with backend="onnx" where i
 modules and maps in it. Without --onnx they are refused, because that package loads an encoder alone."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the folder and the options of the format."""
-    parser.add_argument("model", metavar="RUN", help="folder of a run, Hub id or builtin")
-    parser.add_argument("output", metavar="OUT", help="folder to write")
-    parser.add_argument("--pooling", choices=["mean", "cls", "last"], default="mean", help="sentence vector")
-    parser.add_argument("--onnx", action="store_true", help="write ONNX (extra onnx)")
-    parser.add_argument("--int8", action="store_true", help="with --onnx: also write a model in 8 bits")
-    parser.add_argument("--allow_nonfinite", action="store_true", help="write weights that are NaN or infinite too")
-    parser.add_argument("--lang", metavar="LANG", help="with --onnx: language of a model with one map for each")
+@dataclass(kw_only=True)
+class Arguments:
+    """The run, the folder and the options of the format."""
+
+    model: str = setting(positional=True, metavar="RUN", help="folder of a run, Hub id or builtin")
+    output: str = setting(positional=True, metavar="OUT", help="folder to write")
+    pooling: Literal["mean", "cls", "last"] = setting("mean", help="sentence vector")
+    onnx: bool = setting(False, flag=True, help="write ONNX (extra onnx)")
+    int8: bool = setting(False, flag=True, help="with --onnx: also write a model in 8 bits", rules=[needs(onnx=True)])
+    allow_nonfinite: bool = setting(False, flag=True, help="write weights that are NaN or infinite too")
+    lang: str | None = setting(
+        None, metavar="LANG", help="with --onnx: language of a model with one map for each", rules=[needs(onnx=True)]
+    )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Write the folder."""
-    if not args.onnx and (args.int8 or args.lang):
-        raise InputError("--int8 and --lang are for --onnx: add it")
     check_models([args.model], finite=not args.allow_nonfinite)
     check_output(args.output)
     modules = Path(args.model, "adapter_config.json")
@@ -48,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.modeling.sentence_export import save_sentence_transformer
 
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
-    options = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}
+    options: dict[str, Any] = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}
     if args.onnx:
         folder = export_onnx(model, tokenizer, args.output, lang=args.lang, int8=args.int8, **options)
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
 
 from hf_xalign.cache import check_output
-from hf_xalign.cli import pairs
+from hf_xalign.checks import setting
+from hf_xalign.cli.pairs import PairOptions
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 
@@ -23,23 +24,22 @@ pieces. Their embeddings start as those of the pivot words that their words are 
 to words that are known but split badly; the last lines then count what changes."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the encoder, the text, and the options of pieces and links."""
-    parser.add_argument("model", metavar="MODEL", help="encoder: Hub id, folder or builtin")
-    parser.add_argument("pairs", nargs="+", metavar="PAIRS", help="parallel text, as in hf-xalign align-words")
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="folder to write")
-    parser.add_argument("--pieces", type=int, default=4000, metavar="N", help="most pieces to add")
-    parser.add_argument(
-        "--split_over", type=int, metavar="N", help="give pieces to words of more than N pieces too, such as 3"
+@dataclass(kw_only=True)
+class Arguments(PairOptions):
+    """The encoder, the text, and the options of pieces and links."""
+
+    model: str = setting(positional=True, metavar="MODEL", help="encoder: Hub id, folder or builtin")
+    pairs: list[str] = setting(
+        positional=True, metavar="PAIRS", nargs="+", help="parallel text, as in hf-xalign align-words"
     )
-    parser.add_argument(
-        "--aligner", default="fast_align", help="aligner of hf-xalign align-words; a dictionary is dictionary:PATH"
-    )
-    parser.add_argument("--max_pairs", type=int, metavar="N", help="use the first N pairs of each text")
-    pairs.add_options(parser, "train")
+    output: str = setting(metavar="FOLDER", help="folder to write")
+    pieces: int = setting(4000, help="most pieces to add")
+    split_over: int | None = setting(None, least=1, help="give pieces to words of more than N pieces too, such as 3")
+    aligner: str = setting("fast_align", help="aligner of hf-xalign align-words; a dictionary is dictionary:PATH")
+    max_pairs: int | None = setting(None, least=1, help="use the first N pairs of each text")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Write the extended encoder and print the counts of pieces."""
     folder = Path(args.output)
     check_output(folder)
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     from hf_xalign.modeling.loading import load_encoder
     from hf_xalign.modeling.vocabulary import extend_embeddings
 
-    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **pairs.columns(args))
+    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     model, old = load_encoder(args.model, torch.device("cpu"))
     tokenizer = add_pieces(old, text["source"][:], args.pieces, split_over=args.split_over)
     prefix, carried = carried_weights(model)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
+from hf_xalign.checks import setting
 from hf_xalign.data.sources import check_models
 from hf_xalign.tables import cut, pad, table, width
 
@@ -22,28 +23,30 @@ DESCRIPTION = """Show how similar the words of two sentences are to a model. A s
 _LONGEST_WORD = 14  # columns
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the models, the sentences, the measure and the output files."""
-    parser.add_argument("model", metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder")
-    parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence: the rows")
-    parser.add_argument("--target", required=True, metavar="TEXT", help="its translation: the columns")
-    parser.add_argument("--base", metavar="MODEL", help="model to compare with: the encoder before training")
-    parser.add_argument(
-        "--source_lang",
-        default="und",
-        help="language of the source: needed to split Thai into words, and for models with a map per language",
+@dataclass(kw_only=True)
+class Arguments:
+    """The models, the sentences, the measure and the output files."""
+
+    model: str = setting(
+        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
     )
-    parser.add_argument("--target_lang", default="en", help="language of the target")
-    parser.add_argument("--measure", default="cosine", choices=["cosine", "csls"], help="csls discounts hubs")
-    parser.add_argument("--k", type=int, default=10, help="neighbours of CSLS, in the other sentence")
-    parser.add_argument("--layer", type=int, default=-1, help="layer: -1 is the last, 0 the embeddings")
-    parser.add_argument("--pooling", default="mean", choices=["mean", "first", "last"], help="subwords of a word")
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
-    parser.add_argument("--png", metavar="FILE", help="also draw the matrices in this file")
-    parser.add_argument("--html", metavar="FILE", help="also write the matrices as a page")
+    source: str = setting(help="a sentence: the rows")
+    target: str = setting(help="its translation: the columns")
+    base: str | None = setting(None, metavar="MODEL", help="model to compare with: the encoder before training")
+    source_lang: str = setting(
+        "und", help="language of the source: needed to split Thai into words, and for models with a map per language"
+    )
+    target_lang: str = setting("en", help="language of the target")
+    measure: Literal["cosine", "csls"] = setting("cosine", help="csls discounts hubs")
+    k: int = setting(10, help="neighbours of CSLS, in the other sentence")
+    layer: int = setting(-1, help="layer: -1 is the last, 0 the embeddings")
+    pooling: Literal["mean", "first", "last"] = setting("mean", help="subwords of a word")
+    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
+    png: str | None = setting(None, metavar="FILE", help="also draw the matrices in this file")
+    html: str | None = setting(None, metavar="FILE", help="also write the matrices as a page")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Compute and print the matrices."""
     check_models([args.model, args.base])
 
@@ -55,10 +58,10 @@ def run(args: argparse.Namespace) -> None:
     if args.png:
         require_matplotlib()
     device = choose_device(args.device)
-    named = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
-    if not args.base:
-        named = {args.model: args.model}
-    options = {
+    named = {args.model: args.model}
+    if args.base:
+        named = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
+    options: dict[str, Any] = {
         name: getattr(args, name) for name in ("source_lang", "target_lang", "layer", "pooling", "measure", "k")
     }
     found = {}

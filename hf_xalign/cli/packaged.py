@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,6 @@ METHODS = {
 def script(name: str) -> Path:
     """Return the file of a recipe."""
     return FOLDER / f"{name}.py"
-
-
-def description(name: str) -> str:
-    """Return the docstring of a recipe.
-
-    It parses the file: an import would take seconds.
-    """
-    return ast.get_docstring(ast.parse(script(name).read_text(encoding="utf-8"))) or ""
 
 
 def option_lines(arguments: type[Any]) -> str:

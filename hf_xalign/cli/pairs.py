@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hf_xalign.builtin import recorded_name
+from hf_xalign.checks import GIVEN, excludes, setting
 from hf_xalign.data.sources import EMBEDDED, HUB_ID, check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
@@ -23,48 +24,61 @@ _EMBEDDED_TEXT = ("embedded:de", "embedded:bn")
 _MODEL_FILES = ("config.json", "adapter_config.json")
 
 
-def add_options(
-    parser: argparse.ArgumentParser, split: str, *, pivot: str | None = "en", on_empty: bool = True
-) -> None:
-    """Add the options of reading sentence pairs. Without a `pivot`, the default is a run's, else en."""
-    parser.add_argument("--split", default=split, help="split of embedded and Hub text")
-    default = "" if pivot else " (default: the run's, else en)"
-    parser.add_argument("--target_lang", default=pivot, help=f"the pivot: language of the target side{default}")
-    parser.add_argument("--source_column", metavar="NAME", help="column of source text (default: by its name)")
-    parser.add_argument("--target_column", metavar="NAME", help="column of target text (default: by its name)")
-    parser.add_argument("--dataset_revision", metavar="NAME", help="branch, tag or commit of Hub datasets")
-    if on_empty:
-        known = ["error", "drop"]
-        parser.add_argument("--on_empty", choices=known, help="pairs with an empty side (default: error)")
+@dataclass(kw_only=True)
+class PairColumns:
+    """Options of reading sentence pairs."""
+
+    split: str = setting("train", help="split of embedded and Hub text")
+    target_lang: str | None = setting("en", help="the pivot: language of the target side")
+    source_column: str | None = setting(None, metavar="NAME", help="column of source text (default: by its name)")
+    target_column: str | None = setting(None, metavar="NAME", help="column of target text (default: by its name)")
+    dataset_revision: str | None = setting(None, metavar="NAME", help="branch, tag or commit of Hub datasets")
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `load_sources` for these options, without the split."""
+        names = {name: getattr(self, name) for name in ("target_lang", "source_column", "target_column")}
+        return {**names, "revision": self.dataset_revision}
 
 
-def columns(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `load_sources` for these options, without the split."""
-    names = {name: getattr(args, name) for name in ("target_lang", "source_column", "target_column")}
-    empty = {"on_empty": args.on_empty} if getattr(args, "on_empty", None) else {}
-    return {**names, **empty, "revision": args.dataset_revision}
+@dataclass(kw_only=True)
+class PairOptions(PairColumns):
+    """Options of reading sentence pairs of which a side may be empty."""
+
+    on_empty: Literal["error", "drop"] | None = setting(None, help="pairs with an empty side (default: error)")
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `load_sources` for these options, without the split."""
+        return super().columns() | ({"on_empty": self.on_empty} if self.on_empty else {})
 
 
-def add_text(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options of held-out text, as pairs or word-aligned; `default` describes the text without any."""
-    parser.add_argument(
-        "--data",
-        nargs="+",
+@dataclass(kw_only=True)
+class TextOptions(PairOptions):
+    """Options of held-out text, as pairs or word-aligned."""
+
+    data: list[str] | None = setting(
+        None,
         metavar="PAIRS",
         help="parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 "
-        f"or a Hub dataset (default: {default})",
+        "or a Hub dataset (default: the run's held-out text; of a model that is no run, embedded:de embedded:bn)",
     )
-    parser.add_argument(
-        "--links", metavar="FILE", help="word-aligned text, such as eval_links.jsonl of a run, instead of --data"
+    links: str | None = setting(
+        None,
+        metavar="FILE",
+        help="word-aligned text, such as eval_links.jsonl of a run, instead of --data",
+        rules=[excludes("it already names the text", data=GIVEN)],
     )
-    add_options(parser, "test", pivot=None)
+    split: str = setting("test", help="split of embedded and Hub text")
+    target_lang: str | None = setting(
+        None, help="the pivot: language of the target side (default: the run's, else en)"
+    )
+    max_pairs: int | None = None
+
+    def check_files(self) -> None:
+        """Refuse files that are not there."""
+        check_files([self.links] if self.links else self.data or [])
 
 
-def check_text(args: argparse.Namespace) -> None:
-    """Raise an InputError if the options of [`add_text`] name two texts, or files that are not there."""
-    if args.links and args.data:
-        raise InputError("--links already names the text: leave --data out")
-    check_files([args.links] if args.links else args.data or [])
+BASE = "model to compare with: the encoder before training (default: the one in the run's results.json)"
 
 
 class Run(NamedTuple):
@@ -138,9 +152,9 @@ def find_run(name: str) -> Run | None:
 
 
 def read_text(
-    args: argparse.Namespace, run: Run | None, *, linked: bool = True, shown: Callable[[str], str] = str
+    args: TextOptions, run: Run | None, *, linked: bool = True, shown: Callable[[str], str] = str
 ) -> tuple[Dataset, list[str]]:
-    """Load the text of [`add_text`], word-aligned if `linked`, and describe it, a line for each language.
+    """Load the text of [`TextOptions`], word-aligned if `linked`, and describe it, a line for each language.
 
     `shown` is how the lines write the name of a run or file.
 
@@ -152,7 +166,7 @@ def read_text(
     from hf_xalign.links.frozen import read_links
 
     args.target_lang = args.target_lang or (run.record["languages"]["pivot"] if run and run.record else "en")
-    options = {**columns(args), "max_pairs": args.max_pairs}
+    options = {**args.columns(), "max_pairs": args.max_pairs}
     if args.links:
         text, name = read_links(args.links), shown(args.links)
     elif args.data:
@@ -244,7 +258,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     return concatenate(parts)
 
 
-def _link(text: Dataset, run: Run | None, args: argparse.Namespace) -> tuple[Dataset, dict[str, str]]:
+def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, dict[str, str]]:
     """Link text by the run's links if it is the run's, else by an aligner; and describe the links of each language.
 
     The aligner is fitted on the text and the run's training text; embedded text in no language of it, on its own.
@@ -270,7 +284,7 @@ def _link(text: Dataset, run: Run | None, args: argparse.Namespace) -> tuple[Dat
     counts = Counter[str]() if more is None else count_languages(more)
     inside = [item for item in args.data or _EMBEDDED_TEXT if item.removeprefix(EMBEDDED) in languages]
     if inside and not set(languages) & set(counts):
-        more, whose = load_sources(inside, split="train", **columns(args)), "pairs of the package"
+        more, whose = load_sources(inside, split="train", **args.columns()), "pairs of the package"
         counts = count_languages(more)
     how = {}
     for language, numbers in languages.items():

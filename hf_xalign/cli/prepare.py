@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass, fields
+from typing import Any
 
-from hf_xalign.cli import pairs
+from hf_xalign.checks import setting
+from hf_xalign.cli.pairs import PairColumns
+from hf_xalign.prepare.rules import STEPS, Limits
 
 DESCRIPTION = """Clean noisy sentence pairs: Parquet shards and a report.
 
@@ -18,42 +21,43 @@ The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.h
 Run the same command again to resume a killed run. The result does not depend on --workers."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the input, the steps and the output."""
-    from hf_xalign.prepare.rules import STEPS, Limits
-
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="sentence pairs, see above")
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="folder to write")
-    pairs.add_options(parser, "train", on_empty=False)  # it removes and counts such pairs
-    parser.add_argument("--test_data", nargs="+", default=[], metavar="SOURCE", help="test sets that may not leak in")
-    steps = "; ".join(f"{step} ({what})" for step, what in STEPS.items())
-    parser.add_argument("--skip", nargs="+", default=[], metavar="STEP", help=f"steps to leave out of: {steps}")
-    for name, what in {
-        "max_words": "most words of a side",
-        "max_ratio": "largest ratio of the sides' lengths",
-        "min_script": "least share of letters in the language's script",
-        "min_numbers": "least share of digits that both sides have",
-        "min_language": "least confidence of the language identifier",
-        "near": "least Jaccard similarity of near duplicates",
-        "min_margin": "least margin, with --margin",
-    }.items():
-        default = getattr(Limits, name)
-        parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help=what)
-    parser.add_argument("--margin", metavar="MODEL", help="score pairs by this encoder: Hub id, folder or builtin")
-    parser.add_argument("--device", help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
-    parser.add_argument("--shard_pairs", type=int, default=1_000_000, metavar="N", help="pairs in a shard")
-    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: one for each core)")
+def _limit(name: str, help: str) -> Any:
+    """Return the option of a limit, with its default."""
+    return setting(getattr(Limits, name), metavar="N", help=help)
 
 
-def run(args: argparse.Namespace) -> None:
+@dataclass(kw_only=True)
+class Arguments(PairColumns):
+    """The input, the steps and the output."""
+
+    sources: list[str] = setting(positional=True, nargs="+", metavar="SOURCE", help="sentence pairs, see above")
+    output: str = setting(metavar="FOLDER", help="folder to write")
+    test_data: list[str] = setting([], metavar="SOURCE", help="test sets that may not leak in")
+    skip: list[str] = setting(
+        [],
+        metavar="STEP",
+        help="steps to leave out of: " + "; ".join(f"{step} ({what})" for step, what in STEPS.items()),
+    )
+    max_words: int = _limit("max_words", "most words of a side")
+    max_ratio: float = _limit("max_ratio", "largest ratio of the sides' lengths")
+    min_script: float = _limit("min_script", "least share of letters in the language's script")
+    min_numbers: float = _limit("min_numbers", "least share of digits that both sides have")
+    min_language: float = _limit("min_language", "least confidence of the language identifier")
+    near: float = _limit("near", "least Jaccard similarity of near duplicates")
+    min_margin: float = _limit("min_margin", "least margin, with --margin")
+    margin: str | None = setting(None, metavar="MODEL", help="score pairs by this encoder: Hub id, folder or builtin")
+    device: str | None = setting(None, help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
+    shard_pairs: int = setting(1_000_000, least=1, help="pairs in a shard")
+    workers: int | None = setting(None, least=1, help="worker processes (default: one for each core)")
+
+
+def run(args: Arguments) -> None:
     """Clean the pairs and print what each step removed."""
     from hf_xalign.environment import usable_cores
     from hf_xalign.prepare.pipeline import prepare
-    from hf_xalign.prepare.rules import Limits
     from hf_xalign.tables import table
 
-    names = ("skip", "max_words", "max_ratio", "min_script", "min_numbers", "min_language", "near", "min_margin")
-    limits = Limits(**{name: getattr(args, name) for name in names})
+    limits = Limits(**{field.name: getattr(args, field.name) for field in fields(Limits)})
     encoder = None
     if args.margin:
         from hf_xalign.modeling.loading import choose_device, load_encoder
@@ -68,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         shard_pairs=args.shard_pairs,
         workers=usable_cores() if args.workers is None else args.workers,
         split=args.split,
-        **pairs.columns(args),
+        **args.columns(),
     )
     languages = list(record["removed"])
     rows = [

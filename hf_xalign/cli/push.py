@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hf_xalign.checks import excludes, needs, setting
 from hf_xalign.data.sources import nearby
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import check_model_folder, check_whole
@@ -21,27 +23,34 @@ network."""
 _VISIBILITY = {True: "private", False: "public", None: "as visible as your Hub settings say"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder and the options of the repository."""
-    parser.add_argument("folder", help="folder that a recipe wrote")
-    parser.add_argument("repo_id", metavar="OWNER/NAME", help="Hub repository, created if missing")
-    visible = parser.add_mutually_exclusive_group()
-    visible.add_argument("--private", action="store_true", default=None, help="make a new repository private")
-    visible.add_argument("--public", action="store_false", dest="private", help="make a new repository public")
-    parser.add_argument("--revision", help="branch to push to (default: main)")
-    parser.add_argument(
-        "--base_model", metavar="OWNER/NAME", help="Hub id of the encoder, if the folder names it by a local path"
+@dataclass(kw_only=True)
+class Arguments:
+    """The folder and the options of the repository."""
+
+    folder: str = setting(positional=True, help="folder that a recipe wrote")
+    repo_id: str = setting(positional=True, metavar="OWNER/NAME", help="Hub repository, created if missing")
+    private: bool = setting(False, flag=True, help="make a new repository private", rules=[excludes(public=True)])
+    public: bool = setting(False, flag=True, help="make a new repository public")
+    revision: str | None = setting(None, help="branch to push to (default: main)")
+    base_model: str | None = setting(
+        None, metavar="OWNER/NAME", help="Hub id of the encoder, if the folder names it by a local path"
     )
-    parser.add_argument(
-        "--space",
-        action="store_true",
+    space: bool = setting(
+        False,
+        flag=True,
         help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
+        rules=[needs("its page shows that branch", revision=(None, "main"))],
     )
-    parser.add_argument("--allow_nonfinite", action="store_true", help="push weights that are NaN or infinite too")
-    parser.add_argument("--dry_run", action="store_true", help="check everything and list the files; send nothing")
+    allow_nonfinite: bool = setting(False, flag=True, help="push weights that are NaN or infinite too")
+    dry_run: bool = setting(False, flag=True, help="check everything and list the files; send nothing")
+
+    @property
+    def visible(self) -> bool | None:
+        """True for a private repository, False for a public one, None as your Hub settings say."""
+        return True if self.private else False if self.public else None
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Push the folder and print the commit's address."""
     if "/" not in args.repo_id:
         raise InputError(f"{args.repo_id}: name the owner too, as in your-name/{args.repo_id}")
@@ -52,8 +61,6 @@ def run(args: argparse.Namespace) -> None:
         check_whole(Path(args.folder), finite=not args.allow_nonfinite)
     space: dict[str, bytes] = {}
     if args.space:
-        if args.revision not in (None, "main"):
-            raise InputError(f"--space: the page shows the branch main, not {args.revision}. Leave one of them out")
         from hf_xalign.explore.space import model_space, push_model_space
 
         # Errors come before anything is sent.
@@ -63,15 +70,15 @@ def run(args: argparse.Namespace) -> None:
 
     from hf_xalign.hub import push
 
-    options = {"base_model": args.base_model, "allow_nonfinite": args.allow_nonfinite}
-    commit = push(args.folder, args.repo_id, private=args.private, revision=args.revision, **options)
+    options: dict[str, Any] = {"base_model": args.base_model, "allow_nonfinite": args.allow_nonfinite}
+    commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, **options)
     print(f"pushed: {commit.commit_url}")
     if args.space:
         found = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)
         print(f"space: {found.commit_url}")
 
 
-def _list(args: argparse.Namespace, space: Mapping[str, bytes]) -> None:
+def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
     """Print the repository, and every file that a push would send, in the form and size in which it would."""
     from hf_xalign.hub.files import Contents
     from hf_xalign.hub.upload import check_repo_id
@@ -87,6 +94,6 @@ def _list(args: argparse.Namespace, space: Mapping[str, bytes]) -> None:
                 for path, content in contents.items()
             }
             rows = [(path, f"{size:,}") for path, size in {**sizes, "in all": sum(sizes.values())}.items()]
-            print(f"{kind} {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.private]}")
+            print(f"{kind} {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.visible]}")
             print(table([("file", "bytes"), *rows], 1) + "\n")
     print("dry run: nothing was sent. A push also deletes weights and configs of an earlier one that are not listed")

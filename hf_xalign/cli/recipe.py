@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 
 from hf_xalign.cli import packaged
 from hf_xalign.recipes import compare, distances, reproduce
@@ -15,20 +15,14 @@ _RECIPES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """List the options of the recipe, which parses its own command line."""
-    name = parser.prog.split()[-1]
-    parser.description = packaged.description(name)
-    parser.usage = f"hf-xalign {name} {_USAGE[name]} [--field value ...]"
+def main(name: str, words: Sequence[str]) -> None:
+    """Run the recipe, which parses its own command line, or list its options."""
     recipe, arguments = _RECIPES[name]
-    parser.epilog = packaged.option_lines(arguments)
-    if name == "distances":
-        parser.epilog += "\n\n`hf-xalign distances -- --help` lists the options of the text too."
-    if name == "reproduce":
-        parser.add_argument("--list", action="append_const", const="--list", default=[], help="list tables and rows")
-    parser.set_defaults(recipe=recipe)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Run the recipe."""
-    args.recipe.main([*args.passed, *getattr(args, "list", [])])
+    given = words[: words.index("--")] if "--" in words else words
+    if {"-h", "--help"} & set(given):
+        print(f"usage: hf-xalign {name} {_USAGE[name]} [--field value ...]\n\n{recipe.__doc__}")
+        print(packaged.option_lines(arguments))
+        if name == "distances":
+            print("\n`hf-xalign distances -- --help` lists the options of the text too.")
+        raise SystemExit(0)
+    recipe.main([word for word in words if word != "--"])

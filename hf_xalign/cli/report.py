@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 
-from hf_xalign.checks import check_range
+from hf_xalign.checks import setting
 
 DESCRIPTION = """Write one HTML file about a run, which opens without a network: scores before and after, training
 curves, histograms of distances, retrieval examples, and the settings of the run.
@@ -14,16 +14,18 @@ The report reads results.json, the log of the last checkpoint, distances.json an
 with the model and with its base."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder, the page, and the options of the examples."""
-    parser.add_argument("folder", help="folder that a recipe wrote")
-    parser.add_argument("--output", metavar="FILE", help="file to write (default: report.html in the folder)")
-    parser.add_argument("--examples", type=int, metavar="N", help="first retrieve, and keep N examples per language")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the sample of examples")
-    parser.add_argument("--device", help="cpu or cuda (default: the GPU if there is one)")
+@dataclass(kw_only=True)
+class Arguments:
+    """The folder, the page, and the options of the examples."""
+
+    folder: str = setting(positional=True, help="folder that a recipe wrote")
+    output: str | None = setting(None, metavar="FILE", help="file to write (default: report.html in the folder)")
+    examples: int | None = setting(None, least=1, help="first retrieve, and keep N examples per language")
+    seed: int = setting(0, help="seed of the sample of examples")
+    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Arguments) -> None:
     """Write retrievals.json if asked for, and the page."""
     from pathlib import Path
 
@@ -41,7 +43,6 @@ def run(args: argparse.Namespace) -> None:
         from hf_xalign.modeling.loading import choose_device, load_encoder
         from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 
-        check_range(least=1, examples=args.examples)
         base = recorded_name(read_record(args.folder)["base_model"]["name"])
         links = read_links(Path(args.folder) / EVAL_LINKS)
         device = choose_device(args.device)

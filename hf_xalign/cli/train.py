@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import runpy
@@ -11,8 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from hf_xalign.checks import check_range
+from hf_xalign import config
+from hf_xalign.checks import GIVEN, check_choice, excludes, setting
 from hf_xalign.cli import packaged
 from hf_xalign.errors import InputError
 
@@ -25,45 +26,46 @@ All other options go to the recipe, and so does everything after `--`. The recip
 of a configuration inside the package."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add one parser for each method, whose help is the docstring of the recipe."""
-    methods = parser.add_subparsers(dest="method", metavar="METHOD", required=True, title="methods")
-    for name, text in packaged.METHODS.items():
-        configs = "".join(f"\n  {config}" for config in packaged.config_names(name))
-        epilog = (
-            f"configurations inside the package, for --config:{configs}\n\n"
-            f"`hf-xalign train {name} -- --help` lists all settings of the recipe."
-        )
-        add_launcher_arguments(
-            methods.add_parser(name, help=text, description=packaged.description(name), epilog=epilog)
-        )
+@dataclass(kw_only=True)
+class Arguments:
+    """The options of the launcher."""
 
-
-def add_launcher_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the launcher."""
-    parser.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
+    processes: int | None = setting(
+        None,
+        least=1,
         help="processes on this machine (default: as in `accelerate config`, else one per GPU)",
+        rules=[excludes("both set the number of processes", accelerate_config=GIVEN)],
     )
-    parser.add_argument(
-        "--accelerate_config",
+    accelerate_config: str | None = setting(
+        None,
         metavar="FILE",
         help="file of `accelerate config`, or ddp_2gpu or fsdp2 of the package, instead of --processes",
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the recipe and return its exit status."""
-    return start(args.method, args.passed, args.processes, args.accelerate_config)
+def main(name: str, words: Sequence[str]) -> int:
+    """Run the recipe of the method that the first word names, and return its exit status."""
+    if not words:
+        raise InputError(f"METHOD is missing: name one of {', '.join(packaged.METHODS)}")
+    if words[0] in ("-h", "--help"):
+        print(f"usage: hf-xalign {name} METHOD ...\n\n{DESCRIPTION}\n\nmethods:")
+        print("\n".join(f"  {method:<11}{text}" for method, text in packaged.METHODS.items()))
+        raise SystemExit(0)
+    method, *words = words
+    check_choice(packaged.METHODS, method=method)
+    recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
+    configs = "".join(f"\n  {config}" for config in packaged.config_names(method))
+    epilog = (
+        f"configurations inside the package, for --config:{configs}\n\n"
+        f"`hf-xalign train {method} -- --help` lists all settings of the recipe."
+    )
+    about = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
+    args, passed = config.parse_launcher(Arguments, words, **about)
+    return start(method, passed, args.processes, args.accelerate_config)
 
 
 def start(method: str, words: Sequence[str], processes: int | None, accelerate_config: str | None) -> int:
     """Run a recipe with its command line (`words`) under accelerate and return its exit status."""
-    check_range(least=1, processes=processes)
-    if processes is not None and accelerate_config is not None:
-        raise InputError("--processes and --accelerate_config both set the number of processes: pass one of them")
     alone = method == "mapping"
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
@@ -71,8 +73,6 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     if "--help" in words or "-h" in words:
         recipe.main(["--help"])
-    from hf_xalign import config
-
     config.check(recipe.ARGUMENTS, words)
     command = [str(packaged.script(method)), *words]
     if accelerate_config is not None:

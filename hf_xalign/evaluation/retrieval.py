@@ -31,6 +31,7 @@ def word_retrieval(
     pool: str = "linked",
     legacy: bool = False,
     device: str | torch.device | None = None,
+    hits: list[Tensor] | None = None,
 ) -> dict[str, float | int]:
     """Compute the share of linked word occurrences whose nearest neighbour is exactly the linked occurrence.
 
@@ -48,6 +49,8 @@ def word_retrieval(
         pool: candidates and neighbourhoods: "linked" words or "all" occurrences. Queries are always the linked words.
         legacy: use the published scripts' variant of CSLS, see [`~hf_xalign.search.csls.nearest_neighbours`].
         device: device of the search; the source vectors' own by default.
+        hits: list that gets a bool tensor (links, 2): whether each link's source word found its target word, and the
+            target word its source word.
 
     Returns:
         Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; with words also
@@ -63,27 +66,6 @@ def word_retrieval(
         >>> target = torch.tensor([[0.1, 0.9], [0.8, 0.1], [-1.0, 0.0]])
         >>> word_retrieval(source, target, [[0, 1], [1, 0], [2, 2]], k=1)["mean"]
         1.0
-    """
-    options: Any = {"source_words": source_words, "target_words": target_words, "k": k, "similarity": similarity}
-    return word_hits(source_vectors, target_vectors, links, pool=pool, legacy=legacy, device=device, **options)[0]
-
-
-def word_hits(
-    source_vectors: Tensor | ArrayLike,
-    target_vectors: Tensor | ArrayLike,
-    links: Tensor | ArrayLike,
-    *,
-    source_words: Sequence[str] | None = None,
-    target_words: Sequence[str] | None = None,
-    k: int = 10,
-    similarity: Similarity = "csls",
-    pool: str = "linked",
-    legacy: bool = False,
-    device: str | torch.device | None = None,
-) -> tuple[dict[str, float | int], Tensor]:
-    """Return the scores of [`word_retrieval`] and the hits that they count, bool (links, 2).
-
-    A link's hits are those of its source word, which looks for the target word, and of its target word.
     """
     check_choice(POOLS, pool=pool)
     source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
@@ -108,7 +90,9 @@ def word_hits(
             "type_", _same_word(words[1], forward, target_gold), _same_word(words[0], backward, source_gold)
         )
     sizes = {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
-    return scores | sizes, torch.stack([forward == target_gold, backward == source_gold], dim=1)
+    if hits is not None:
+        hits.append(torch.stack([forward == target_gold, backward == source_gold], dim=1))
+    return scores | sizes
 
 
 def flatten_rows(

@@ -14,7 +14,7 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.retrieval import check_links, sentence_examples, word_hits
+from hf_xalign.evaluation.retrieval import check_links, sentence_examples, word_retrieval
 from hf_xalign.evaluation.vectors import language_rows, side_texts, side_vectors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
@@ -264,9 +264,10 @@ class HeldOutWords(NamedTuple):
             words = {f"{side}_words": [own[row] for row in kept.tolist()] for side, own in self.words.items()}
             links = torch.arange(len(kept))[:, None].expand(-1, 2)
             options: Any = {"legacy": protocol.legacy, "device": device, **words}
-            found, hits = word_hits(source, target, links, **options)
+            hits: list[torch.Tensor] = []
+            found = word_retrieval(source, target, links, hits=hits, **options)
             if examples is not None:
-                examples[name + protocol.end] = sentence_examples(hits, self.sentences[kept], self.texts)
+                examples[name + protocol.end] = sentence_examples(hits[0], self.sentences[kept], self.texts)
             directions = {
                 name: found["mean"],
                 f"{name}_to_pivot": found["source_to_target"],
@@ -360,13 +361,15 @@ def _score_all(
             words[torch.cat([side.offsets[1:] - 1, side.offsets[1:] - 2])] = False
         kept.append(words)
     places = [torch.cumsum(words, 0) - 1 for words in kept]
-    found, hits = word_hits(
+    hits: list[torch.Tensor] = []
+    found = word_retrieval(
         source.vectors[kept[0], 0],
         target.vectors[kept[1], 0],
         torch.stack([place[links[:, n]] for n, place in enumerate(places)], dim=1),
         pool="all",
         device=device,
+        hits=hits,
     )
     if examples is not None:
-        examples[name] = sentence_examples(hits, _sentences(source, links), len(source.offsets) - 1)
+        examples[name] = sentence_examples(hits[0], _sentences(source, links), len(source.offsets) - 1)
     return {name: found["mean"], "pool_all": (found["source_pool"] + found["target_pool"]) / 2}

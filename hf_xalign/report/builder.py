@@ -15,19 +15,12 @@ from jinja2 import UndefinedError
 from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import interval_rows
-from hf_xalign.record import portable, read_record, write_text
+from hf_xalign.record import check_run, portable, read_record, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.page import render
-from hf_xalign.tables import cost_lines, is_count, score_columns, score_rows
+from hf_xalign.tables import DATA, cost_lines, hardware_line, is_count, score_columns, score_rows
 
 FILENAME = "report.html"
-_DATA = {
-    "train": "Training",
-    "dictionary": "Training dictionary",
-    "text": "Text of the anchors",
-    "eval": "Evaluation",
-    "test_dictionary": "Test dictionary",
-}
 # Values that the Trainer logs at an evaluation, but that are not shown as scores.
 _NO_SCORES = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
 
@@ -47,7 +40,7 @@ def render_report(folder: str | os.PathLike) -> str:
 
     Example:
         >>> import tempfile
-        >>> from hf_xalign.record import finish_record, start_record, write_record
+        >>> from hf_xalign.record import check_run, finish_record, start_record, write_record
         >>> record = start_record(method="fao", base_model="bert-base-multilingual-cased", languages=["de"])
         >>> record["scores"] = {"before": {"de": {"retrieval_mean": 0.5}}, "after": {"de": {"retrieval_mean": 0.8}}}
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -79,10 +72,14 @@ def render_report(folder: str | os.PathLike) -> str:
             last_step=max((row["step"] for row in log), default=0),
             histograms=_histograms(distances),
             retrievals=retrievals,
-            data=[(name, _columns(record["data"][key])) for key, name in _DATA.items() if record["data"].get(key)],
+            data=[
+                (name.capitalize(), _columns(record["data"][key]))
+                for key, name in DATA.items()
+                if record["data"].get(key)
+            ],
             links=_columns([{"language": code, **counts} for code, counts in record["links"].items()]),
             command=shlex.join(record["command"]),
-            hardware=_hardware(record["hardware"]),
+            hardware=hardware_line(record["hardware"]),
             seconds={k: f"{v:,.1f}" for k, v in record["times"]["seconds"].items()},
             drift={k: _figure(v) for k, v in record["drift"].items()},
             losses=[(code, _figure(value), _figure(after.get(code))) for code, value in before.items()],
@@ -99,6 +96,7 @@ def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str, int]:
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
     for path in (each / "trainer_state.json" for each in (folder, *checkpoints)):
+        check_run(path.parent)
         if content := _read(path, "log_history"):
             rows = [row for row in content["log_history"] if isinstance(row, dict) and _is_number(row.get("step"))]
             steps = [row["step"] for row in rows]
@@ -205,9 +203,3 @@ def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
 
 def _figure(value: Any) -> str:
     return f"{value:.4f}" if _is_number(value) else "-"
-
-
-def _hardware(machine: Mapping[str, Any]) -> str:
-    memory = machine["memory_gib"] and f"{machine['memory_gib']:.0f} GiB"
-    parts = [machine["cpu"], f"{machine['cores']} cores", memory, ", ".join(machine["gpus"]) or "no GPU"]
-    return ", ".join(filter(None, parts))

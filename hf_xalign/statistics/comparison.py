@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from tqdm import tqdm
 
-from hf_xalign.cache import inside, read_json
+from hf_xalign.cache import check_mark, inside, read_json
 from hf_xalign.checks import check_range
 from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics.examples import ExampleScores
@@ -212,6 +212,7 @@ def load_system(
 
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
     path = folder / SCORES
+    check_mark(path)
     try:
         record = read_json(path, remedy="The file was edited or cut off.")
     except FileNotFoundError:

@@ -18,7 +18,7 @@ import numpy as np
 from hf_xalign.cache import inside, read_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tables import table
+from hf_xalign.tables import Metric, table
 from hf_xalign.tasks.task import TaskScores
 
 SCORES = "scores.json"
@@ -78,11 +78,6 @@ def write_examples(
     return write_scores(folder, {code: TaskScores({metric: own}) for code, own in examples.items()}, how=how)
 
 
-def retrieval_task(metric: str) -> str:
-    """Return the task that `compare` names for a metric of retrieval."""
-    return f"{'sentence' if metric.startswith('sentence') else 'word'} retrieval"
-
-
 def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
     """Write example scores of retrieval, by language and metric, to the seeds' folders `folder/NAME/place`.
 
@@ -90,7 +85,9 @@ def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: P
     """
     for metric in dict.fromkeys(metric for own in examples.values() for metric in own):
         found = {language: own[metric] for language, own in examples.items() if metric in own}
-        write_examples(folder / metric.replace(", ", "-") / place, found, task=retrieval_task(metric), metric=metric)
+        write_examples(
+            folder / metric.replace(", ", "-") / place, found, task=Metric.parse(metric).task, metric=metric
+        )
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.run import estimate
 from hf_xalign.recipes.parts.task_data import TaskArguments, TaskData, load_task
-from hf_xalign.recipes.parts.task_record import add_scores, start_task_record, write_task_record
 from hf_xalign.recipes.parts.unfinished import leave, run_unfinished, score_settings, weights
-from hf_xalign.record import find_warnings, phase
+from hf_xalign.record import find_warnings, phase, start_record
 from hf_xalign.tasks.results import write_scores
 from hf_xalign.trainers.shared.checkpoints import clear_run
+from hf_xalign.trainers.task import text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 
 
@@ -56,22 +57,42 @@ def run_seeds(data: TaskArguments, args: TaskConfig) -> None:
 def _run_seed(data: TaskArguments, task_data: TaskData, args: TaskConfig, how: dict[str, Any]) -> dict[str, Any]:
     """Train and score under one seed; the content of its scores.json, on the main process."""
     folder = Path(args.output_dir)
-    record = start_task_record(data, args, task_data, how["settings"])
+    evaluation, selection = task_data.evaluation, task_data.selection
+    encoder, module = data.named(args.seed)
+    trained = list(dict.fromkeys(part.language for part in task_data.train))
+    record = start_record(
+        method=data.method,
+        preset=args.preset,
+        seed=args.seed,
+        base_model=encoder,
+        languages=[*trained[1:], *(language for language in evaluation if language not in trained)],
+        pivot=trained[0],
+        settings=how["settings"],
+        # All are in the order of the command line.
+        train_data=list(map(text_entry, data.train_data, task_data.train, repeat(data.train_split))),
+        eval_data=list(map(text_entry, data.eval_data, evaluation.values(), repeat(data.eval_split))),
+        objective=args.formula(),
+    )
+    record["data"] |= data.extra_data(args)
+    if selection:
+        record["data"]["selection"] = list(
+            map(text_entry, data.select_on, selection.values(), repeat(data.select_split))
+        )
     with phase(record, "preparing"):
-        trainer = data.make_trainer(args, task_data.task, task_data.train, task_data.selection or task_data.evaluation)
-    with phase(record, "training"):
-        trainer.train(resume_from_checkpoint=args.resume_from_checkpoint or False)
+        trainer = data.make_trainer(args, task_data.task, task_data.train, selection or evaluation)
+    record["paper"] = dict(trainer._paper) or None
+    own: Any = trainer.run
+    trainer.module, own.record, own.base_model, own.held_out = module, record, encoder, evaluation
+    trainer.train(resume_from_checkpoint=args.resume_from_checkpoint or False)
     remove_autocast(trainer.accelerator.unwrap_model(trainer.model))
     if data.save_models:
         trainer.save_model()
+    else:
+        own.score_end()
     content: dict[str, Any] = {}
     if args.should_save:
-        with phase(record, "scoring"):
-            scores = trainer.score(task_data.evaluation, desc=f"Scoring seed {args.seed}")
-        add_scores(record, trainer, scores)
-        if data.save_models:
-            write_task_record(folder, record, trainer, scores)
-        content = write_scores(folder, scores, how=how, warnings=find_warnings(record))
+        record.setdefault("task", {"metric": task_data.task.metric})
+        content = write_scores(folder, trainer.scores, how=how, warnings=find_warnings(record))
         if not data.save_models:
             clear_run(folder)
     leave(trainer)

@@ -14,7 +14,8 @@ from typing import Any
 from hf_xalign.evaluation.scores import Examples
 from hf_xalign.recipes.parts.probes import Probe, keep_examples
 from hf_xalign.record import find_warnings
-from hf_xalign.tasks.results import begin, finished, format_scores, retrieval_task, write_scores
+from hf_xalign.tables import Metric
+from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.shared.checkpoints import clear_run, last_complete_checkpoint
 from hf_xalign.trainers.shared.tracking import finish_run
@@ -79,7 +80,7 @@ def describe_seed(record: Mapping[str, Any], metric: str, drawn_by: int, seed: i
     """Return the fields of an alignment's `scores.json`; `drawn_by` is the seed that drew and linked the text."""
     texts = {f"{kind} {one['source']}": one.get("fingerprint") for kind, own in record["data"].items() for one in own}
     return {
-        "task": retrieval_task(metric),
+        "task": Metric.parse(metric).task,
         "metric": metric,
         "seed": seed,
         "train_language": "",  # no labels were learned from

@@ -5,9 +5,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 from peft import LoraConfig
 from support.fao import page_terms
-from support.recipe import record_of
+from support.recipe import output_of, record_of, task_command
 from support.refusals import assert_refused, calls
 
 import hf_xalign
@@ -15,11 +16,15 @@ from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
 from hf_xalign.pretrained import load_tokenizer
+from hf_xalign.recipes import finetune
+from hf_xalign.tasks import LabelSet, TokenTask, read_examples
 from hf_xalign.trainers.shared import run as runs
 
 # Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
 QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}
 GIVEN = {"command", "data", "times", "saved_to", "settings", "links", "linked_by", "git"}
+# Text to learn from, and to be tested on.
+TEXTS = {"en": "en.jsonl", "de": "de.jsonl", "hi": "hi.conll"}
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 1}
 
 
@@ -70,6 +75,43 @@ def test_sentences_leave_it_too(files, tmp_path):
     record = record_of(tmp_path)
     assert record["objective"] == trainer.formula() and "sentence_mean" in record["scores"]["after"]["de"]
     assert {"sentence_cosine", "sentence_rank_correlation"} <= record["drift"].keys()
+    assert "README.md" in files_of(tmp_path)
+
+
+def test_a_task_model_leaves_it_too(files, tmp_path):
+    words = ("--save_models", "true", "--per_device_train_batch_size", "8")
+    output_of(finetune.main, task_command(files, *words, out=tmp_path / "recipe"))
+    train, *held_out = (read_examples(f"{name}={files / file}", "token") for name, file in TEXTS.items())
+    trainer = hf_xalign.TaskTrainer(
+        str(files / "base"),
+        hf_xalign.TaskConfig(
+            output_dir=str(tmp_path / "python"), num_train_epochs=1, per_device_train_batch_size=8, **QUIET
+        ),
+        task=TokenTask(LabelSet.of(train.label_names), "span_f1"),
+        train_dataset=[train],
+        eval_dataset={part.language: part for part in held_out},
+    )
+    trainer.train()
+    trainer.save_model()
+    record, expected = (record_of(tmp_path / name) for name in ("python", "recipe/seed-42"))
+    assert record.keys() == expected.keys() and record["scores"] == expected["scores"]
+    for name in ("languages", "task", "intervals", "trainable", "training_loss", "objective"):
+        assert record[name] == expected[name], name
+    assert "README.md" in files_of(tmp_path / "python")
+
+
+def test_pre_training_leaves_it_too(files, tmp_path):
+    corpora = {
+        name: Dataset.from_dict({"text": (files / f"{name}.txt").read_text().splitlines()}) for name in ("en", "de")
+    }
+    config = hf_xalign.AlignMLMConfig(objective="mlm", output_dir=str(tmp_path), max_steps=3, **QUIET)
+    given = {"train_dataset": corpora, "eval_dataset": corpora}
+    trainer = hf_xalign.AlignMLMTrainer(str(files / "base"), config, **given)
+    trainer.train()
+    trainer.save_model()
+    record = record_of(tmp_path)
+    assert record["languages"] == {"pivot": "en", "others": ["de"]}
+    assert record["losses"]["after"] == trainer.losses(trainer.eval_dataset)[0] != record["losses"]["before"]
     assert "README.md" in files_of(tmp_path)
 
 

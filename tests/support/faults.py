@@ -1,6 +1,6 @@
 """Recipes on tiny models in forked children, and what befalls them at the n-th operation on a file.
 
-    python -m support.faults kill|full|flip FOLDER [--only METHOD ...] [--every K]
+    python -m support.faults kill|full|flip FOLDER [--only METHOD ...] [--every K] [--first N]
 
 `flip` changes a byte in the n-th file of the last checkpoint and of the caches instead, and resumes or starts again.
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from unittest import mock
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-METHODS = ("fao", "mao", "ppa", "align_mlm", "continual", "mapping")
+METHODS = ("fao", "mao", "ppa", "align_mlm", "continual", "mapping", "prepare", "align_words")
 
 
 class Faults:
@@ -97,6 +97,7 @@ def forked(main, words, folder, at=None, fault="kill"):
 
 
 def _child(main, words, faults, log, report):
+    import pyarrow.parquet
     import safetensors.torch
     import torch
     from safetensors import SafetensorError
@@ -107,12 +108,15 @@ def _child(main, words, faults, log, report):
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     serialize_file = safetensors.torch.serialize_file
+    no_space = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     full = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
     torn = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598")
     sys.addaudithook(faults)
     with (
         mock.patch.object(safetensors.torch, "serialize_file", faults.native(serialize_file, full, 1)),
         mock.patch.object(torch, "save", faults.native(torch.save, torn, 1)),
+        mock.patch.object(pyarrow.parquet, "ParquetWriter", faults.native(pyarrow.parquet.ParquetWriter, no_space, 0)),
+        mock.patch.object(pyarrow.ipc, "new_file", faults.native(pyarrow.ipc.new_file, no_space, 0)),
     ):
         try:
             run(lambda: main(words))
@@ -131,6 +135,7 @@ def _child(main, words, faults, log, report):
 
 def recipes(files):
     """Return main function, arguments and what resumes it, of a short run of each method."""
+    from hf_xalign.cli.main import main as command_line
     from hf_xalign.recipes import align_mlm, continual, fao, mao, mapping, ppa
     from support.recipe import command, on_files, pretraining_command, task_command
 
@@ -147,11 +152,33 @@ def recipes(files):
         "align_mlm": (align_mlm.main, texts, resume),
         "continual": (continual.main, tasks, []),
         "mapping": (mapping.main, [*on_files(files), "--device", "cpu"], ["--overwrite_output_dir", "true"]),
+        "prepare": (
+            lambda words: sys.exit(command_line(["prepare", *words])),
+            [
+                f"de={files / 'train.jsonl'}",
+                "--skip",
+                "language",
+                "--shard_pairs",
+                "9",
+                "--output",
+                "out",
+                "--workers",
+                "1",
+            ],
+            [],
+        ),
+        "align_words": (
+            lambda words: sys.exit(command_line(["align-words", str(files / "all.parquet"), *words[1:]])),
+            ["--output", "out", "--shards", "3", "--workers", "1"],
+            [],
+        ),
     }
 
 
 def prepare(folder):
     """Write the model and the text of every run."""
+    from datasets import Dataset
+
     from support.recipe import make_files
     from support.tiny import SENTENCES
 
@@ -166,13 +193,15 @@ def prepare(folder):
             for text in english
         ]
         (files / "en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        pairs = [{"source": s, "target": t, "source_lang": "de", "target_lang": "en"} for s, t, _ in SENTENCES]
+        Dataset.from_list(pairs * 4).to_parquet(files / "all.parquet")
     return files
 
 
 def placed(words, folder):
     """Return the arguments with another output folder."""
     words = list(words)
-    words[words.index("--output_dir") + 1] = str(folder)
+    words[words.index("--output" if "--output" in words else "--output_dir") + 1] = str(folder)
     return words
 
 
@@ -182,6 +211,8 @@ def result_of(folder):
     folder = inner if inner.exists() else Path(folder)
     files = [*folder.glob("*.safetensors"), *folder.glob("maps/*.safetensors")]
     weights = {path.name: path.read_bytes() for path in sorted(files)}
+    if shards := sorted(folder.glob("*.parquet")):
+        return {path.name: path.read_bytes() for path in shards}
     record = json.loads((folder / "results.json").read_text())
     return weights, record["scores"]["after"], record.get("drift"), record.get("task", {}).get("scores")
 
@@ -191,11 +222,13 @@ def again(main, words, resume, folder):
     status, _, log = forked(main, [*words, *resume], folder)
     if status == 2 and "no complete checkpoint" in log:
         status, _, log = forked(main, [*words, "--overwrite_output_dir", "true"], folder)
+    if status == 2 and "holds a finished result" in log:  # only the work folder was left
+        return 0, log
     return status, log
 
 
-def attack(fault, method, main, words, resume, folder, every=1):
-    """Fail a run at each of its operations; return how many there were, and a line for each that went wrong."""
+def attack(fault, method, main, words, resume, folder, every=1, first=1):
+    """Fail a run at operations from the first on; return how many there were, and a line for each that went wrong."""
     folder = Path(folder) / fault / method
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "whole").parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +237,7 @@ def attack(fault, method, main, words, resume, folder, every=1):
     assert status == 0, log
     whole = result_of(folder / "whole")
     wrong = []
-    for at in range(1, len(operations) + 1, every):
+    for at in range(first, len(operations) + 1, every):
         run = folder / str(at)
         status, _, log = forked(main, placed(words, run), run, at, fault)
         said = operations[at - 1]
@@ -219,7 +252,7 @@ def attack(fault, method, main, words, resume, folder, every=1):
         elif result_of(run) != whole:
             wrong.append(f"{method} {at} {said}: resumed to another result")
         shutil.rmtree(run, ignore_errors=True)
-    return len(range(1, len(operations) + 1, every)), wrong
+    return len(range(first, len(operations) + 1, every)), wrong
 
 
 def flip_byte(path, share=0.5):
@@ -231,7 +264,7 @@ def flip_byte(path, share=0.5):
     return content
 
 
-def flip(method, main, words, resume, folder, every=1):
+def flip(method, main, words, resume, folder, every=1, first=1):
     """Change a byte in each file of the last checkpoint and of the caches; return what [`attack`] does."""
     folder = Path(folder) / "flip" / method
     shutil.rmtree(folder, ignore_errors=True)
@@ -242,7 +275,7 @@ def flip(method, main, words, resume, folder, every=1):
     assert status == 0, log
     whole, last = result_of(run), max(run.rglob("checkpoint-*"), default=run / "none")
     caches = [path for path in (folder / "cache").rglob("*") if not path.name.endswith("lock")]
-    files = sorted(path for path in (*last.rglob("*"), *caches) if path.is_file())[::every]
+    files = sorted(path for path in (*last.rglob("*"), *caches) if path.is_file())[first - 1 :: every]
     wrong = []
     for path in files:
         before = folder / "before"
@@ -265,12 +298,13 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", default=METHODS)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1)
     args = parser.parse_args()
     runs = recipes(prepare(args.folder.absolute()))
     failed = []
     for method in args.only:
         strike = flip if args.fault == "flip" else partial(attack, args.fault)
-        count, wrong = strike(method, *runs[method], args.folder.absolute(), args.every)
+        count, wrong = strike(method, *runs[method], args.folder.absolute(), args.every, args.first)
         print(f"{args.fault}  {method:10} {count:4} faults, {len(wrong)} wrong", flush=True)
         failed += wrong
     print("\n".join(failed))

@@ -144,7 +144,9 @@ class AlignmentTrainer(HubTrainer):
     can_shard: ClassVar[bool] = False
     # True if training starts from a random module: the scores before it are not those of the untouched encoder.
     random_start: bool = False
-    # Short name of the method in the record of a run; empty if a recipe writes the record.
+    # True if a run scores the model before training.
+    scores_start: ClassVar[bool] = True
+    # Short name of the method in the record of a run.
     method: ClassVar[str] = ""
     # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
     run: Run | None = None
@@ -219,7 +221,7 @@ class AlignmentTrainer(HubTrainer):
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
         # True if the method keeps a record and the settings want it.
         self._recorded = bool(args.record and self.method)
-        pairs = count_languages(train_dataset) if self._recorded and eval_dataset is not None else {}
+        self._given = train_dataset if self._recorded and eval_dataset is not None else None
         if wants_sharding(args):
             # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
             cast(nn.Module, model).to("cpu")
@@ -262,8 +264,8 @@ class AlignmentTrainer(HubTrainer):
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
-        if self._recorded and isinstance(self.eval_dataset, Dataset):
-            self.run = Run(self, base_model, pairs, time.perf_counter() - start)
+        if self._recorded and self._has_scores():
+            self.run = Run(self, base_model, time.perf_counter() - start)
 
     @classmethod
     def _own_args(cls, args: Any) -> Any:
@@ -583,6 +585,29 @@ class AlignmentTrainer(HubTrainer):
     def formula(self) -> str:
         """Return the objective as plain text."""
         return cast(Any, self.args).formula()
+
+    def _has_scores(self) -> bool:
+        """Return whether there is something that a run is scored on."""
+        return self.eval_dataset is not None
+
+    def text_entries(self) -> dict[str, Any]:
+        """Return languages, pivot and entries of the text, as [`~hf_xalign.record.start_record`] takes them."""
+        held_out = cast(Dataset, self.eval_dataset)
+        train, held = (
+            [
+                {"source": "given in Python", "language": language, "pairs": pairs}
+                for language, pairs in sorted(count_languages(text).items())
+            ]
+            for text in (self._given, held_out)
+        )
+        pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
+        pivot = pivots[0] if len(pivots) == 1 else "en"
+        languages = [entry["language"] for entry in train]
+        return {"languages": languages, "pivot": pivot, "train_data": train, "eval_data": held}
+
+    def last_entries(self) -> dict[str, Any]:
+        """Return what else the record of a finished run says."""
+        return {}
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
         """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`."""

@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Any
 from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
-from hf_xalign.cache import checksum, replacing
+from hf_xalign.cache import checksum, is_as_sealed, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.base import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
-from hf_xalign.record import LOCAL
+from hf_xalign.record import COMPLETE, LOCAL
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 
-# Written after all other files of a checkpoint, with their checksums. A checkpoint without it was cut off while being
-# written.
-COMPLETE = "complete.json"
 # All settings of a run, next to its model and in its checkpoints.
 ARGUMENTS = "training_args.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")
@@ -53,20 +50,18 @@ _SIGNS = ("results.json", "config.json", "adapter_config.json")
 def mark_complete(checkpoint: str | os.PathLike) -> None:
     """Mark `checkpoint` as complete, by the checksums of its files: every process has written its own."""
     folder = Path(checkpoint)
-    sums = {
-        path.relative_to(folder).as_posix(): checksum(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != COMPLETE
-    }
-    with replacing(folder / COMPLETE) as partial:
-        partial.write_text(json.dumps(sums, indent=1), encoding="utf-8")
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE]
+    write_mark(folder / COMPLETE, {}, files)
 
 
 def find_damage(checkpoint: str | os.PathLike) -> str | None:
     """Return why a run cannot resume from a checkpoint; None if all files that it needs are as they were written."""
     folder = Path(checkpoint)
     try:
-        sums = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
+        mark = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
+        if not is_as_sealed(mark):
+            return f"{COMPLETE} is damaged"
+        sums = mark["files"]
         if missing := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if name not in sums]:
             return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
         for name, due in sums.items():
@@ -76,7 +71,7 @@ def find_damage(checkpoint: str | os.PathLike) -> str | None:
                 return f"{name} is damaged"
     except FileNotFoundError:
         return "it was cut off while being written"
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, KeyError, TypeError):
         return f"{COMPLETE} is damaged"
     return None
 

@@ -11,13 +11,13 @@ import torch
 from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 
-from hf_xalign.data.mapped import count_languages
 from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
 from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table
 from hf_xalign.trainers.shared.pictures import draw_pictures
@@ -36,12 +36,11 @@ class Run:
     Args:
         trainer: the trainer, which has an evaluation set.
         base_model: the encoder's Hub id or folder, or `new`.
-        pairs: number of training pairs of each source language.
         seconds: time that it took to make the trainer.
     """
 
-    def __init__(self, trainer: Any, base_model: str, pairs: Mapping[str, int], seconds: float):
-        self.trainer, self.base_model, self.pairs, self.seconds = trainer, base_model, pairs, seconds
+    def __init__(self, trainer: Any, base_model: str, seconds: float):
+        self.trainer, self.base_model, self.seconds = trainer, base_model, seconds
         self.record: dict[str, Any] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.probes: Sequence[Any] = ()
@@ -52,6 +51,8 @@ class Run:
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
         self.pivot: dict[str, dict[str, torch.Tensor]] = {}
         self.distances: dict[str, Any] = {}
+        # Text that is scored in the end, where it is not the trainer's evaluation set.
+        self.held_out: Any = None
         # Scores of every sentence: of retrieval by stage, and of each probe by stage and its number.
         self.examples: dict[str, Examples] = {}
         self.probed: dict[tuple[str, int], Any] = {}
@@ -78,7 +79,8 @@ class Run:
         self.record["times"]["seconds"].setdefault("preparing", round(self.seconds, 3))
         model = trainer.accelerator.unwrap_model(trainer.model)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        encoder = sum(p.numel() for p in model.parameters())
+        body = model if isinstance(model, PeftModel) else backbone_of(model)
+        encoder = sum(p.numel() for p in body.parameters())
         if isinstance(model, PeftModel):
             self.record["adapter"] = adapter_entry(model.active_peft_config)
             encoder -= trained
@@ -90,7 +92,7 @@ class Run:
         home = next(model.parameters()).device
         known: Scores | None = None
         with self._scoring():
-            if args.should_save:
+            if args.should_save and trainer.scores_start:
                 model.to(args.device)
                 with torch.random.fork_rng(devices=[]), without_module(model) as bare:
                     known = self._score(bare, "before")
@@ -120,8 +122,8 @@ class Run:
         model.train(training)
         return found
 
-    def finish(self, folder: Path) -> None:
-        """Score the trained model, and write record, pictures and model card into the folder that has it."""
+    def score_end(self, folder: Path | None = None) -> None:
+        """Score the trained model, which `folder` holds if its weights are sharded."""
         trainer, args = self.trainer, self.trainer.args
         step = trainer.state.global_step
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -134,18 +136,24 @@ class Run:
                 if trainer.scored_outside and args.eval_on_start:  # the last point of the curve
                     trainer.evaluate()
         self._scored_at = step
-        if args.should_save:
-            with autocast_removed(model):
+        self.record["training_loss"] = trainer.loss_change()
+
+    def finish(self, folder: Path) -> None:
+        """Score the trained model, and write record, pictures and model card into the folder that has it."""
+        self.score_end(folder)
+        if self.trainer.args.should_save:
+            with autocast_removed(self.trainer.accelerator.unwrap_model(self.trainer.model)):
                 self._write(folder)
 
     def _write(self, folder: Path) -> None:
         trainer, record = self.trainer, self.record
         fill_words(record["scores"], getattr(trainer.args, "pooling", ""))
-        record["training_loss"] = trainer.loss_change()
-        record["drift"] = drift(self.pivot["before"], self.pivot["after"])
+        if self.pivot:
+            record["drift"] = drift(self.pivot["before"], self.pivot["after"])
+        record |= trainer.last_entries()
         write_record(folder, record)  # before pictures, which may fail where the scores did not
         drawn: list[Path] = []
-        if self.pictures:
+        if self.pictures and self.pivot:
             with self.phase("scoring"):
                 pooling = trainer.args.eval_pooling
                 drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model, pooling)
@@ -158,26 +166,15 @@ class Run:
     def _new_record(self) -> dict[str, Any]:
         """Return the record of a run that was started from Python."""
         trainer, args = self.trainer, self.trainer.args
-        data: dict[str, list[dict[str, Any]]] = {
-            name: [
-                {"source": "given in Python", "language": language, "pairs": pairs}
-                for language, pairs in sorted(counts.items())
-            ]
-            for name, counts in (("train", self.pairs), ("eval", count_languages(trainer.eval_dataset)))
-        }
-        pivots = trainer.eval_dataset.unique("target_lang") if "target_lang" in trainer.eval_dataset.features else []
         return start_record(
             method=trainer.method,
             preset=args.preset,
             seed=args.seed,
             base_model=self.base_model,
-            languages=[entry["language"] for entry in data["train"]],
-            pivot=pivots[0] if len(pivots) == 1 else "en",
             settings=args.changed(),
-            train_data=data["train"],
-            eval_data=data["eval"],
             objective=trainer.formula(),
             paper=trainer._paper,
+            **trainer.text_entries(),
         )
 
 

@@ -454,8 +454,8 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
     needed = [*prefix, _NEEDED_BY_KIND.get(kind), head.get(str(adapter.get("task_type")))]
     needed += [part for field, part in _NEEDED_BY_FIELD.items() if adapter.get(field)]
     needed += [] if kind in _NEEDED_BY_KIND else ["^base_model"]
-    wanted = [part for part in needed if part and shapes]
-    if lacking := next((one for one in wanted if not any(re.search(one, name) for name in shapes)), None):
+    expected = [part for part in needed if part and shapes]
+    if lacking := next((one for one in expected if not any(re.search(one, name) for name in shapes)), None):
         lacking = lacking.lstrip("^")
         raise InputError(
             f"{where}: such an adapter has weights called {lacking}, and its file has none. Save it again."

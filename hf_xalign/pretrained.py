@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from hf_xalign.builtin import find_folder
 from hf_xalign.cache import check_regular, read_json
+from hf_xalign.checks import show
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import check_run
 
@@ -207,9 +208,9 @@ def _weights(folder: Path, stem: str) -> dict[str, list[int]]:
             raise InputError(f"{index}: weight_map is no object of file names. Save the model again.")
         files = files if files[0].exists() else [folder / name for name in sorted(set(names.values()))]
         if outside := next((file for file in files if file.parent != folder or file.name == ".."), None):
-            raise InputError(f"{index}: weight_map names {outside}, which is not a file of this folder.")
-        if gone := next((file for file in files if not file.is_file()), None):
-            raise InputError(f"{gone} is missing, but {index.name} lists it. Save or download the model again.")
+            raise InputError(f"{index}: weight_map names {show(outside)}, which is not a file of this folder.")
+        if gone := next((file for file in files if not os.path.isfile(file)), None):  # also of a name too long for one
+            raise InputError(f"{show(gone)} is missing, but {index.name} lists it. Save or download the model again.")
     return {name: entry["shape"] for file in files if file.exists() for name, entry in _header(file)[0].items()}
 
 
@@ -420,8 +421,8 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
     dims = {n for shape in shapes.values() for n in shape}
     for name, value in adapter.items():
         if name in _FIXED_OF_ADAPTERS and value not in _FIXED_OF_ADAPTERS[name]:
-            known = ", ".join(map(str, _FIXED_OF_ADAPTERS[name]))
-            raise InputError(f"{where}: {name} is {value!r}; what is read is {known}. Correct it.")
+            read = ", ".join(map(str, _FIXED_OF_ADAPTERS[name]))
+            raise InputError(f"{where}: {name} is {value!r}; what is read is {read}. Correct it.")
         if name in ("r", "reduction_factor", "num_heads", "feedforward_size") and kind != "OFT":
             _check_size(name, value, f"{where}: {name}", set())
             if name == "r" and dims and value > max(dims):
@@ -453,8 +454,8 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
     needed = [*prefix, _NEEDED_BY_KIND.get(kind), head.get(str(adapter.get("task_type")))]
     needed += [part for field, part in _NEEDED_BY_FIELD.items() if adapter.get(field)]
     needed += [] if kind in _NEEDED_BY_KIND else ["^base_model"]
-    needed = [part for part in needed if part and shapes]
-    if lacking := next((one for one in needed if not any(re.search(one, name) for name in shapes)), None):
+    expected = [part for part in needed if part and shapes]
+    if lacking := next((one for one in expected if not any(re.search(one, name) for name in shapes)), None):
         lacking = lacking.lstrip("^")
         raise InputError(
             f"{where}: such an adapter has weights called {lacking}, and its file has none. Save it again."
@@ -525,8 +526,8 @@ def check_base(folder: Path, *, finite: bool = True) -> None:
             f"{path}: base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add "
             "it, or use PeftModel.from_pretrained(encoder, adapter)."
         )
-    there = Path(base).expanduser()
-    if there.is_dir():
+    there = Path(os.path.expanduser(base))
+    if os.path.isdir(there):  # False for what can be no name at all
         if not (there / "config.json").exists():
             raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
         if there != folder:
@@ -581,7 +582,7 @@ def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
         if targets == "all-linear":
             aimed = bool(_IN_LAYER.search(name)) and "relative" not in name
         else:
-            aimed = _names_module(targets, name)
+            aimed = _names_module(cast(list[str], targets), name)
         number = int((_IN_LAYER.findall(name) or [-1])[0])
         out = _names_module(adapter.get("exclude_modules") or [], name) or (numbers and number not in numbers)
         if aimed and not out and len(matrices[name]) > 1 and name not in own:

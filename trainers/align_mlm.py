@@ -200,7 +200,7 @@ class AlignMLMTrainer(AlignmentTrainer):
                 count_languages(text) if text is not None else {} for text in (self.train_dataset, self.eval_dataset)
             )
         )
-        codes = dict.fromkeys(code for entry in train for code in entry["language"].split("+"))
+        codes = dict.fromkeys(code for entry in train for code in str(entry["language"]).split("+"))
         pivot, *languages = codes
         return {"languages": languages, "pivot": pivot, "train_data": train, "eval_data": held_out}
 

@@ -211,7 +211,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def _trained_on(self) -> tuple[list[Examples], list[str]]:
         """Return the training text, if it was given as such, and its languages."""
-        given = [] if isinstance(self._given, Dataset) else list(self._given)
+        given = [] if isinstance(self._given, Dataset) else list(self._given or ())
         return given, list(dict.fromkeys(part.language for part in given)) or self.train_languages
 
     def text_entries(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ compute in float32 and start over each time.
 from __future__ import annotations
 
 import warnings
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -86,7 +87,7 @@ class Neighbourhoods:
         lists, last = searched
         top = self._scores(queries[rows], lists).topk(self.k)
         found[rows] = lists.gather(1, top.indices)
-        self.searched[rows], self.lists[rows] = queries[rows], lists
+        cast(Tensor, self.searched)[rows], self.lists[rows] = queries[rows], lists
         self.kth[rows], self.last[rows] = top.values[:, -1], last
         return rows[top.values[:, -1] < last]
 

@@ -215,7 +215,7 @@ class AlignmentTrainer(HubTrainer):
         args.check_model(model, processing_class)
         if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
             # Backward, torch's fused kernel takes several times as long in bfloat16 (benchmarks/cpu_arithmetic.py).
-            cast(PreTrainedModel, model).set_attn_implementation("eager")
+            model.set_attn_implementation("eager")
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class

@@ -100,8 +100,8 @@ def check_settings(args: AlignmentConfig) -> None:
     """
     changed = non_default_fields(args)
     methods = {cls.__name__ for cls in type(args).__mro__}
-    for name, reason in type(args).UNREAD.items():
-        args.refuse_unused(reason, name)
+    for name, unread in type(args).UNREAD.items():
+        args.refuse_unused(unread, name)
     for name in [field.name for field in fields(TrainingArguments) if field.name in changed]:
         reason = SETTINGS.get(name)
         if isinstance(reason, dict):

@@ -68,7 +68,8 @@ def known_options(script, *rest):
     recipe = Path(script).stem if script != "hf-xalign" else "fao" if rest[0] == "demo" else rest[train]
     commands = [" ".join(("hf-xalign", *rest[: 1 + train]))] * (script == "hf-xalign")
     commands += [recipe] * (ROOT / f"recipes/{recipe}.py").exists()
-    return {option for command in commands for option in hook.parser_of(command)._option_string_actions}
+    options = {option for command in commands for option in hook.parser_of(command)._option_string_actions}
+    return options | ({"--list"} if recipe == "reproduce" else set())  # a word of the command line, no field
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -14,6 +14,7 @@ import ast
 import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -395,6 +396,7 @@ def _unknown_option(option: str, known: Sequence[str]) -> str:
     return f"unknown option {name}{close or ' (--help lists all)'}"
 
 
+@functools.cache
 def _hints(cls: type[Any]) -> dict[str, Any]:
     """Return {field: type hint} of the constructor's fields; `choices` in the metadata become a Literal."""
     hints = get_type_hints(cls)

@@ -192,7 +192,7 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
 
 
 RUNS = {
-    "fao": (fao, ("--max_steps", "2", "--save_steps", "1", "--protocol", "identical")),
+    "fao": (fao, ("--max_steps", "2", "--save_steps", "1", "--protocol", "identical", "--start_share", "0")),
     "mao": (mao, ("--max_steps", "2", "--eval_pooling", "first")),
     "ppa": (ppa, ("--max_steps", "2", "--queue_size", "16")),
     "mapping": (mapping, ("--layers", "1", "--pooling", "first")),
@@ -338,6 +338,7 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     assert main(words) == 2 and "is not an empty folder" in capsys.readouterr().err
     pieces = model.get_input_embeddings().weight[len(base[1]) : len(tokenizer)].clone()
     train = ["--model_name_or_path", str(folder), "--train_data", f"bn={pairs}", "--eval_data", f"bn={pairs}"]
+    train += ["--per_device_train_batch_size", "4"]  # the first of the steps warms up
     fao_main([*train, *QUIET, "--freeze_embeddings", "false", "--output_dir", str(tmp_path / "out")])
     tuned, _ = load_encoder(str(tmp_path / "out"), CPU)
     assert not torch.equal(tuned.get_input_embeddings().weight[len(base[1]) : len(tokenizer)], pieces)

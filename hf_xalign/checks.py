@@ -136,7 +136,7 @@ def _describe(name: str, wanted: Any) -> str:
         return f"no {name}"
     if wanted is ONE:
         return f"one of {name}"
-    *first, last = map(show, wanted if isinstance(wanted, tuple) else (wanted,))
+    *first, last = (show(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,)) if one is not None)
     return f"{name}={', '.join(first)} or {last}" if first else f"{name}={last}"
 
 

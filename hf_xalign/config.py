@@ -494,6 +494,17 @@ class _Parser(ArgumentParser):
         raise InputError(message.removeprefix("argument ") + hint)
 
 
+class _Add(Action):
+    """Add a list for each time that the option is given; argparse's `append` cannot start from a mark of none."""
+
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        """Add the values."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*(before if isinstance(before, list) else ()), values])
+
+
 class _HelpFormatter(RawDescriptionHelpFormatter):
     """Keeps line breaks, and shows informative defaults, and types instead of option names in capitals."""
 
@@ -527,7 +538,7 @@ def _argparse_type(hint: Any, default: Any) -> dict[str, Any]:
     if get_origin(kind) is list and get_origin(get_args(kind)[0]) is Literal:
         return {"choices": [*map(str, get_args(get_args(kind)[0]))], "nargs": "+"}
     if kind == list[list[str]]:
-        return {"nargs": "+", "action": "append"}
+        return {"nargs": "+", "action": _Add}
     if kind in (int, float, str, Path):
         return {"type": kind}
     return {"type": _yaml_text, "metavar": "YAML"}

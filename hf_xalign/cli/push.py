@@ -39,7 +39,7 @@ class Arguments:
         False,
         flag=True,
         help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
-        rules=[needs("its page shows that branch", revision=(None, "main"))],
+        rules=[needs("its page shows the branch main", revision=(None, "main"))],
     )
     allow_nonfinite: bool = setting(False, flag=True, help="push weights that are NaN or infinite too")
     dry_run: bool = setting(False, flag=True, help="check everything and list the files; send nothing")

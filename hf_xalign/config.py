@@ -22,11 +22,11 @@ import json
 import re
 import sys
 from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -396,8 +396,7 @@ def _unknown_option(option: str, known: Sequence[str]) -> str:
     return f"unknown option {name}{close or ' (--help lists all)'}"
 
 
-@functools.cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
+def _read_hints(cls: type[Any]) -> dict[str, Any]:
     """Return {field: type hint} of the constructor's fields; `choices` in the metadata become a Literal."""
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):
@@ -405,6 +404,10 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
             none = (None,) if NoneType in get_args(hints[field.name]) else ()
             hints[field.name] = Union[(Literal[tuple(choices)], *none)]
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+# Read once for a class; mypy takes no class for hashable.
+_hints: Callable[[type[Any]], dict[str, Any]] = cast(Any, functools.cache(_read_hints))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

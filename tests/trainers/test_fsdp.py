@@ -33,7 +33,14 @@ RUNS = {
     "fao cache": {"trainer": "fao", "reference": "cache"},
     # Hidden states of four layers, the topmost of which are not computed.
     "fao layers": {"trainer": "fao", "preset": "rotate_src2tgt", "layers": [0, 1, 2, 3]},
-    "fao joint": {"trainer": "fao", "preset": "joint", "objective": "infonce", "sentence_weight": 0.5, **ALONE},
+    "fao joint": {
+        "start_share": 0.0,
+        "trainer": "fao",
+        "preset": "joint",
+        "objective": "infonce",
+        "sentence_weight": 0.5,
+        **ALONE,
+    },
     "fao head": {"trainer": "fao", "objective": "infonce", "projection_dim": 8, "gradient_checkpointing": True},
     # One kind of token, as XLM-R: the gathered row is part of a padded tensor.
     "fao one type": {"trainer": "fao", "types": 1},

@@ -118,10 +118,8 @@ def run(args: Arguments) -> None:
             try:
                 model, tokenizer = load_encoder(name, device)
             except InputError as error:
-                if stage == "after" or args.base:
-                    raise
+                lines.append(pairs.without_base(error, needed=stage == "after" or bool(args.base)))
                 names[stage] = None
-                lines.append(f"no base ({error}): name it by --base")
                 continue
             if prompt is not None:
                 set_prompt(tokenizer, prompt)

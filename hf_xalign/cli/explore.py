@@ -63,9 +63,7 @@ def run(args: Arguments) -> None:
             try:
                 model, tokenizer = load_encoder(name, device)
             except InputError as error:
-                if stage == "after" or args.base:
-                    raise
-                print(f"no base ({error}): name it by --base", file=sys.stderr)
+                print(pairs.without_base(error, needed=stage == "after" or bool(args.base)), file=sys.stderr)
                 continue
             if job and (prompt := job.setting("prompt")) is not None:
                 set_prompt(tokenizer, prompt)

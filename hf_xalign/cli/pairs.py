@@ -151,6 +151,13 @@ def find_run(name: str) -> Run | None:
     return found and found._replace(name=name)
 
 
+def without_base(error: InputError, *, needed: bool) -> str:
+    """Return the line that says why there are no scores before training; raise the error where the model is needed."""
+    if needed:
+        raise error
+    return f"no base ({error}): name it by --base"
+
+
 def read_text(
     args: TextOptions, run: Run | None, *, linked: bool = True, shown: Callable[[str], str] = str
 ) -> tuple[Dataset, list[str]]:

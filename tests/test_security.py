@@ -123,7 +123,7 @@ def test_parquet_that_fills_the_memory_is_refused(tmp_path):
         pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=False)
         del table
         for read in (partial(load_parallel, source_lang="de"), load_monolingual):
-            with pytest.raises(InputError, match=rf"{name}\.parquet: .* bytes that become .*, which no text does"):
+            with pytest.raises(InputError, match=rf"{name}\.parquet: .* bytes expand to .*, too many for text"):
                 read(path)
 
 

@@ -314,7 +314,7 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
                 lambda folder: align_shards([folder / "x.parquet"], folder / "out"),
                 "x.parquet: no such file",
             ),
-            "in place": (lambda folder: align_shards([source], source), "holds Parquet files already"),
+            "in place": (lambda folder: align_shards([source], source), "already holds Parquet files"),
             "pharaoh": (lambda folder: align_shards([source], folder, "pharaoh:x"), "pharaoh reads"),
             "workers": (lambda folder: align_shards([source], folder, workers=0), "at least 1"),
             "shards": (lambda folder: align_shards([source], folder, shards=0), "at least 1"),

@@ -88,7 +88,7 @@ def test_texts_without_tokens(caplog):
     """An answer without tokens is left out in training alone; a context without tokens has one window."""
     rows = [("who ?", "the cat \u200b sees", answer) for answer in ("\u200b", "sees")]
     assert set(encode(rows, True, blind())["question"]) == {1}
-    assert "1 questions are left out: no answer token" in caplog.text
+    assert "1 questions are left out, because the tokenizer drops their answer" in caplog.text
     assert set(encode(rows, False, blind())["question"]) == {0, 1}
     windows = encode([("who ?", "\u200b", "\u200b"), ("who ?", "the cat", "cat")], False, blind())
     assert windows["question"][:] == [0, 1] and set(windows[0]["opens"]) == {NOWHERE}
@@ -163,7 +163,7 @@ ONE = [("who ?", CONTEXT, "cat")]
 def test_bad_windows_and_answers():
     embeddings = LanguageInputs(embeddings={"en": 4, "de": 7}, maps={"en": 0, "de": 2})
     unseen, empty = [("who ?", "ჩემი სახლი", "სახლი")], [("who ?", "the cat \u200b sees", "\u200b")]
-    crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens leave no room"
+    crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens cannot advance"
     spans = partial(window_spans, *torch.zeros(4, 7, 12), max_answer_tokens=0)
     diverged = np.zeros((7, 3))
     diverged[2, 2] = np.nan

@@ -270,7 +270,7 @@ def test_bad_examples_and_scores():
     told = LanguageInputs(embeddings={"en": 0, "de": 1})
     check(
         [
-            (r"file\.jsonl: words labelled _ have no label", partial(encode, BIO, strange, training=True)),
+            (r"file\.jsonl: some words have no label", partial(encode, BIO, strange, training=True)),
             (nothing, encode, TOKENS, empty, None, blind()),
             ("special tokens", partial(encode, TEXTS, texts(), max_length=2)),
             ("'fr': the encoder has language embeddings for en, de", encode, TOKENS, words(language="fr"), told),

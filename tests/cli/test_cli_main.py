@@ -31,7 +31,7 @@ MISTAKES = [
     ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
     ("report nowhere", "no such file. Pass the folder"),
     ("evaluate m --links a --data b", "--links a does not go with --data b"),
-    ("evaluate m --protocol cao", "--protocol cao: write mao"),
+    ("evaluate m --protocol cao", "--protocol cao: give mao"),
     ("evaluate m --device tpu9", "--device tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
     ("prepare de=nowhere.tsv --output o --skip speed", "--skip speed: choose one of empty"),

@@ -266,7 +266,7 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
     options = {
         "fast_align.*encoder": {"aligner": "giza"},
         "^none.txt: cannot be read": {"aligner": "pharaoh:none.txt"},
-        "reads no files": {"aligner": "fast_align:x"},
+        "reads no file": {"aligner": "fast_align:x"},
         "model= and tokenizer=": {"aligner": "encoder"},
         "grow-diag": {"symmetrization": "och"},
         "no links are left in 3 sentence pairs": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},

@@ -91,11 +91,11 @@ def test_files(tmp_path):
 def test_vectors_of_one_language_and_of_two():
     paired = partial(check_vectors, pairs=normal(9, 1, 4), name="some")
     refused(
-        (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers for 4 target vectors"),
+        (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers, but 4 target vectors"),
         (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
         (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
-        ({"vectors": ones(5, 4).long()}, "some: expected floats .*got torch.int64"),
-        ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\) for matched vectors of 1 layers and 4 dimensions"),
+        ({"vectors": ones(5, 4).long()}, "some: got torch.int64 .*Pass floats"),
+        ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\), but matched vectors have 1 layers and 4 dimensions"),
         ({"vectors": holding(-inf, normal(5, 4), 3)}, r"some: row 3 \(of 5\) holds NaN or inf.*model"),
         call=paired,
     )
@@ -108,7 +108,7 @@ def test_closed_forms_and_vecmap():
         *((partial(solve, broken, target), "source vectors: row 17") for solve in (procrustes, least_squares)),
         (lambda: least_squares(source[:5], target[:5]), "5 pairs .* of 6 dimensions. Pass 6 or more"),
         (lambda: least_squares(source[:6], target[:6], centre=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
-        ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
+        ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\), but matched .* have 1 layers and 6"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
         call=partial(vecmap, source, target),
@@ -123,7 +123,7 @@ def test_rcsls():
         ({"k": 13}, "only 12 source candidates. Use a smaller k"),
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
-        ({"steps": ("unit", "centre")}, "end in 'unit'"),
+        ({"steps": ("unit", "centre")}, "with 'unit' last"),
         ({"steps": ("whiten", "unit")}, "whiten"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3),
@@ -135,7 +135,7 @@ def test_self_learning_and_refinement():
     given = {"source": source, "target": target, "seed_pairs": torch.stack([torch.arange(25), partner[:25]], 1)}
     refused(
         ({"keep": 0.0}, "keep=0.0"),
-        ({"keep": 1e-12}, "leaves no pair of 300 and 300 words; raise keep"),
+        ({"keep": 1e-12}, "leaves no pair of 300 and 300 words. Raise keep"),
         ({"patience": 0}, "patience=0"),
         ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning needs exactly one layer"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
@@ -241,7 +241,7 @@ def test_word2vec(tmp_path, monkeypatch):
         (lambda: read_word2vec(tmp_path / "long.bin"), "word 1 has no end"),
         (lambda: read_word2vec(tmp_path / "plain.gz"), r"plain\.gz: damaged gzip data \(Not a gzipped file"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged gzip data"),
-        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Use one of \(-2, -1\)"),
+        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Give one of \(-2, -1\)"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),
         call=partial(write_word2vec, path=tmp_path / "v"),
     )

@@ -270,7 +270,7 @@ def test_modules_in_task_models(tmp_path):
         (lambda: outputs(by_language), "Give the language of the text"),
         (lambda: aligned.push_to_hub("aligned"), "with its owner"),
         (lambda: aligned.save_pretrained(tmp_path / "x", push_to_hub=True), "uploads no adapters"),
-        (lambda: adopt(broken, tmp_path / "one"), "8 missing and 0 without a place"),
+        (lambda: adopt(broken, tmp_path / "one"), "8 are missing and 0 are unknown"),
     )
 
 

@@ -56,7 +56,7 @@ def test_windows_cover_the_context_and_overlap(caplog):
     long = ("the cat and the dog and the house ?", CONTEXT, "cat")
     found = encode([long, ROWS[0]], max_question_tokens=5)
     assert found[0]["input_ids"][:7] == [2, *ids_of(long[0])[:5], 3]
-    assert "qa.json: 2 questions are cut off" in caplog.text
+    assert "qa.json: 2 questions are truncated" in caplog.text
 
 
 def test_labels_mark_the_answer_where_it_is_whole():
@@ -178,7 +178,13 @@ def test_bad_windows_and_answers():
             ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),
             (r"rules=xtreme: choose one of mlqa, squad", answer_tokens, "a", "en", "xtreme"),
             ("0 answers", score_answers, [], [], []),
-            ("1 answers, references of 2 questions, 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
-            (r"question 1: \[\] is not a list of one or more", score_answers, ["a", "b"], [["a"], []], "en"),
+            ("1 answers, references of 2 questions and 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
+            (
+                r"question 1: the references \[\] are not a list of one or more",
+                score_answers,
+                ["a", "b"],
+                [["a"], []],
+                "en",
+            ),
         ]
     )

@@ -102,7 +102,7 @@ def test_withheld_words_and_missing_labels(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         found = read(write_lines(tmp_path / "hi.jsonl", lines))
     assert columns(found, "tokens", "line") == [[["पानी", "_", "है"]], [1]] and found.label_names == {"NOUN", "X"}
-    for said in ("2 with withheld words (_)", "1 words are _, and are kept", "1 of 3 words are labelled _"):
+    for said in ("2 with withheld words (_)", "1 words are _, and are kept", "1 of 3 words have no label (_)"):
         assert caplog.text.count(said) == 1, said
     texts = write_lines(tmp_path / "t.jsonl", [{"text": "a", "label": "_"}, {"text": "b", "label": "x"}])
     assert read(texts, "sequence").rows["label"][:] == ["x"]
@@ -389,7 +389,7 @@ def test_labelled_text(tmp_path):
     ]
     texts = [{"text_a": "a", "text_b": " ", "label": "x"}, {"text": "a", "label": 0.5}]
     unseen = [{"tokens": ["a"], "labels": ["I-LOC"]}, {"tokens": ["b", "c"], "labels": ["O", "B-PER"]}]
-    named = r"de\.jsonl, line 2 \(word 2, 'c'\): label 'B-PER' is none of the 3 labels \(O, B-LOC, I-LOC\)"
+    named = r"de\.jsonl, line 2 \(word 2, 'c'\): the label 'B-PER' is not among the 3 labels \(O, B-LOC, I-LOC\)"
     misspelt = partial(load, asked_for="de.conlu")
     check(
         [
@@ -410,7 +410,7 @@ def test_labelled_text(tmp_path):
             ("its words are withheld", load, token, "fr.conllu", re.sub("V?amos|nos|mar", "_", CONLLU)),
             ("its words are withheld", load, token, "a.jsonl", [{"tokens": ["_"], "labels": ["X"]}]),
             ("all words are labelled _", load, token, "a.conll", "a _\nb _\n"),
-            (r"line 4, word 1: label 'L-X' is in another scheme .*\(B-X, E-X\)", load, token, "a.bio", MIXED[0]),
+            (r"line 4, word 1: the label 'L-X' is in another scheme .*\(B-X, E-X\)", load, token, "a.bio", MIXED[0]),
             ("line 4, word 2: B-X I-X is not a whole span in BIOES", load, token, "a.bio", MIXED[1]),
             (
                 "line 4, word 1: B-X is not a whole span in BIOES",
@@ -419,19 +419,25 @@ def test_labelled_text(tmp_path):
                 "a.bio",
                 MIXED[2],
             ),
-            ("line 4, word 2: label 'X' marks no span, but others do, such as 'B-X'", load, token, "a.bio", MIXED[3]),
+            (
+                "line 4, word 2: the label 'X' marks no span, but others do, such as 'B-X'",
+                load,
+                token,
+                "a.bio",
+                MIXED[3],
+            ),
             ("it has no examples", load, token, "a.conll", "\n\n"),
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", load, token, "a.conllu", "1\ta\n"),
             ("the language is missing", partial(load, before=""), token, "a.conllu", "1\ta\n"),
             (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),
-            ("labelled text is read from .*, not '.docx'", load, token, "de.docx", "a,b\n"),
+            ("labelled text is read from .*, not from '.docx'", load, token, "de.docx", "a,b\n"),
             ("line 1: column 'text_b' is empty", load, sequence, "a.jsonl", texts[:1]),
             (r"line 1: column 'label' has the label 0\.5", load, sequence, "a.jsonl", texts[1:]),
             ("no evaluation text is in bn, hi, only in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),
             ("de has two evaluation sets", sets, ("de", "en", "de"), None),
             (named, load, lambda item: token(item).check_labels(LabelSet.of(["O", "B-LOC"]), "x"), "de.jsonl", unseen),
             ("1 different labels", lambda folder: LabelSet.of(["X"])),
-            (r"holds a, b. Name one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
+            (r"holds a, b. Choose one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
             ("'a' is there twice", load_labels, ["a", "b", "a"]),
             ("must hold a list of strings", load_labels, [1, 2]),
             ("No such file", lambda folder: LabelSet.load(str(folder / "other.json"))),
@@ -451,15 +457,15 @@ def changed(change, folder):
 def test_layout_of_questions(tmp_path):
     second = r"a\.json, data\[0\].paragraphs\[1\]"
     asked, pairs = rf"{second}.qas\[0\]", "'answers' are not pairs of text and answer_start"
-    elsewhere = rf"{asked} \(id 'c1q0'\): with an answer that is not at its answer_start"
+    elsewhere = rf"{asked} \(id 'c1q0'\): an answer is not at its answer_start"
     changes = [
-        (r"a.json: no 'data', there is 'version'", lambda c, p, q: c.pop("data")),
-        (f"{asked}: no 'id'", lambda c, p, q: q.pop("id")),
+        (r"a.json: 'data' is missing; there is 'version'", lambda c, p, q: c.pop("data")),
+        (f"{asked}: 'id' is missing", lambda c, p, q: q.pop("id")),
         (f"{asked}: 'id' is None", lambda c, p, q: q.update(id=None)),
         (pairs, lambda c, p, q: q.update(answers="x")),
         (pairs, lambda c, p, q: q["answers"][0].update(answer_start="3")),
         (f"{second}: 'qas' holds dict, not a list", lambda c, p, q: p.update(qas={})),
-        (r"data\[1\]: no 'paragraphs', there is a list", lambda c, p, q: c["data"].append([])),
+        (r"data\[1\]: 'paragraphs' is missing; there is a list", lambda c, p, q: c["data"].append([])),
         ("column 'question' holds NoneType, not text", lambda c, p, q: q.update(question=None)),
         (f"{asked}: 'context' is empty", lambda c, p, q: p.update(context=" \n")),
         ("a.json: not UTF-8 text .*surrogates", lambda c, p, q: q.update(question="\ud83d?")),
@@ -492,8 +498,8 @@ def test_files_and_languages_of_questions(tmp_path):
             ("contexts are in de and questions in en, not in es", spanish, read_questions, mlqa, squad()),
             (r"1 of the 2 ids of .*de\.json are not in one\.json, such as 'c0q1'", cross),
             ("row 0: label is x here and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
-            ("are not pairs", lambda _: mix(words(), words())),
-            ("are not pairs", lambda _: code_switch(words(), words())),
+            ("are not questions or pairs", lambda _: mix(words(), words())),
+            ("are not questions or pairs", lambda _: code_switch(words(), words())),
         ],
         tmp_path,
     )

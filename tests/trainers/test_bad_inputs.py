@@ -400,7 +400,7 @@ def test_task(tmp_path):
     assert_each_refused(
         partial(continual.make_task, tmp_path),
         {
-            r"en\.jsonl, line 0.*: label": {**labelled, "train": [continual.examples()]},
+            r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
             "not one of questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},

@@ -2,10 +2,10 @@
 
 A source of text is written in one of these ways, on the command line, in YAML and in Python:
 
-    embedded:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test). As
-                                   labelled text: its parts of speech (`en`: train, test; `de`, `bn`: test)
+    embedded:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test);
+                                   as labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
-    clean/                         a folder of .parquet files, or a folder that `Dataset.save_to_disk` wrote
+    clean/                         a folder of .parquet files, or one from `Dataset.save_to_disk`
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 

@@ -66,8 +66,8 @@ def lexicon_induction(
         (the dictionary's source words), `queries` (those in `p@K`), `source_vocabulary`, `target_vocabulary`.
 
     Raises:
-        InputError: no entry has both words in the vocabularies, an entry is not a pair, the numbers of words and
-            vectors differ, a word is repeated, a row holds NaN or infinity, or an option is out of range.
+        InputError: no entry has both words in the vocabularies; an entry is not a pair; the numbers of words and
+            vectors differ; a word is repeated; a row has NaN or infinity; or an option is out of range.
 
     Example:
         >>> entries = [("Hund", "dog"), ("Hund", "hound"), ("Katze", "cat"), ("Uhu", "owl")]

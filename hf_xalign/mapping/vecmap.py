@@ -138,7 +138,7 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
     They are computed from the singular values of X (those of R in X = Q R), because the eigenvalues of X^T X, their
     squares, lose the small ones. Whitening would give a direction of rounding noise the weight of the others
-    ([`~hf_xalign.mapping.checks.rounding_noise`]), so it is scaled like the smallest direction above the noise.
+    ([`~hf_xalign.mapping.checks.rounding_noise`]). Such a direction is scaled like the smallest one above the noise.
     """
     size = x.shape[1]
     _, s, vh = torch.linalg.svd(torch.linalg.qr(x, mode="r").R)

@@ -88,7 +88,7 @@ class LabelSet:
 
     @cached_property
     def mark_spans(self) -> bool:
-        """Whether they are BIO labels."""
+        """True if the labels are BIO labels."""
         return bool(span_parts(self.names))
 
     def describe(self) -> str:

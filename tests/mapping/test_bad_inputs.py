@@ -141,8 +141,11 @@ def test_self_learning_and_refinement():
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
-        ({"seed_pairs": ones(0, 2).long()}, "no seed pairs"),
-        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1: \[4, 300\] is out of range, there are 300 source"),
+        ({"seed_pairs": ones(0, 2).long()}, "seed pairs: give at least one"),
+        (
+            {"seed_pairs": torch.tensor([[0, 0], [4, 300]])},
+            r"row 1: \[4, 300\] is out of range, because there are 300 source",
+        ),
         ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0: \[-1, 0\]"),
         call=lambda **settings: learn(**{**given, **settings}),
     )

@@ -343,9 +343,9 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     """Make one row for each link, so that a batch draws from the links of the whole corpus.
 
     Words of one sentence are then rarely in the same batch; as negatives of each other they lower retrieval. A row has
-    the index of its `pair`, `length` 1 (so it is not grouped by length) and `source_lang`. It also has the columns of
-    its pair with this link only, or, if `alone`, the cached rows of its two words, `source_row` and `target_row`, for
-    [`CachedLinkCollator`].
+    the index of its `pair`, `length` 1 (which turns off grouping by length) and `source_lang`. It also has the columns
+    of its pair with this link only, or, if `alone`, the cached rows of its two words, `source_row` and `target_row`,
+    for [`CachedLinkCollator`].
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:

@@ -15,7 +15,7 @@ Normalize = Literal["before", "after"]
 def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
     """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
 
-    `cls` takes the first token, `mean` averages all tokens of the mask (rows, width) with special tokens, and `last`
+    `cls` takes the first token, and `mean` averages all tokens of the mask (rows, width), with special tokens. `last`
     takes the last token of the mask, with padding on either side, as decoders such as Qwen3-Embedding are trained.
     """
     dtype = torch.promote_types(hidden.dtype, torch.float32)

@@ -264,9 +264,9 @@ def test_command(source, tmp_path, capsys):
     assert settings["fit_pairs"] == 50 and settings["one_to_one"] is False and len(read(tmp_path / "out")) == 300
     assert main(words) == 2 and "holds a finished result" in capsys.readouterr().err
     for given, message in {
-        "a b --output c": "--output is for one text",
-        "a b --max_pairs 3": "--max_pairs is for one text",
-        "embedded:de --shards 3": "--shards is for shards",
+        "a b --output c": "--output is an option for one text",
+        "a b --max_pairs 3": "--max_pairs is an option for one text",
+        "embedded:de --shards 3": "--shards is an option for shards",
     }.items():
         assert main(["align-words", *given.split()]) == 2 and message in capsys.readouterr().err
 

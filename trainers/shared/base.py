@@ -18,7 +18,7 @@ from datasets import Dataset
 from peft import PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from transformers.trainer_utils import (
     BestRun,
@@ -302,6 +302,17 @@ class AlignmentTrainer(HubTrainer):
         """Return the model to train, its encoded data and their collator. Runs before the Trainer is made."""
         raise NotImplementedError
 
+    def cache_start(self) -> None:
+        """Compute and keep what the loss reads of the encoder before training, once.
+
+        `train` does it after the scores before training, whose table should not wait for it.
+        """
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of training; the first call may encode the text, see `cache_start`."""
+        self.cache_start()
+        return super().get_train_dataloader()
+
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
@@ -559,9 +570,12 @@ class AlignmentTrainer(HubTrainer):
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
-        if self.run is not None and trial is None:
-            self.run.start()
-        with self.run.phase("training") if self.run is not None and trial is None else nullcontext():
+        run = self.run if trial is None else None
+        if run is not None:
+            run.start()
+        with run.phase("preparing") if run is not None else nullcontext():
+            self.cache_start()  # before weights of a checkpoint are loaded
+        with run.phase("training") if run is not None else nullcontext():
             result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
         if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:

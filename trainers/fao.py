@@ -80,18 +80,12 @@ class FAOTrainer(WordAlignmentTrainer):
             self._average = AverageAtEnd(model, args.start_share)
         # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
         self.reference = frozen_copy(model) if (words or sentences) and args.reference == "copy" and not peft else None
-        self._start_cached = not (args.reference == "cache" and (words or sentences))
         return model, train_dataset, self._pair_collator()
 
-    def cache_start(self) -> None:
-        """Encode the training text by the encoder before training, if `reference=cache` and a term reads it; once."""
-        if self._start_cached:
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        args, dataset = self.args, cast(Dataset, self.train_dataset)
+        if args.reference != "cache":
             return
-        self._start_cached = True
-        args, model = self.args, self.accelerator.unwrap_model(self.model)
-        dataset = cast(Dataset, self.train_dataset)
-        home = next(model.parameters()).device
-        model.to(args.device)
         shared: dict[str, Any] = {
             "layers": self.layers,
             "pad_token_id": self.processing_class.pad_token_id,
@@ -112,4 +106,3 @@ class FAOTrainer(WordAlignmentTrainer):
                     **shared,
                 )
         self.train_dataset = dataset
-        model.to(home)

@@ -241,6 +241,7 @@ def make(folder, settings, **more):
     trainer = MAOTrainer(
         make_encoder().double().eval(), args, train_dataset=two_languages(), processing_class=make_tokenizer()
     )
+    trainer.cache_start()
     perturb(trainer.model, 0.1)
     return trainer, trainer.data_collator(list(trainer.train_dataset))
 

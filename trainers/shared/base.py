@@ -160,6 +160,8 @@ class AlignmentTrainer(HubTrainer):
     scored_outside: bool = False
     # Term of the loss that grows by the method itself, so that its growth says nothing of the run.
     _growing_term: str = ""
+    # True if `cache_start` was called.
+    _start_cached: bool = False
     # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
     _in_step: bool = False
 
@@ -303,10 +305,21 @@ class AlignmentTrainer(HubTrainer):
         raise NotImplementedError
 
     def cache_start(self) -> None:
-        """Compute and keep what the loss reads of the encoder before training, once.
+        """Compute and keep what the training reads of the encoder before it, once.
 
         `train` does it after the scores before training, whose table should not wait for it.
         """
+        if self._start_cached:
+            return
+        self._start_cached = True
+        model = self.accelerator.unwrap_model(self.model)
+        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        cast(nn.Module, model).to(self.args.device)
+        self._encode_start(model)
+        cast(nn.Module, model).to(home)
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        """Encode the training text by the model before training, as far as the settings cache it."""
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of training; the first call may encode the text, see `cache_start`."""

@@ -18,7 +18,7 @@ from datasets import Dataset
 from peft import PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from transformers.trainer_utils import (
     BestRun,
@@ -160,6 +160,8 @@ class AlignmentTrainer(HubTrainer):
     scored_outside: bool = False
     # Term of the loss that grows by the method itself, so that its growth says nothing of the run.
     _growing_term: str = ""
+    # True if `cache_start` was called.
+    _start_cached: bool = False
     # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
     _in_step: bool = False
 
@@ -301,6 +303,28 @@ class AlignmentTrainer(HubTrainer):
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator. Runs before the Trainer is made."""
         raise NotImplementedError
+
+    def cache_start(self) -> None:
+        """Compute and keep what the training reads of the encoder before it, once.
+
+        `train` does it after the scores before training, whose table should not wait for it.
+        """
+        if self._start_cached:
+            return
+        self._start_cached = True
+        model = self.accelerator.unwrap_model(self.model)
+        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        cast(nn.Module, model).to(self.args.device)
+        self._encode_start(model)
+        cast(nn.Module, model).to(home)
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        """Encode the training text by the model before training, as far as the settings cache it."""
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of training; the first call may encode the text, see `cache_start`."""
+        self.cache_start()
+        return super().get_train_dataloader()
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
@@ -559,9 +583,12 @@ class AlignmentTrainer(HubTrainer):
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
-        if self.run is not None and trial is None:
-            self.run.start()
-        with self.run.phase("training") if self.run is not None and trial is None else nullcontext():
+        run = self.run if trial is None else None
+        if run is not None:
+            run.start()
+        with run.phase("preparing") if run is not None else nullcontext():
+            self.cache_start()  # before weights of a checkpoint are loaded
+        with run.phase("training") if run is not None else nullcontext():
             result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
         if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, check_record, option, run
-from hf_xalign.recipes.parts.task_data import TaskArguments
+from hf_xalign.recipes.parts.common import PairColumns, option, run
+from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Task
@@ -86,11 +86,12 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
 
     data, args = parse(ARGUMENTS, argv, description=__doc__)
-    check_record(args)
 
-    from hf_xalign.recipes.parts.seeds import run_seeds
+    from hf_xalign.recipes.parts.run import train
+    from hf_xalign.recipes.parts.task_data import load_task
+    from hf_xalign.trainers import ContinualTrainer
 
-    run_seeds(data, args)
+    train(ContinualTrainer, data, args, load_task)
 
 
 @cache

@@ -29,10 +29,10 @@ def main(argv: list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.recipes.parts.run import train
     from hf_xalign.trainers import FAOTrainer
 
-    align("fao", FAOTrainer, data, args, load_word_corpus)
+    train(FAOTrainer, data, args, load_word_corpus)
 
 
 if __name__ == "__main__":

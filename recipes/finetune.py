@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.checks import needs
-from hf_xalign.recipes.parts.common import check_record, option, run
-from hf_xalign.recipes.parts.task_data import TaskArguments
+from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Task
@@ -102,11 +102,12 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.config import parse
 
     data, args = parse(ARGUMENTS, argv, description=__doc__)
-    check_record(args)
 
-    from hf_xalign.recipes.parts.seeds import run_seeds
+    from hf_xalign.recipes.parts.run import train
+    from hf_xalign.recipes.parts.task_data import load_task
+    from hf_xalign.trainers import TaskTrainer
 
-    run_seeds(data, args)
+    train(TaskTrainer, data, args, load_task)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ def main(argv: list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import align
+    from hf_xalign.recipes.parts.run import train
     from hf_xalign.trainers import MAOTrainer
 
-    align("mao", MAOTrainer, data, args, load_word_corpus)
+    train(MAOTrainer, data, args, load_word_corpus)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ def main(argv: list[str] | None = None) -> None:
 
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.run import align
-    from hf_xalign.recipes.parts.sentences import load_sentence_corpus
+    from hf_xalign.recipes.parts.parallel import load_sentence_corpus
+    from hf_xalign.recipes.parts.run import train
     from hf_xalign.trainers import PPATrainer
 
-    align("ppa", PPATrainer, data, args, load_sentence_corpus)
+    train(PPATrainer, data, args, load_sentence_corpus)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,14 @@ class TextArguments(ParallelText, SmokeTest):
         super().check_files()
         check_models([self.model_name_or_path], adapters=self.maps_adapters)
 
+    def check(self, args: Any) -> None:
+        """Refuse an export of what no encoder alone can hold."""
+        if self.sentence_transformer and (self.maps_adapters or getattr(args, "own_module", False)):
+            raise InputError(
+                "sentence_transformer: that package loads an encoder alone, without maps or a module of MAO. Train "
+                "FAO or PPA, or MAO with --peft_type lora, which is merged into the encoder"
+            )
+
 
 @dataclass
 class DataArguments(TextArguments):
@@ -160,12 +168,6 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
-
-
-def check_record(args: Any) -> None:
-    """Refuse a run without a record, which is what a recipe is for."""
-    if not args.record:
-        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
 
 
 def run(

@@ -18,7 +18,7 @@ from hf_xalign.data.sources import parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.parallel import WordCorpus, source_entry
+from hf_xalign.recipes.parts.parallel import Corpus, source_entry
 
 Entries = list[tuple[str, str]]  # (pivot's word, other word)
 
@@ -45,7 +45,7 @@ class Sources:
         unused = "dictionary" if args.supervision == "parallel" else None
         return {name: entries for name, entries in self.entries.items() if entries and name != unused}
 
-    def sentences(self, language: str, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[Any]:
+    def sentences(self, language: str, linked: Corpus, pivot: str, args: MappingArguments) -> list[Any]:
         """Return the text for a language's anchors: monolingual, then its side of the pairs (words if given)."""
         if not args.anchor_pairs:
             return list(chain(*(part["text"][:] for part in self.texts[language])))
@@ -96,7 +96,7 @@ def check_languages(sources: Sources, languages: Collection[str], pivot: str, ar
         raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add --text {missing[0]}=FILE.")
 
 
-def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingArguments) -> None:
+def check_pairs(sources: Sources, linked: Corpus, size: int, args: MappingArguments) -> None:
     """Check that every language has linked words to score, and enough pairs for the method and vectors of `size`."""
     for language in linked.languages:
         counts = {}
@@ -117,7 +117,7 @@ def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingAr
             )
 
 
-def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[str]:
+def check_dictionaries(sources: Sources, linked: Corpus, pivot: str, args: MappingArguments) -> list[str]:
     """Look up the dictionaries' words in the text for the anchors; a description of each language that needs them."""
     languages = sorted(sources.anchor_languages(args))
     if not languages:

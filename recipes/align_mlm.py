@@ -20,23 +20,11 @@ embeddings before and after, and where everything was saved. The folder is an or
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.common import recipe, run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-
-    from hf_xalign.recipes.parts.pretraining import load_pretraining
-    from hf_xalign.recipes.parts.run import train
-    from hf_xalign.trainers import AlignMLMTrainer
-
-    train(AlignMLMTrainer, data, args, load_pretraining)
+main = recipe(ARGUMENTS, __doc__, "AlignMLMTrainer", "pretraining:load_pretraining")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, option, run
+from hf_xalign.recipes.parts.common import PairColumns, option, recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
@@ -79,19 +79,7 @@ class ContinualArguments(TaskArguments, PairColumns):
 
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-
-    from hf_xalign.recipes.parts.run import train
-    from hf_xalign.recipes.parts.task_data import load_task
-    from hf_xalign.trainers import ContinualTrainer
-
-    train(ContinualTrainer, data, args, load_task)
+main = recipe(ARGUMENTS, __doc__, "ContinualTrainer", "task_data:load_task")
 
 
 @cache
@@ -108,4 +96,4 @@ def _linked(
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="run the same command again: finished seeds are kept")
+    run(main)

@@ -6,12 +6,13 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Literal
 
 from hf_xalign.cache import held
 from hf_xalign.checks import GIVEN, excludes, setting
+from hf_xalign.config import imported, parse
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
@@ -168,6 +169,28 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
+
+
+def recipe(arguments: Sequence[Any], description: str | None, trainer: str, load: str) -> Callable[..., None]:
+    """Return the `main` of a recipe that trains: it takes the command line, by default that of the process.
+
+    Args:
+        arguments: dataclasses of the recipe's arguments and of its settings, as `config.parse` takes them.
+        description: what `--help` says of the recipe.
+        trainer: name of the trainer's class.
+        load: function that reads the text, `module:name` in this package, as [`~hf_xalign.recipes.parts.run.train`]
+            takes it.
+    """
+
+    def main(argv: list[str] | None = None) -> None:
+        data, args = parse(arguments, argv, description=description)
+
+        from hf_xalign import trainers
+        from hf_xalign.recipes.parts.run import train
+
+        train(getattr(trainers, trainer), data, args, imported(f"hf_xalign.recipes.parts.{load}"))
+
+    return main
 
 
 def run(

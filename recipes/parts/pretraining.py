@@ -26,7 +26,7 @@ from hf_xalign.data.parallel import load_sources
 from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries, single_pieces
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
-from hf_xalign.data.sources import parse_source
+from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
@@ -189,8 +189,7 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
-    source, language = parse_source(item)
-    assert language is not None  # checked by the arguments
+    source, language = parse_named(item, "corpus")
     options: dict[str, Any] = {"text_column": data.text_column, "revision": data.dataset_revision}
     return language, load_monolingual(source, max_sentences=limit, words=True, **options)
 
@@ -296,10 +295,9 @@ def _dictionaries(
     candidates: dict[str, np.ndarray] = {}
     tests = {parse_source(item)[1]: item for item in data.test_dictionary}
     for item in data.dictionary:
-        path, language = parse_source(item)
+        path, language = parse_named(item, "dictionary")
         words = load_dictionary(path)
         known = TokenEntries.from_dictionary(words, tokenizer, name=item)
-        assert language is not None  # checked by the arguments
         draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
         codes = (data.target_lang, language)
         parts.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))

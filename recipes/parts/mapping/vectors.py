@@ -15,7 +15,7 @@ from torch import Tensor
 from hf_xalign.cache import inside
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.sources import parse_source
+from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.language_codes import check_language
@@ -126,9 +126,7 @@ def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
     ):
         file, language = parse_source(item)
         match = _FASTTEXT.match(Path(file).name)
-        language = language or (match[1] if match else default)
-        if language is None:
-            raise InputError(f"{name}={item}: the language is missing. Write it in front, as in de={item}.")
+        language = language or (match[1] if match else default) or parse_named(item, name)[1]
         check_language(language, name)
         if language in files:
             raise InputError(

@@ -9,7 +9,7 @@ from support.faults import METHODS
 from support.launch import TESTS
 
 # The operations that are tried here; `python -m support.faults kill FOLDER` tries every one.
-EVERY = "12"
+EVERY = "6"
 
 
 @pytest.mark.slow

@@ -110,17 +110,17 @@ def test_the_readme_is_short_and_its_python_is_the_demo():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PAGES if any(not reason for reason, *_ in blocks(name))])
 def test_blocks_run(name, tmp_path, monkeypatch):
-    """All blocks of a page, one after the other in one folder, on tiny models and files at the names that they use."""
+    """All blocks of a page, as in one session and one folder, on tiny models and files at the names that they use."""
     runs = [(language, code) for reason, language, code in blocks(name) if not reason]
     text = "\n".join(code for _, code in runs)
     stand(tmp_path, monkeypatch)
     make_files(tmp_path, text)
     with serve_hub(tmp_path, monkeypatch):
-        written = set()
+        written, names = set(), {}
         for language, code in runs:
             if language == "python":
                 make_runs(code, written, monkeypatch)
-                exec(compile(code, name, "exec"), {})
+                exec(compile(code, name, "exec"), names)
                 continue
             for words in commands(code):
                 make_runs(shlex.join(words), written, monkeypatch)

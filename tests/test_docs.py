@@ -138,6 +138,13 @@ def test_the_search_of_its_page_finds_bengali():
     assert ((found["query"] @ found["documents"].T).argmax() == 1).item()
 
 
+def test_the_configuration_with_a_base_is_read(tmp_path):
+    [code] = re.findall(r"^```yaml\n(.*?)^```", PAGES["docs/reference/configs.md"].read_text("utf-8"), re.M | re.S)
+    (tmp_path / "mine.yaml").write_text(code, "utf-8")
+    data, args = parse((DataArguments, FAOConfig), ["--config", str(tmp_path / "mine.yaml")])
+    assert (data.train_data, args.output_dir, args.preset) == (["bn=my_pairs.jsonl"], "runs/my_bengali", "mao")
+
+
 def test_tables_of_configs_have_types_and_the_defaults_of_presets():
     fao = hook.fields("FAOConfig")
     assert "\n| `start_share` | `float` | `0.3` (`joint`), `0.0` (the others) | At the end, share" in fao

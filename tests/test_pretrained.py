@@ -180,7 +180,7 @@ WILD = {
     "broken index": (written("model.safetensors.index.json", b"{"), r"index\.json: not JSON"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"has no model\.safetensors"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer's files"),
-    "pipe": (piped("tokenizer.json"), "tokenizer.json: not a regular file"),
+    "pipe": (piped("tokenizer.json"), "tokenizer.json: this is a pipe, a socket or a device"),
     "deep tokenizer": (written("tokenizer.json", b'{"model":' * 50_000 + b"}"), "no whole tokenizer"),
     "tokenizer's model": (changed("tokenizer.json", model={"type": "Zz", "vocab": {"a": 0}}), "no whole tokenizer"),
     "tokenizer's rules": (changed("tokenizer.json", pre_tokenizer={"type": "Zz"}), "no whole tokenizer"),

@@ -51,7 +51,7 @@ def run(monkeypatch):
         preset="mao",
         seed=42,
         settings={"learning_rate": np.float32(0.5), "kind": Kind.A, "hub_token": "secret"},
-        train_data=[{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}],
+        data={"train": [{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}]},
         argv=["fao.py", "--config", "x.yaml"],
     )
 
@@ -99,7 +99,7 @@ def test_unreadable_records_are_refused(tmp_path, run):
         return read(json.dumps({**run, **fields}))
 
     table = {
-        "no record": (read_record, r"results\.json: no such file\. Pass the folder"),
+        "no record": (read_record, r"results\.json: there is no such file\. Give the folder"),
         "truncated": (read('{"schema": 1,'), "not a JSON record"),
         "no mapping": (read("[]"), "has no 'schema' number"),
         "missing": (edited(languages={"pivot": "en"}), r"results\.json: languages\.others is missing"),

@@ -255,7 +255,7 @@ def test_a_folder_without_a_model_is_refused(folder, tmp_path, capsys):
     assert "no such folder" in capsys.readouterr().err
     write_record(tmp_path, {**make_record(), "maps": {"files": {"de": "maps/de.safetensors"}}})
     assert main(["explore", str(tmp_path)]) == 2
-    assert "holds maps between two spaces" in capsys.readouterr().err
+    assert "has maps between two spaces" in capsys.readouterr().err
 
 
 def test_colors_are_what_a_word_chooses_not_how_large_all_cosines_are():

@@ -149,18 +149,18 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
     refused = {
         "give at least one term": [],
-        "is no Term": [torch.nn.MSELoss()],
+        "is not a Term": [torch.nn.MSELoss()],
         "words has weight 0": [AllWords(weight=0)],
         "words has weight nan": [AllWords(weight=float("nan"))],
-        r"two terms are called align: give a subclass another": [WordDistance(), Nameless()],
-        "reads word, which no trainer has; did you mean 'words'": [Unknown()],
+        r"two terms are called align. Give one of the classes another": [WordDistance(), Nameless()],
+        "reads word, which no trainer computes; did you mean 'words'": [Unknown()],
         "f0 of different words": [KeepPivot(), WordDistance(target="frozen", side="source")],
         "mean_over_dims=true needs": None,
     }
     for message, terms in refused.items():
         with pytest.raises(ValueError, match=message):
             Objective(terms) if terms is not None else KeepPivot(mean_over_dims=True)
-    with pytest.raises(ValueError, match=r"vectors.words was not computed: name it in the term's `reads`"):
+    with pytest.raises(ValueError, match=r"vectors.words was not computed: add it to the term's `reads`"):
         make(tmp_path, [Quiet()], max_steps=1).train()
     trainers = {
         r"regularizer_weight=3\.0: objective= names the loss": ([AllWords()], {"regularizer_weight": 3.0}),

@@ -11,7 +11,7 @@ from support.recipe import command, on_files, record_of
 from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, mao, mapping, ppa
-from hf_xalign.recipes.parts import run
+from hf_xalign.recipes.parts import parallel
 from hf_xalign.statistics.comparison import load_system
 
 OPTIONS = {
@@ -59,14 +59,14 @@ def test_a_seed_is_the_run_of_that_seed(files, tmp_path, recipe, capsys):
 def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_path, monkeypatch, capsys):
     align(fao, files, tmp_path / "whole", "--seeds", "1", "2")
     given = tmp_path / "cut"
-    kept = run.keep_seed
+    kept = parallel.keep_seed
 
     def killed(folder, examples, how, *more):
         if how["seed"] == 2:
             raise KeyboardInterrupt
         return kept(folder, examples, how, *more)
 
-    monkeypatch.setattr(run, "keep_seed", killed)
+    monkeypatch.setattr(parallel, "keep_seed", killed)
     with pytest.raises(KeyboardInterrupt):
         align(fao, files, given, "--seeds", "1", "2")
     monkeypatch.undo()
@@ -94,7 +94,7 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_pat
     align(fao, files, given, "--seeds", "1", "--learning_rate", "1e-3", "--overwrite_output_dir", "true")
     assert record_of(given / "seed-1")["settings"]["learning_rate"] == 1e-3
     assert cli(["evaluate", str(given)]) == 2
-    assert "holds several models: name one, such as" in capsys.readouterr().err
+    assert "has several models. Name one of them, such as" in capsys.readouterr().err
 
 
 def test_one_call_compares_the_methods(files, tmp_path, capsys):

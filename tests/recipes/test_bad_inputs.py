@@ -176,7 +176,7 @@ def test_pretraining(files, refused):
         (("--derive", "syntax", "transliteration", "--order_of", str(known)), "from a file that ends in .conllu"),
         (("--derive", "inversion"), "objective=align_mlm needs two vocabularies"),
         (("--dictionary", f"de={known}"), "dictionary of de: corpus has none of that language"),
-        (("--dictionary", str(known)), "en-de.txt: say the language"),
+        (("--dictionary", str(known)), "en-de.txt: the language is missing"),
         (("--dictionary", f"en={known}"), "dictionary of en: that is the pivot"),
         ((*derive, "--dictionary", f"de={known}"), "a derived language brings its own"),
         (("--objective", "xlm"), "objective=xlm needs sentence pairs"),
@@ -212,7 +212,7 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--sentence_transformer x", "without maps"),
         ("--text de={f}/german.txt", "text: de needs no anchors"),
         ("--test_dictionary fr={f}/dict.txt", "test_dictionary: train_data has no fr, only de"),
-        ("--output_dir {f}/dict.txt/run", "dict.txt/run: no place for the output"),
+        ("--output_dir {f}/dict.txt/run", "dict.txt/run: the output cannot be written there"),
         ("--output_dir {f}/base --overwrite_output_dir true", "holds the encoder"),
     ]
     rows = [([word.format(f=files) for word in options.split()], message) for options, message in rows]

@@ -136,12 +136,12 @@ def test_what_fao_cannot_train(tmp_path):
         {
             "no special token first and none last": {"tokenizer": bare, "linked_tokens": "all"},
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
-            "word_ids": {"tokenizer": Slow()},
+            "not a fast tokenizer": {"tokenizer": Slow()},
             "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
-            r"language embeddings \(en, de\).*take every text for en": {"model": make_multilingual_encoder()},
+            r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
             "layers 0": {"layers": [7]},
             "something below it must be trained": {"freeze_layers": 2},
-            "one set of weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
+            "share their weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
             "PEFT model's is frozen": {"model": fao.lora(), "freeze_layers": 1},
             "not the factors of adapters": {"model": fao.lora(), "start_share": 0.3},
             "use reference=copy": {"model": fao.lora(), "reference": "cache"},
@@ -188,7 +188,7 @@ def test_what_mao_cannot_train(tmp_path):
         attempt,
         {
             "num_heads=3 does not divide the hidden size, 16": {"preset": "transformer", "num_heads": 3},
-            "leaves nothing": {"preset": "adapter", "reduction_factor": 32},
+            "exceeds the hidden size": {"preset": "adapter", "reduction_factor": 32},
             "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
             "no column target_lang": {"per_language": "all", "target_lang": ()},
             "one pivot": {"per_language": "all", "target_lang": ("en", "fr")},
@@ -310,12 +310,12 @@ def test_align_mlm(tmp_path):
         partial(align_mlm.make, tmp_path),
         {
             "does not look at a dictionary": {"objective": "mlm", "entries": align_mlm.make_entries()},
-            "token 160 in a vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
-            "entries are of unnamed languages and the encoder knows en, de, nl: name the languages": {
+            "token 160 is outside the vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
+            "entries are in unnamed languages, and the encoder has language ids for en, de, nl. Name the languages": {
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test"),
             },
-            "entries are of bn, en and the encoder knows en, de, nl": {
+            "entries are in bn, en, and the encoder has language ids for en, de, nl": {
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test", pairs={"en+bn": [0]}),
             },
@@ -370,11 +370,11 @@ def test_ppa(tmp_path):
         {
             "queue_size=10: an optimizer step has 12": {"gradient_accumulation_steps": 3},
             "has no mask token": {"tokenizer": tokenizer_with(mask_token=None)},
-            "the encoder has 160 word embeddings": {"tokenizer": larger},
+            "the encoder has only 160 word embeddings": {"tokenizer": larger},
             "set max_tokens to 61 or less": {"tokenizer": unlimited, "max_tokens": 62},
             "an adapter is saved without the MLM head": {"model": fao.lora()},
             "a PEFT model's is frozen": {"model": fao.lora(), "words": "none", "freeze_embeddings": True},
-            "PPA would take every text for en": {"model": make_multilingual_encoder()},
+            "PPA would treat all text as en": {"model": make_multilingual_encoder()},
         },
     )
     assert_each_refused(partial(ppa.make, tmp_path), {"no pair is left": {"min_tokens": 29}})
@@ -400,7 +400,7 @@ def test_task(tmp_path):
     assert_each_refused(
         partial(continual.make_task, tmp_path),
         {
-            r"en\.jsonl, line 0.*: label": {**labelled, "train": [continual.examples()]},
+            r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
             "not one of questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},

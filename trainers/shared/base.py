@@ -7,10 +7,11 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -18,8 +19,16 @@ from datasets import Dataset
 from peft import PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Sampler
-from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    set_seed,
+)
 from transformers.trainer_utils import (
     BestRun,
     IntervalStrategy,
@@ -46,6 +55,7 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encod
 from hf_xalign.modeling.sentence_export import LENGTH_FILE, open_sentence_transformer, read_length
 from hf_xalign.modeling.xalign.base import SKETCH, changed_start, sketch_base
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.objectives.term import Term
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.average import AverageAtEnd
@@ -71,7 +81,7 @@ from hf_xalign.trainers.shared.fsdp import (
     wants_sharding,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
-from hf_xalign.trainers.shared.inherited import check_arguments, check_optimizer
+from hf_xalign.trainers.shared.inherited import check_optimizer, check_optimizers
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.shared.tracking import use_tracker
 
@@ -113,7 +123,9 @@ class AlignmentTrainer(HubTrainer):
     """Base class of all trainers.
 
     A method overrides `_prepare`, `_count_items` and `_loss`, which divides each term by its count over the whole
-    optimizer step and reports it with [`log_term`].
+    optimizer step and reports it with [`log_term`]. Batches, loss and scores are the method's: in place of the
+    Trainer's `data_collator`, `compute_loss_func` and `compute_metrics`, override `_prepare`, `compute_loss` and
+    `evaluate` in a subclass.
 
     Args:
         model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
@@ -124,10 +136,13 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language; or a dict of them by language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
+        objective: the terms of the loss, of methods whose loss is a list of [`~hf_xalign.objectives.Term`].
         peft_config: adapter to put on the encoder and to train instead of its own weights.
-        kwargs: `callbacks`, `optimizers`, `optimizer_cls_and_kwargs` and `model_init` of `Trainer`; its other
-            arguments are refused. `model_init` is a function that returns a model for each trial of a search; it also
-            makes this trainer's model if `model` is None.
+        callbacks: callbacks of transformers, in addition to the Trainer's own.
+        optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
+        optimizer_cls_and_kwargs: class and options of the optimizer, which is then made of all trained weights.
+        model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
+            `model` is None.
 
     Raises:
         InputError: settings that do not fit the model, the tokenizer or the data; or, before anything is loaded by id
@@ -146,6 +161,8 @@ class AlignmentTrainer(HubTrainer):
     random_start: bool = False
     # True if a run scores the model before training.
     scores_start: ClassVar[bool] = True
+    # True if the scores before and after training are the ends of the curve, which `evaluate` then reports.
+    scores_ends: ClassVar[bool] = True
     # Short name of the method in the record of a run.
     method: ClassVar[str] = ""
     # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
@@ -155,9 +172,8 @@ class AlignmentTrainer(HubTrainer):
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
-    made_with: tuple[tuple[Any, ...], dict[str, Any]]
-    # True if the caller scores the model after training: then `train` scores the last step only to choose the best.
-    scored_outside: bool = False
+    # Arguments that this trainer was made with, of which a search makes others: a subclass adds its own.
+    arguments: Mapping[str, Any] = MappingProxyType({})
     # Term of the loss that grows by the method itself, so that its growth says nothing of the run.
     _growing_term: str = ""
     # True if `cache_start` was called.
@@ -165,37 +181,47 @@ class AlignmentTrainer(HubTrainer):
     # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
     _in_step: bool = False
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Keep the arguments, from which a search makes its trainers."""
-        trainer = super().__new__(cls)
-        trainer.made_with = (args, kwargs)
-        return trainer
-
     def __init__(
         self,
-        model: str | PreTrainedModel | None,
+        model: str | PreTrainedModel | None = None,
         args: AlignmentConfig | None = None,
         *,
         train_dataset: Any,
         eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
+        objective: Sequence[Term] | None = None,
         peft_config: PeftConfig | None = None,
-        **kwargs: Any,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
+        model_init: ModelInit | None = None,
     ):
         start = time.perf_counter()
         self.args = args = self._own_args(args)
-        check_arguments(type(self), args, {"model": model, **kwargs})
+        check_optimizers(args, model, optimizers, optimizer_cls_and_kwargs)
+        self._set_objective(objective)
+        # The Trainer would replace the prepared model by a new one.
+        self.make_model = model_init
+        if model_init is not None:
+            self.arguments = {
+                **self.arguments,
+                "train_dataset": train_dataset,
+                "eval_dataset": eval_dataset,
+                "processing_class": processing_class,
+                "peft_config": peft_config,
+                "callbacks": callbacks,
+                "optimizers": optimizers,
+                "optimizer_cls_and_kwargs": optimizer_cls_and_kwargs,
+            }
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score: give eval_dataset")
         check_output(args.output_dir)
         check_sharding(args, self.can_shard)
-        # The Trainer would replace the prepared model by a new one.
-        self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         if model is None:
-            if self.make_model is None:
+            if model_init is None:
                 raise InputError("model is None: give a model, or model_init, a function that returns one")
-            model = make_model(self.make_model, args)
+            model = make_model(model_init, args)
         if isinstance(model, nn.Sequential):
             model, own = open_sentence_transformer(model)
             processing_class = processing_class or own
@@ -235,7 +261,7 @@ class AlignmentTrainer(HubTrainer):
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         self._sketch = _sketch_of_base(model)
         self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
-        callbacks = [*filter(None, [self._average]), *(kwargs.pop("callbacks", None) or [])]
+        callbacks = [*filter(None, [self._average]), *(callbacks or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):
@@ -249,7 +275,8 @@ class AlignmentTrainer(HubTrainer):
             processing_class=processing_class,
             data_collator=collator,
             callbacks=callbacks,
-            **kwargs,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
         )
         if self.is_deepspeed_enabled:
             raise InputError("DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU")
@@ -260,14 +287,21 @@ class AlignmentTrainer(HubTrainer):
         if self.optimizer is not None:
             check_optimizer(self.optimizer, self.model)
         use_tracker(self)
-        # Scores of the evaluation set by step, which `evaluate` reports instead of computing them again.
-        self.known_scores: dict[int, Scores] = {}
         self._term_sums: dict[str, torch.Tensor] = {}
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
+        self._complete()
         if self._recorded and self._has_scores():
             self.run = Run(self, base_model, time.perf_counter() - start)
+
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        """Keep the terms of the loss, by default those of the settings. Runs before anything is loaded."""
+        if objective is not None:
+            raise InputError(f"objective: the loss of {type(self).__name__} is no list of terms: leave it out")
+
+    def _complete(self) -> None:
+        """Make what the method trains with, in addition to the model. Runs when the Trainer is made."""
 
     @classmethod
     def _own_args(cls, args: Any) -> Any:
@@ -475,9 +509,13 @@ class AlignmentTrainer(HubTrainer):
             self.control.should_log = True
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._stop_if_not_finite()
-        if self.scored_outside and not self.args.load_best_model_at_end and self._has_ended():
+        if self._run_scores_ends and not self.args.load_best_model_at_end and self._has_ended():
             self.control.should_evaluate = False
         super()._maybe_log_save_evaluate(*args, **kwargs)
+
+    @property
+    def _run_scores_ends(self) -> bool:
+        return self.run is not None and bool(self.run.record) and self.scores_ends
 
     def _stop_if_not_finite(self) -> None:
         weights_bad = ~torch.stack(
@@ -527,8 +565,8 @@ class AlignmentTrainer(HubTrainer):
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return the scores of `evaluate` without prefix."""
-        name, known = self.headline(self.args), self.known_scores.get(self.state.global_step)
-        scores = known if known and dataset is self.eval_dataset else self._score(dataset)
+        name = self.headline(self.args)
+        scores = (self.run and self.run.known(dataset)) or self._score(dataset)
         metrics = {
             f"{language}_{key}": values[key]
             for language, values in scores.items()
@@ -591,7 +629,9 @@ class AlignmentTrainer(HubTrainer):
         with run.phase("training") if run is not None else nullcontext():
             result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
-        if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:
+        if self.run is not None and trial is None and not self.is_fsdp_enabled:
+            self.run.score_end()
+        if self.args.eval_on_start and not self._run_scores_ends and self._last_scored() < self.state.global_step:
             self.evaluate()
         return result
 
@@ -630,7 +670,7 @@ class AlignmentTrainer(HubTrainer):
         pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
         pivot = pivots[0] if len(pivots) == 1 else "en"
         languages = [entry["language"] for entry in train]
-        return {"languages": languages, "pivot": pivot, "train_data": train, "eval_data": held}
+        return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held}}
 
     def last_entries(self) -> dict[str, Any]:
         """Return what else the record of a finished run says."""

@@ -133,21 +133,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
 
-    def __init__(
-        self,
-        model: str | PreTrainedModel | None,
-        args: WordAlignmentConfig | None = None,
-        *,
-        objective: Sequence[Term] | None = None,
-        **kwargs: Any,
-    ):
-        args = cast(WordAlignmentConfig, self._own_args(args))
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        args = self.args
         if objective is not None:
             args.refuse_unused("objective= names the loss: set this in its terms", *args.of_the_loss)
+        self.arguments = {"objective": objective}
         self.objective = args.loss if objective is None else Objective(objective)
         if args.language_sampling == "ucb" and not self.objective.reports_links:
             raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
-        super().__init__(model, args, **kwargs)
+
+    def _complete(self) -> None:
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
 

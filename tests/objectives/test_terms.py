@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             make(tmp_path, objective, **settings)
     args = MAOConfig(output_dir=str(tmp_path), report_to="none", use_cpu=True)
     given = {"train_dataset": make_links(4), "processing_class": make_tokenizer()}
-    with pytest.raises(ValueError, match="words reads words, and this module sees the words of links alone"):
+    with pytest.raises(ValueError, match="words reads words, but this module reads only linked words"):
         MAOTrainer(make_encoder(), args, **given, objective=[AllWords()])
 
 

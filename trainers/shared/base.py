@@ -252,7 +252,7 @@ class AlignmentTrainer(HubTrainer):
         if self.is_deepspeed_enabled:
             raise InputError("DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU")
         if args.fsdp and not self.is_fsdp_enabled:
-            raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs: leave it out")
+            raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs. Remove it.")
         if self.is_fsdp_enabled:
             settle_plugin(self.accelerator, self.model)
         if self.optimizer is not None:
@@ -310,7 +310,7 @@ class AlignmentTrainer(HubTrainer):
         whole = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
         if self.args.dataloader_drop_last and len(lengths) < batch:
-            raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}: leave it out")
+            raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}. Remove it.")
         self._train_sampler = PairSampler(
             lengths,
             languages,

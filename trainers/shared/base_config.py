@@ -183,7 +183,7 @@ class AlignmentConfig(TrainingArguments):
         if lower is not None and self.greater_is_better == lower:
             given = str(self.greater_is_better).lower()
             better = "lower" if lower else "greater"
-            raise InputError(f"greater_is_better={given}: {better} is better for {metric}: leave it out")
+            raise InputError(f"greater_is_better={given}: {better} is better for {metric}. Remove it.")
         if self.greater_is_better is None:
             self.greater_is_better = not lower
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SCORES = "evaluation computes the method's own scores, which have no use for it: leave it out"
-_ROWS = "the collator needs every column of the rows that the trainer encodes: leave it out"
-_PARTS = "only a part of this method's tokens are its model's input_ids: leave it out"
+_SCORES = "evaluation computes the method's own scores, which have no use for it. Remove it."
+_ROWS = "the collator needs every column of the rows that the trainer encodes. Remove it."
+_PARTS = "only a part of this method's tokens are its model's input_ids. Remove it."
 
 # Settings that work as transformers documents them.
 _READ = """
@@ -50,31 +50,31 @@ dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocess
 SETTINGS: dict[str, str | dict[str, str] | None] = {
     **dict.fromkeys(_READ.split()),
     "auto_find_batch_size": "the order of the rows depends on the batch size: set per_device_train_batch_size",
-    "average_tokens_across_devices": "every loss counts over all processes: leave it out",
+    "average_tokens_across_devices": "every loss counts over all processes. Remove it.",
     "batch_eval_metrics": _SCORES,
-    "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
-    "dataloader_in_order": "a step would not have the rows that are drawn for it: leave it out",
-    "debug": "transformers' detector of overflow stops at an encoder's boolean masks: leave it out",
+    "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16. Remove it.",
+    "dataloader_in_order": "a step would not have the rows that are drawn for it. Remove it.",
+    "debug": "transformers' detector of overflow stops at an encoder's boolean masks. Remove it.",
     "deepspeed": "DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU",
-    "do_predict": "predict with the trained model, by hf-xalign evaluate: leave it out",
+    "do_predict": "predict with the trained model, by hf-xalign evaluate. Remove it.",
     "enable_jit_checkpoint": "a run that is killed resumes from its last complete checkpoint: set save_steps",
     "eval_accumulation_steps": _SCORES,
     "eval_do_concat_batches": _SCORES,
     "eval_use_gather_object": _SCORES,
-    "fp16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
+    "fp16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16. Remove it.",
     "include_for_metrics": _SCORES,
     "include_num_input_tokens_seen": dict.fromkeys(("MAOConfig", "PPAConfig", "ContinualConfig"), _PARTS),
     "label_names": _SCORES,
-    "label_smoothing_factor": "no loss here has label smoothing: leave it out",
-    "length_column_name": "lengths are in the column `length`, which the trainer writes: leave it out",
-    "liger_kernel_config": "Liger has kernels for decoders, not for encoders: leave it out",
-    "logging_nan_inf_filter": "a loss that is not finite stops the run: leave it out",
-    "neftune_noise_alpha": {"MAOConfig": "the encoder is frozen, and its embeddings take no noise: leave it out"},
+    "label_smoothing_factor": "no loss here has label smoothing. Remove it.",
+    "length_column_name": "lengths are in the column `length`, which the trainer writes. Remove it.",
+    "liger_kernel_config": "Liger has kernels for decoders, not for encoders. Remove it.",
+    "logging_nan_inf_filter": "a loss that is not finite stops the run. Remove it.",
+    "neftune_noise_alpha": {"MAOConfig": "the encoder is frozen, and its embeddings take no noise. Remove it."},
     "parallelism_config": "only data parallelism and FSDP2 are supported: start one process per GPU, or set fsdp=true",
     "prediction_loss_only": _SCORES,
     "remove_unused_columns": _ROWS,
-    "use_cache": "an encoder has no cache of keys and values: leave it out",
-    "use_liger_kernel": "Liger has kernels for decoders, not for encoders: leave it out",
+    "use_cache": "an encoder has no cache of keys and values. Remove it.",
+    "use_liger_kernel": "Liger has kernels for decoders, not for encoders. Remove it.",
 }
 
 # The same for the arguments of `Trainer`.
@@ -84,7 +84,7 @@ ARGUMENTS: dict[str, str | None] = {
     "data_collator": "each method makes its own batches: change the rows of train_dataset",
     "compute_loss_func": "the loss is the method's: override compute_loss in a subclass",
     "compute_metrics": "evaluation computes the method's own scores: override evaluate in a subclass",
-    "preprocess_logits_for_metrics": "evaluation computes the method's own scores: leave it out",
+    "preprocess_logits_for_metrics": "evaluation computes the method's own scores. Remove it.",
 }
 # Parts of `accelerator_config` that leave the rows of a step as they are.
 _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
@@ -152,11 +152,11 @@ def check_resolved(args: AlignmentConfig) -> None:
         for name, values in _OPTIMIZERS_OWN.items():
             other = next(value for value in values if value != getattr(args, name))
             if made and name in args.changed() and made == _optimizer(args, **{name: other}):
-                args.refuse_unused(f"optim={kind} does not read it: leave it out", name)
+                args.refuse_unused(f"optim={kind} does not read it. Remove it.", name)
     if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
         args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up: set it to 0", "warmup_steps")
     if schedule.startswith("constant"):
-        args.refuse_unused(f"lr_scheduler_type={schedule} has no settings: leave it out", "lr_scheduler_kwargs")
+        args.refuse_unused(f"lr_scheduler_type={schedule} has no settings. Remove it.", "lr_scheduler_kwargs")
     if schedule in BY_SCORE:
         mode = "max" if args.greater_is_better else "min"
         args.lr_scheduler_kwargs = {"mode": mode, **cast(dict, args.lr_scheduler_kwargs or {})}

@@ -226,7 +226,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             if start := changed_start(config):
                 cause = f"init_lora_weights={start} changes the encoder's own weights: use true or gaussian"
             elif getattr(config, "layer_replication", None):
-                cause = "layer_replication adds layers to the encoder: leave it out"
+                cause = "layer_replication adds layers to the encoder. Remove it."
         with peft.disable_adapter():
             now, weights = probe(model), {n: p for n, p in model.named_parameters() if p.requires_grad}
         if now.requires_grad:

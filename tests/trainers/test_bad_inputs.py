@@ -97,7 +97,7 @@ def test_settings_of_fao(tmp_path, monkeypatch):
                 "sentence_weight": 1.0,
                 "layers": [-2, -1],
             },
-            "objective=none .*something else must align": {"objective": "none"},
+            "objective=none .*another term must align": {"objective": "none"},
             "without links no word is linked": {
                 "objective": "none",
                 "sentence_weight": 1.0,
@@ -512,7 +512,7 @@ def test_search(tmp_path, monkeypatch):
     )
     assert_refused(
         {
-            "no model": (lambda: searcher(tmp_path, None), "model is None: give a model, or model_init"),
+            "no model": (lambda: searcher(tmp_path, None), "model is None. Give a model, or model_init"),
             "optuna": (lambda: search_in(lambda p: p.setitem(sys.modules, "optuna", None)), r"hf_xalign\[search\]"),
             "processes": (lambda: search_in(lambda p: p.setenv("WORLD_SIZE", "2")), "storage"),
         }

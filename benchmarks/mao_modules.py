@@ -38,7 +38,7 @@ from hf_xalign.config import parse
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.freezing import model_fingerprint, remove_autocast
 from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
-from hf_xalign.recipes.parts.parallel import WordCorpus, load_word_corpus
+from hf_xalign.recipes.parts.parallel import Corpus, load_word_corpus
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 MODULES: dict[str, dict[str, str]] = {
@@ -81,7 +81,7 @@ def settings(module: str, objective: str, seed: int, overrides: dict[str, str]) 
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]
 
 
-def train(corpus: WordCorpus, options: list[str], encoder: str) -> Run:
+def train(corpus: Corpus, options: list[str], encoder: str) -> Run:
     """Train and score a fresh module, and take it off the encoder again.
 
     Args:
@@ -108,6 +108,7 @@ def train(corpus: WordCorpus, options: list[str], encoder: str) -> Run:
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     remove_autocast(model)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    corpus.model = model
     scores = score(corpus, word_view=args.top == "transformer")
     for values in scores.values():  # a linear map of a mean is the mean of the linear maps
         values.setdefault("retrieval_words", values["retrieval_mean"])
@@ -123,7 +124,7 @@ def train(corpus: WordCorpus, options: list[str], encoder: str) -> Run:
     }
 
 
-def score(corpus: WordCorpus, *, word_view: bool) -> Scores:
+def score(corpus: Corpus, *, word_view: bool) -> Scores:
     """Word retrieval of the model as it is now, mean subword."""
     return score_retrieval(
         corpus.model,

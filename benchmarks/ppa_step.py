@@ -50,7 +50,7 @@ from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches
 from hf_xalign.config import parse
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.recipes.parts.common import TextArguments, run, settle_cpu
-from hf_xalign.recipes.parts.sentences import SentenceCorpus, load_sentence_corpus
+from hf_xalign.recipes.parts.parallel import Corpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"
@@ -196,7 +196,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def compare_heads(arguments: argparse.Namespace, corpus: SentenceCorpus, args: PPAConfig, path: str) -> str:
+def compare_heads(arguments: argparse.Namespace, corpus: Corpus, args: PPAConfig, path: str) -> str:
     """Time both heads; the table. With `memory_of`, the peak memory of one alone."""
     heads = Heads(
         mlm_model(path, base=arguments.shape == "base"),

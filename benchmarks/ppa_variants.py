@@ -20,7 +20,7 @@ from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
-from hf_xalign.recipes.parts.sentences import SentenceCorpus
+from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.trainers import PPAConfig, PPATrainer
 
 # Layers and widths of XLM-R base and BERT base.
@@ -65,7 +65,7 @@ class Step:
         InputError: the settings have no queue, or no hidden words.
     """
 
-    def __init__(self, corpus: SentenceCorpus, args: PPAConfig):
+    def __init__(self, corpus: Corpus, args: PPAConfig):
         if args.contrast != "moco" or args.words == "none":
             raise InputError("the bare passes are those of contrast=moco with words=tlm or mlm")
         self.device = args.device
@@ -201,7 +201,7 @@ class Heads:
         self.ours.zero_grad(set_to_none=True)
 
 
-def head_batches(corpus: SentenceCorpus, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
+def head_batches(corpus: Corpus, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
     """The pairs whose concatenation is nearest to `WIDTH` tokens, `count` times, other tokens hidden each time."""
     tokenizer = corpus.tokenizer
     encoded = encode_sentence_pairs(

@@ -135,21 +135,39 @@ def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = (
 
 
 def read_mark(path: Path) -> dict[str, Any] | None:
-    """Return the content of a mark, or None if it is missing or (with a warning) if it or one of its files changed."""
-    damaged: Path | None = path
-    try:
-        content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
-        if _SEAL in content and is_as_sealed(content):
-            files = ((path.parent / name, due) for name, due in content["files"].items())
-            damaged = next((file for file, due in files if not file.is_file() or checksum(file) != due), None)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        damaged = path
-    if damaged is None:
+    """Return the content of a mark; None if it is missing, or, with a warning, if it or a file is not as written."""
+    content, altered = open_mark(path)
+    if altered is None:
         return content
-    logger.warning("%s: the file is missing or damaged, so it is made again", os.path.normpath(damaged))
+    logger.warning("%s: the file is %s, so it is made again", os.path.normpath(altered[0]), altered[1])
     return None
+
+
+def open_mark(path: Path) -> tuple[dict[str, Any] | None, tuple[Path, str] | None]:
+    """Return the content of a mark, None if it is missing or damaged, and what is not as written.
+
+    That is the first such file, or the mark, with `damaged` or `missing`; None for a whole mark, or none at all.
+    """
+    content = None
+    try:
+        found = json.loads(path.read_text("utf-8", errors="surrogatepass"))
+        if _SEAL in found and is_as_sealed(found):
+            content = found
+            return content, next(_altered(path.parent, content["files"]), None)
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        pass
+    return content, (path, "damaged")
+
+
+def _altered(folder: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the files that are `missing`, or `damaged`: with another checksum than the one of their name."""
+    for file, due in ((folder / name, due) for name, due in sums.items()):
+        if not file.is_file():
+            yield file, "missing"
+        elif checksum(file) != due:
+            yield file, "damaged"
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,8 +193,8 @@ def check_mark(path: Path) -> None:
     content = read_json(path, remedy="Restore or delete it.")
     files = content.get("files") if isinstance(content, dict) and _SEAL in content else None
     altered = path if isinstance(content, dict) and not is_as_sealed(content) else None
-    for file, due in ((path.parent / name, due) for name, due in (files or {}).items() if altered is None):
-        altered = file if file.is_file() and checksum(file) != due else altered
+    damaged = (file for file, how in _altered(path.parent, files or {}) if how == "damaged")
+    altered = altered or next(damaged, None)
     if altered:
         raise InputError(
             f"{os.path.normpath(altered)} is not as it was written, because it was damaged or edited. Restore it. To "

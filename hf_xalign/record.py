@@ -159,8 +159,9 @@ def start_record(
     preset: str | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    train_data: Iterable[Mapping[str, Any]] = (),
-    eval_data: Iterable[Mapping[str, Any]] = (),
+    data: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+    links: Mapping[str, Mapping[str, Any]] | None = None,
+    linked_by: str | None = None,
     objective: str | None = None,
     paper: Mapping[str, str] | None = None,
     license: str | None = None,
@@ -176,9 +177,10 @@ def start_record(
         preset: name of the preset.
         seed: seed of the run.
         settings: settings that differ from their default, see [`hf_xalign.config.non_default_fields`].
-        train_data: one mapping for each training source, with at least `source`. A missing `hub_id` is derived from
-            it. The card also reads `fingerprint`, `pairs`, `language`, `split`, `revision` and `domain`.
-        eval_data: one mapping for each evaluation source, with the keys of `train_data`.
+        data: by kind (`train`, `eval`, ...), one mapping for each source, with at least `source`. A missing `hub_id`
+            is derived from it. The card also reads `fingerprint`, `pairs`, `language`, `split`, `revision`, `domain`.
+        links: statistics of the links by language pair.
+        linked_by: what linked the training data.
         objective: the objective as a formula in plain text.
         paper: `title`, `id` (arXiv or ACL Anthology) and `bibtex` of the method's paper, see [`cite`].
         license: licence identifier of the resulting model; by default that of a local base model's card or config.
@@ -187,9 +189,7 @@ def start_record(
     Raises:
         TypeError: a value has no JSON form. The message names its place in the record.
     """
-    builtin = find_builtin(base_model)
-    base_model = builtin.name if builtin else base_model
-    base_id = builtin.hub_id if builtin and builtin.on_hub else hub_id(base_model)
+    base = base_entry(base_model)
     record = {
         "schema": SCHEMA,
         "method": method,
@@ -197,14 +197,16 @@ def start_record(
         "seed": seed,
         "command": mask_command(_typed(sys.argv if argv is None else argv)),
         "settings": {k: v for k, v in (settings or {}).items() if not is_secret_name(k)},
-        "base_model": {"name": base_model, "hub_id": base_id},
+        "base_model": base,
         "languages": {"pivot": pivot, "others": list(languages)},
-        "data": {"train": [_source(s) for s in train_data], "eval": [_source(s) for s in eval_data]},
-        "links": {},
-        "linked_by": None,
+        "data": {
+            kind: [_source(s) for s in sources] for kind, sources in ({"train": (), "eval": ()} | (data or {})).items()
+        },
+        "links": links or {},
+        "linked_by": linked_by,
         "objective": objective,
         "paper": paper or None,
-        "license": license or _license_of(Path(base_model).expanduser()),
+        "license": license or _license_of(Path(str(base["name"])).expanduser()),
         "versions": versions(),
         "git": git_state(),
         "hardware": hardware(),
@@ -218,6 +220,13 @@ def start_record(
         "saved_to": None,
     }
     return to_plain(record)
+
+
+def base_entry(name: str) -> dict[str, str | None]:
+    """Return the record's `base_model` of a Hub id, a folder, or a name of a built-in encoder."""
+    builtin = find_builtin(name)
+    name = builtin.name if builtin else name
+    return {"name": name, "hub_id": builtin.hub_id if builtin and builtin.on_hub else hub_id(name)}
 
 
 def cite(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:

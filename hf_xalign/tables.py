@@ -193,6 +193,9 @@ def format_table(record: Mapping[str, Any]) -> str:
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     lines += drift_lines(record)
+    losses = record.get("losses") or {}
+    for language, before in losses.get("before", {}).items():
+        lines.append(f"loss on held-out text, {language}: {before:.3f} -> {losses['after'][language]:.3f}")
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}

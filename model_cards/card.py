@@ -38,7 +38,7 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
         >>> data = [{"source": "embedded:de", "language": "de"}]
         >>> record = start_record(
         ...     method="fao", preset="mao", base_model="embedded", languages=["de"], seed=0, settings={},
-        ...     train_data=data, eval_data=data, argv=["hf-xalign", "train", "fao"],
+        ...     data={"train": data, "eval": data}, argv=["hf-xalign", "train", "fao"],
         ... )
         >>> "# multilingual-e5-small aligned with fao (de)" in render_card(record)
         True

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, check_record, option, run
-from hf_xalign.recipes.parts.task_data import TaskArguments
+from hf_xalign.recipes.parts.common import PairColumns, option, recipe, run
+from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Task
@@ -79,18 +79,7 @@ class ContinualArguments(TaskArguments, PairColumns):
 
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-    check_record(args)
-
-    from hf_xalign.recipes.parts.seeds import run_seeds
-
-    run_seeds(data, args)
+main = recipe(ARGUMENTS, __doc__, "ContinualTrainer", "task_data:load_task")
 
 
 @cache
@@ -107,4 +96,4 @@ def _linked(
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="run the same command again: finished seeds are kept")
+    run(main)

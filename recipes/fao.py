@@ -17,22 +17,10 @@ The folder also holds `results.json` (the record of the run), `eval_links.jsonl`
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import DataArguments, run
+from hf_xalign.recipes.parts.common import DataArguments, recipe, run
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.fao_config:FAOConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-
-    from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import align
-    from hf_xalign.trainers import FAOTrainer
-
-    align("fao", FAOTrainer, data, args, load_word_corpus)
+main = recipe(ARGUMENTS, __doc__, "FAOTrainer", "parallel:load_word_corpus")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hf_xalign.checks import needs
-from hf_xalign.recipes.parts.common import check_record, option, run
-from hf_xalign.recipes.parts.task_data import TaskArguments
+from hf_xalign.recipes.parts.common import option, recipe, run
+from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from hf_xalign.tasks import Task
@@ -95,19 +95,8 @@ class FinetuneArguments(TaskArguments):
 
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-    check_record(args)
-
-    from hf_xalign.recipes.parts.seeds import run_seeds
-
-    run_seeds(data, args)
+main = recipe(ARGUMENTS, __doc__, "TaskTrainer", "task_data:load_task")
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="run the same command again: finished seeds are kept")
+    run(main)

@@ -14,22 +14,10 @@ and where everything was saved. The folder is an adapter: `hf_xalign.load` loads
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import DataArguments, run
+from hf_xalign.recipes.parts.common import DataArguments, recipe, run
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-
-    from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import align
-    from hf_xalign.trainers import MAOTrainer
-
-    align("mao", MAOTrainer, data, args, load_word_corpus)
+main = recipe(ARGUMENTS, __doc__, "MAOTrainer", "parallel:load_word_corpus")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import run, settle_cpu
+from hf_xalign.recipes.parts.common import run
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 
 ARGUMENTS = (MappingText, MappingArguments)
@@ -46,7 +46,7 @@ ARGUMENTS = (MappingText, MappingArguments)
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import non_default_fields, parse
+    from hf_xalign.config import parse
     from hf_xalign.errors import InputError, explained
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -61,35 +61,20 @@ def main(argv: list[str] | None = None) -> None:
     data.shrink(args)
     data.check_files()
     args.check_files()
-    if data.sentence_transformer:
-        raise InputError("sentence_transformer: that package loads an encoder alone, without maps. Train FAO or PPA.")
+    data.check(args)
 
-    from hf_xalign.cache import hold_folder
     from hf_xalign.data.sources import parse_source
+    from hf_xalign.modeling.loading import choose_device
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
-    from hf_xalign.recipes.parts.mapping.report import check_folder, print_plan, save
+    from hf_xalign.recipes.parts.mapping.report import print_plan, save, start
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
     from hf_xalign.recipes.parts.parallel import load_text, read_text
-    from hf_xalign.recipes.parts.unfinished import describe_seed, keep_seed, run_unfinished
-    from hf_xalign.record import phase, start_record
+    from hf_xalign.recipes.parts.run import about_seed, keep_seed, run_unfinished, score_settings
+    from hf_xalign.record import phase
 
-    folder = Path(args.output_dir)
-    if not data.dry_run:
-        check_folder(folder, data.model_name_or_path, overwrite=args.overwrite_output_dir)
-        hold_folder(folder)
-    pivot = data.target_lang
-    record = start_record(
-        method="mapping",
-        preset=args.method,
-        seed=args.seed,
-        base_model=args.source_model or data.model_name_or_path,
-        languages=[],
-        pivot=pivot,
-        settings={**non_default_fields(data), **args.changed()},
-        objective=args.formula(),
-        paper=args.paper(),
-    )
-    with phase(record, "loading and linking"):
+    pivot, base_model = data.target_lang, args.source_model or data.model_name_or_path
+    record = start(data, args, choose_device(args.device).type, base_model, languages=[], pivot=pivot)
+    with phase(record, "loading"):
         sources = read_sources(args, data.dataset_revision)
         # Check before word alignment if the arguments name the languages; otherwise the rows name them.
         named = [parse_source(item)[1] for item in data.train_data]
@@ -99,7 +84,6 @@ def main(argv: list[str] | None = None) -> None:
         sources.words_given = "source_words" in text.train.column_names
         encoders = load_encoders(data, args)
         (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
-        settle_cpu(model.device.type)
         options: Any = {"eval_links": data.eval_links, "seed": args.seed, "pivot_tokenizer": pivot_tokenizer}
         linked = load_text(
             data, model, tokenizer, text=text, drop_identical=args.drop_identical, draw=args.draw, **options
@@ -137,14 +121,15 @@ def main(argv: list[str] | None = None) -> None:
     def run_seed(args: MappingArguments, how: dict[str, Any]) -> dict[str, Any]:
         mine = copy.deepcopy(record) | {"seed": args.seed}
         run_one(args, mine)
-        return keep_seed(folder, examples, how, mine)
+        return keep_seed(Path(args.output_dir), examples, how, mine)
 
     if not data.seeds:
         run_one(args, record)
         return
     layers = f", layer {args.layers[-1]}" if len(args.layers) > 1 else ""
-    describe = partial(describe_seed, record, f"retrieval_{args.pooling}{layers}", args.seed)
-    run_unfinished(data.seeds, args, describe, run_seed)
+    settings = score_settings(record["settings"]) | {"preset": args.method}
+    about = partial(about_seed, record["data"], base_model, f"retrieval_{args.pooling}{layers}", settings, args.seed)
+    run_unfinished(data.seeds, args, about, run_seed)
 
 
 if __name__ == "__main__":

@@ -12,22 +12,10 @@ also writes a folder that sentence-transformers loads.
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import TextArguments, run
+from hf_xalign.recipes.parts.common import TextArguments, recipe, run
 
 ARGUMENTS = (TextArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-
-    data, args = parse(ARGUMENTS, argv, description=__doc__)
-
-    from hf_xalign.recipes.parts.run import align
-    from hf_xalign.recipes.parts.sentences import load_sentence_corpus
-    from hf_xalign.trainers import PPATrainer
-
-    align("ppa", PPATrainer, data, args, load_sentence_corpus)
+main = recipe(ARGUMENTS, __doc__, "PPATrainer", "parallel:load_sentence_corpus")
 
 
 if __name__ == "__main__":

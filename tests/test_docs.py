@@ -16,6 +16,7 @@ import pytest
 from support.ground import make_files, make_runs, run, stand
 from support.loopback import serve_hub
 
+from hf_xalign import trainers
 from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.trainers import FAOConfig
@@ -135,6 +136,20 @@ def test_the_search_of_its_page_finds_bengali():
             exec(re.sub(r'"runs/\w+"', '"embedded"', code), found)
     assert found["numbers"][0][0] == 1 and found["documents"].shape == (3, 384)
     assert ((found["query"] @ found["documents"].T).argmax() == 1).item()
+
+
+def test_tables_of_configs_have_types_and_the_defaults_of_presets():
+    fao = hook.fields("FAOConfig")
+    assert "\n| `start_share` | `float` | `0.3` (`joint`), `0.0` (the others) | Share of the weights" in fao
+    assert '\n| `reference` | `"copy"`, `"cache"` | `"copy"` | Compute f0 by' in fao
+    assert "\n| `warmup_steps` | `float` | `0.1` | " in fao and '| `"random"` (`efimov`), ' in fao
+    assert '| `objective` | `"l2"`, `"infonce"`, `"none"` | by preset | Loss' in hook.fields("WordAlignmentConfig")
+    page = PAGES["docs/reference/trainers.md"].read_text("utf-8")
+    for name in re.findall(r"^::: hf_xalign.trainers.(\w+Config)$", page, re.MULTILINE):
+        assert f"<!-- fields: {name} -->" in page
+        own = {field.name for field in dataclasses.fields(getattr(trainers, name)) if field.init}
+        own &= set(getattr(trainers, name).__annotations__)
+        assert own <= set(re.findall(r"^\| `(\w+)` ", hook.fields(name), re.MULTILINE))
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def run(monkeypatch):
         preset="mao",
         seed=42,
         settings={"learning_rate": np.float32(0.5), "kind": Kind.A, "hub_token": "secret"},
-        train_data=[{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}],
+        data={"train": [{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}]},
         argv=["fao.py", "--config", "x.yaml"],
     )
 

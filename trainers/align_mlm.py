@@ -11,8 +11,11 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from datasets import Dataset, DatasetDict
+from peft import PeftConfig
 from torch import nn
-from transformers import PreTrainedModel
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
@@ -30,7 +33,7 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.objectives.lexicon import entry_cosine
 from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.base import AlignmentTrainer, ModelInit
 from hf_xalign.trainers.shared.run import Run
 
 
@@ -80,20 +83,40 @@ class AlignMLMTrainer(AlignmentTrainer):
     )
     config_class = AlignMLMConfig
     method = "align_mlm"
+    scores_ends = False
     args: AlignMLMConfig
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None,
+        model: str | PreTrainedModel | None = None,
         args: AlignMLMConfig | None = None,
         *,
         entries: TokenEntries | None = None,
         test_entries: Mapping[str, np.ndarray] | None = None,
         candidates: Mapping[str, np.ndarray] | None = None,
-        **kwargs: Any,
+        train_dataset: Any,
+        eval_dataset: Any = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
+        model_init: ModelInit | None = None,
     ):
         self.entries, self.test_entries, self.candidates = entries, test_entries or {}, candidates or {}
-        super().__init__(model, args, **kwargs)
+        self.arguments = {"entries": entries, "test_entries": test_entries, "candidates": candidates}
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            peft_config=peft_config,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
+            model_init=model_init,
+        )
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
@@ -202,7 +225,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         )
         codes = dict.fromkeys(code for entry in train for code in str(entry["language"]).split("+"))
         pivot, *languages = codes
-        return {"languages": languages, "pivot": pivot, "train_data": train, "eval_data": held_out}
+        return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held_out}}
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
         """Score the alignment of `test_entries` by language, and keep the losses on held-out text in the record."""

@@ -8,9 +8,12 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from datasets import Dataset
+from peft import PeftConfig
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Sampler
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
@@ -29,6 +32,7 @@ from hf_xalign.record import cite
 from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.task import Task
 from hf_xalign.trainers.continual_config import ContinualConfig
+from hf_xalign.trainers.shared.base import ModelInit
 from hf_xalign.trainers.shared.word import pool_layers
 from hf_xalign.trainers.task import TaskTrainer
 
@@ -92,16 +96,25 @@ class ContinualTrainer(TaskTrainer):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | None,
+        model: str | PreTrainedModel | None = None,
         args: ContinualConfig | None = None,
         *,
         task: Task,
         pairs: Dataset,
         reference: str | PreTrainedModel,
         objective: Sequence[Term] | None = None,
-        **kwargs: Any,
+        train_dataset: Any,
+        eval_dataset: Any = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
+        model_init: ModelInit | None = None,
     ):
         args = cast(ContinualConfig, self._own_args(args))
+        if model_init is not None:
+            self.arguments = {"pairs": pairs, "reference": reference, "objective": objective}
         if objective is not None:
             args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
         self.objective = Objective(args.terms() if objective is None else objective)
@@ -112,7 +125,19 @@ class ContinualTrainer(TaskTrainer):
         # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
         self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
         self._passes = (-1, 0)
-        super().__init__(model, args, task=task, **kwargs)
+        super().__init__(
+            model,
+            args,
+            task=task,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            peft_config=peft_config,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
+            model_init=model_init,
+        )
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pairs, reference = self.args, self._pairs, self._reference

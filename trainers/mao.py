@@ -93,36 +93,45 @@ class MAOTrainer(WordAlignmentTrainer):
                 "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or "
                 "FAO.",
             )
-        features = None
-        if self._word_view and module.adapters is None and args.feature_cache is not False:
-            features, train_dataset = self._cache(model, module, train_dataset)
+        # True if training starts from cached word vectors.
+        self._cached = self._word_view and module.adapters is None and args.feature_cache is not False
+        self._pairs_are_numbered = args.batch_of == "links"
+        self._pivot = pivot
+        if self._cached:  # rows and collator follow from the cache
+            return model, train_dataset, self._pair_collator()
+        return model, *self._batches(module, train_dataset)
+
+    def _batches(self, module: Any, dataset: Dataset, features: CachedVectors | None = None) -> tuple[Dataset, Any]:
+        """Return the rows of training, pairs or links, and their collator."""
         alone = features is not None and not (module.top == "transformer" and module.context)
         numbers = language_numbers(module) if self._word_view and module.languages else None
-        self._pairs_are_numbered = args.batch_of == "links"
         if self._pairs_are_numbered:
-            with args.main_process_first(desc="splitting pairs into links"):
-                train_dataset = link_rows(train_dataset, alone=alone)
+            with self.args.main_process_first(desc="splitting pairs into links"):
+                dataset = link_rows(dataset, alone=alone)
         if features is not None and alone and self._pairs_are_numbered:
-            collator: Any = CachedLinkCollator(features, self.objective.kept_side, numbers, pivot)
-        elif self._word_view:
-            collator = WordCollator(
-                pad_token_id=self.processing_class.pad_token_id,
-                linked_tokens=args.linked_tokens,
-                regularized_side=self.objective.kept_side,
-                regularized_words=self.objective.kept_words,
-                features=features,
-                context=not alone,
-                languages=numbers,
-                pivot=pivot,
-            )
-        else:
-            collator = self._pair_collator()
-        return model, train_dataset, collator
+            return dataset, CachedLinkCollator(features, self.objective.kept_side, numbers, self._pivot)
+        if not self._word_view:
+            return dataset, self._pair_collator()
+        return dataset, WordCollator(
+            pad_token_id=self.processing_class.pad_token_id,
+            linked_tokens=self.args.linked_tokens,
+            regularized_side=self.objective.kept_side,
+            regularized_words=self.objective.kept_words,
+            features=features,
+            context=not alone,
+            languages=numbers,
+            pivot=self._pivot,
+        )
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        if self._cached:
+            module = cast(Any, model).active_peft_config
+            features, dataset = self._cache(model, module, cast(Dataset, self.train_dataset))
+            self.train_dataset, self.data_collator = self._batches(module, dataset, features)
 
     def _cache(self, model: PreTrainedModel, module: XAlignConfig, dataset: Dataset) -> tuple[CachedVectors, Dataset]:
         """Cache the frozen encoder's vectors of all words that the loss and the module read."""
         args = self.args
-        cast(nn.Module, model).to(args.device)
         whole = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
         if self.objective.kept_words != "linked":

@@ -83,8 +83,7 @@ class PPATrainer(AlignmentTrainer):
     # Counts of kept and dropped pairs by language; empty for encoded pairs.
     pair_counts: dict[str, PairCounts]
 
-    def __init__(self, model: str | PreTrainedModel | None, args: PPAConfig | None = None, **kwargs: Any):
-        super().__init__(model, args, **kwargs)
+    def _complete(self) -> None:
         args = self.args
         self.momentum: MomentumEncoder | None = None
         self.queue: KeyQueue | None = None

@@ -11,8 +11,11 @@ import datasets
 import numpy as np
 import torch
 from datasets import Dataset
+from peft import PeftConfig
 from torch import nn
-from transformers import PreTrainedModel, Trainer
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
 from hf_xalign.data.parallel import check_dataset
@@ -30,7 +33,7 @@ from hf_xalign.tasks.models import load_task_model, name_labels
 from hf_xalign.tasks.prediction import score_languages
 from hf_xalign.tasks.task import Task, TaskScores
 from hf_xalign.trainers.shared.average import AverageAtEnd
-from hf_xalign.trainers.shared.base import AlignmentTrainer
+from hf_xalign.trainers.shared.base import AlignmentTrainer, ModelInit
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -70,7 +73,7 @@ class TaskTrainer(AlignmentTrainer):
 
     config_class = TaskConfig
     method = "finetune"
-    scores_start = False  # a new head has random weights; eval_on_start scores it anyway
+    scores_start = scores_ends = False  # a new head has random weights; eval_on_start scores it anyway
     args: TaskConfig
     eval_dataset: Any
     # Scores of the trained model by language, and the name of a module between encoder and head.
@@ -78,10 +81,34 @@ class TaskTrainer(AlignmentTrainer):
     module: str | None = None
 
     def __init__(
-        self, model: str | PreTrainedModel | None, args: TaskConfig | None = None, *, task: Task, **kwargs: Any
+        self,
+        model: str | PreTrainedModel | None = None,
+        args: TaskConfig | None = None,
+        *,
+        task: Task,
+        train_dataset: Any,
+        eval_dataset: Any = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
+        model_init: ModelInit | None = None,
     ):
         self.task = task
-        super().__init__(model, args, **kwargs)
+        self.arguments = {**self.arguments, "task": task}
+        super().__init__(
+            model,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            peft_config=peft_config,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
+            model_init=model_init,
+        )
 
     def _load_model(self, path: str) -> PreTrainedModel:
         return load_task_model(path, self.task, seed=self.args.seed)
@@ -221,8 +248,10 @@ class TaskTrainer(AlignmentTrainer):
         return {
             "languages": [*trained[1:], *scored],
             "pivot": trained[0],
-            "train_data": [text_entry(part.name, part) for part in given],
-            "eval_data": [text_entry(part.name, part) for part in self.eval_dataset.values()],
+            "data": {
+                "train": [text_entry(part.name, part) for part in given],
+                "eval": [text_entry(part.name, part) for part in self.eval_dataset.values()],
+            },
         }
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:

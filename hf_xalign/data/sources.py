@@ -69,6 +69,18 @@ def parse_source(text: str) -> tuple[str, str | None]:
     return source, source.removeprefix(EMBEDDED) if source.startswith(EMBEDDED) else None
 
 
+def parse_named(text: str, option: str) -> tuple[str, str]:
+    """Split `de=words.txt` into source and language, for an option whose files say nothing of their language.
+
+    Raises:
+        InputError: the language is missing.
+    """
+    source, language = parse_source(text)
+    if language is None:
+        raise InputError(f"{option}={text}: the language is missing. Write it in front, as in de={text}")
+    return source, language
+
+
 def embedded_file(source: str, split: str, kind: str = "") -> Path:
     """Return the file of `embedded:de` inside the package, of pairs, or of tagged words with `kind=".pos"`.
 

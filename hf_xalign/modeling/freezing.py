@@ -14,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME
 
 # Names of the norm after the last layer: ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
@@ -140,10 +141,10 @@ def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def model_fingerprint(model: torch.nn.Module) -> str:
-    """Return a hash of all weights and their names, except MAO's module on top of the encoder."""
+    """Return a hash of all weights and their names, without MAO's module on top of the encoder and heads of a loss."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        if TOP_NAME not in name.split("."):
+        if not {TOP_NAME, HEAD_NAME} & {*name.split(".")}:
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

@@ -6,12 +6,13 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Literal
 
 from hf_xalign.cache import held
 from hf_xalign.checks import GIVEN, excludes, setting
+from hf_xalign.config import imported, parse
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
@@ -126,6 +127,14 @@ class TextArguments(ParallelText, SmokeTest):
         super().check_files()
         check_models([self.model_name_or_path], adapters=self.maps_adapters)
 
+    def check(self, args: Any) -> None:
+        """Refuse an export of what no encoder alone can hold."""
+        if self.sentence_transformer and (self.maps_adapters or getattr(args, "own_module", False)):
+            raise InputError(
+                "sentence_transformer: that package loads an encoder alone, without maps or a module of MAO. Train "
+                "FAO or PPA, or MAO with --peft_type lora, which is merged into the encoder"
+            )
+
 
 @dataclass
 class DataArguments(TextArguments):
@@ -162,10 +171,26 @@ class DataArguments(TextArguments):
             check_files([path])
 
 
-def check_record(args: Any) -> None:
-    """Refuse a run without a record, which is what a recipe is for."""
-    if not args.record:
-        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
+def recipe(arguments: Sequence[Any], description: str | None, trainer: str, load: str) -> Callable[..., None]:
+    """Return the `main` of a recipe that trains: it takes the command line, by default that of the process.
+
+    Args:
+        arguments: dataclasses of the recipe's arguments and of its settings, as `config.parse` takes them.
+        description: what `--help` says of the recipe.
+        trainer: name of the trainer's class.
+        load: function that reads the text, `module:name` in this package, as [`~hf_xalign.recipes.parts.run.train`]
+            takes it.
+    """
+
+    def main(argv: list[str] | None = None) -> None:
+        data, args = parse(arguments, argv, description=description)
+
+        from hf_xalign import trainers
+        from hf_xalign.recipes.parts.run import train
+
+        train(getattr(trainers, trainer), data, args, imported(f"hf_xalign.recipes.parts.{load}"))
+
+    return main
 
 
 def run(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow.compute  # type: ignore[import-untyped]
@@ -20,12 +20,14 @@ from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.mapped import count_languages, scan_columns
 from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
 from hf_xalign.data.prompts import set_prompt
+from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import (
     Protocol,
     check_protocols,
+    fill_words,
     read_protocols,
 )
 from hf_xalign.links.align import align_words, link_statistics
@@ -34,62 +36,97 @@ from hf_xalign.modeling import loading
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
-from hf_xalign.record import EVAL_LINKS, hub_id
+from hf_xalign.recipes.parts.probes import Probe, read_probes
+from hf_xalign.recipes.parts.run import about_seed, keep_seed
+from hf_xalign.record import EVAL_LINKS, base_entry, hub_id
+from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.shared.base_config import Draw
 from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
 
-# Pivot sentences of the drift check.
-DRIFT_SENTENCES = 500
-
 
 @dataclass
 class Corpus:
-    """Encoder and text of a run; after [`Corpus.trainer`], `model` is the one in training."""
+    """Encoder and parallel text of a run; held-out pairs without links serve as candidates.
 
-    model: PreTrainedModel
+    `model` is None once a trainer was made of it. The next trainer is made of the encoder as `data` names it.
+    """
+
+    model: PreTrainedModel | None
     tokenizer: PreTrainedTokenizerBase
     train: Dataset
     evaluation: Dataset
     sources: dict[str, list[dict[str, Any]]]
     link_counts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    protocols: tuple[Protocol, ...] = (Protocol(),)
+    linked_by: str | None = None
+    data: TextArguments = field(default_factory=TextArguments)
+    probes: list[Probe] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Dataset:
+        """Pairs to train on."""
+        return self.train
 
     @property
     def languages(self) -> list[str]:
         """Languages to align with the pivot, sorted."""
         return sorted(count_languages(self.train))
 
-    def trainer(self, trainer_class: type[Any], args: Any) -> Any:
-        """Return a trainer of the given class for this encoder and text."""
-        trainer = trainer_class(
-            self.model,
-            args,
-            train_dataset=self.train,
-            eval_dataset=self.evaluation,
-            processing_class=self.tokenizer,
-        )
-        self.model = trainer.model
-        return trainer
-
-
-@dataclass
-class WordCorpus(Corpus):
-    """Encoder and word-linked text of a run; held-out pairs without links serve as candidates."""
-
-    protocols: tuple[Protocol, ...] = (Protocol(),)
-    linked_by: str | None = None
+    def sample(self, rows: Dataset) -> Self:
+        """Return the corpus with some of its pairs."""
+        return replace(self, train=rows)
 
     def describe(self) -> list[str]:
-        """Describe the text and its links, one line for each language pair, and the held-out text."""
+        """Describe encoder and text, one line for each language pair, and the held-out text."""
+        counts: Mapping[str, Mapping[str, Any]] = self.link_counts or {
+            code: {"pairs": pairs} for code, pairs in sorted(count_languages(self.train).items())
+        }
+        links = sum(map(len, self.evaluation["links"][:])) if "links" in self.evaluation.column_names else None
         return [
+            *encoder_lines(self.data.model_name_or_path, self.model),
             *(
-                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in counts.items())
-                for pair, counts in self.link_counts.items()
+                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in found.items())
+                for pair, found in counts.items()
             ),
             *first_pairs(self.train),
-            f"held out {len(self.evaluation)} pairs, {sum(map(len, self.evaluation['links'][:]))} links",
+            f"held out {len(self.evaluation)} pairs" + (f", {links} links" if links is not None else ""),
         ]
+
+    def entries(self) -> dict[str, Any]:
+        """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
+        kinds = ("train", "test") if self.probes else ()
+        probed = {f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)] for kind in kinds}
+        texts: dict[str, Any] = {"data": self.sources | probed, "links": self.link_counts, "linked_by": self.linked_by}
+        return {"languages": self.languages, "pivot": self.data.target_lang, **texts}
+
+    def trainer(self, trainer_class: type[Any], args: Any) -> Any:
+        """Return a trainer of the given class for this encoder and text."""
+        model, self.model = self.model or load_checked(self.data, args)[0], None
+        given = {"train_dataset": self.train, "eval_dataset": self.evaluation, "processing_class": self.tokenizer}
+        trainer = trainer_class(model, args, **given)
+        if run := trainer.run:
+            run.base_model, run.probes, run.protocols = self.data.model_name_or_path, self.probes, self.protocols
+        return trainer
+
+    def about_seed(self, *about: Any) -> dict[str, Any]:
+        """Return the fields of a seed's `scores.json`, as [`~hf_xalign.recipes.parts.run.about_seed`] does."""
+        return about_seed(self.entries()["data"], self.data.model_name_or_path, *about)
+
+    def keep_seed(self, trainer: Any, folder: Path, how: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the scores of a seed's examples, and return the content of its `scores.json`."""
+        run = trainer.run
+        fill_words(run.examples, getattr(trainer.args, "pooling", ""))
+        return keep_seed(folder, run.examples, how, run.record, self.probes, run.probed)
+
+
+def encoder_lines(name: str, model: PreTrainedModel | None) -> list[str]:
+    """Describe the encoder, if it is loaded."""
+    if model is None:
+        return []
+    parameters = sum(p.numel() for p in model.parameters())
+    return [f"encoder  {base_entry(name)['name']}: {parameters / 1e6:.1f} million parameters"]
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -174,7 +211,7 @@ def load_text(
     draw: Draw = "seed",
     seed: int = 0,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
-) -> WordCorpus:
+) -> Corpus:
     """Word-align the text (by default the one that `data` names), or read the held-out links from a file.
 
     `subwords` links tokens, not words. Without `links` the training pairs have none, and all of them stay.
@@ -233,7 +270,7 @@ def load_text(
         }
         for pair, found in link_statistics(chosen).items()
     }
-    return WordCorpus(model, tokenizer, chosen, evaluation, sources, counts, protocols, by)
+    return Corpus(model, tokenizer, chosen, evaluation, sources, counts, protocols, by, data)
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
@@ -309,15 +346,34 @@ def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -
     return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
 
 
-def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> WordCorpus:
+def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> Corpus:
+    """Read sentence pairs, and load the encoder."""
+    probes = read_probes(data.probe)
+    with args.main_process_first(desc="reading the text"):
+        text = read_text(data, links=False)
+    train = text.train
+    model, tokenizer = load_checked(data, args)
+    check_pieces(train, tokenizer, ", ".join(data.train_data))
+    check_pieces(text.evaluation, tokenizer, "the held-out text")
+    with args.main_process_first(desc="drawing pairs"):
+        if data.max_train_pairs is not None:
+            limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
+            kept = np.zeros(len(train), dtype=bool)
+            kept[encode_sentence_pairs(train, tokenizer, **limits).dataset["pair"][:]] = True
+            train = draw_pairs(train, kept, text.sources["train"], data.max_train_pairs, args.seed, args.draw)
+    return Corpus(model, tokenizer, train, text.evaluation, text.sources, data=data, probes=probes)
+
+
+def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Corpus:
     """Read the text, load the encoder and link the words; a resumed run keeps the evaluation links of its folder."""
+    probes = read_probes(data.probe)
     kept = Path(args.output_dir) / EVAL_LINKS
     eval_links = data.eval_links or (str(kept) if resume and is_whole(kept) else None)
     with args.main_process_first(desc="reading the text"):
         text = read_text(data, eval_links, links=args.loss.reads("links"))
     model, tokenizer = load_checked(data, args)
     with args.main_process_first(desc="linking the text"):
-        return load_text(
+        corpus = load_text(
             data,
             model,
             tokenizer,
@@ -329,3 +385,4 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
             draw=args.draw,
             seed=args.seed,
         )
+    return replace(corpus, probes=probes)

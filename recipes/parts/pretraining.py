@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -22,23 +23,25 @@ from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import load_sources
-from hf_xalign.data.pretraining.entries import TokenEntries, single_pieces
+from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries, single_pieces
 from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
-from hf_xalign.data.sources import parse_source
+from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes.parts.parallel import source_entry
-from hf_xalign.recipes.parts.pretraining_arguments import NEW, PretrainingArguments
+from hf_xalign.recipes.parts.parallel import encoder_lines, source_entry
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
+from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+from hf_xalign.trainers.shared.run import Run
 
 
 @dataclass
 class PretrainingCorpus:
-    """Encoder and data of a pre-training run; the first of `languages` is the pivot or the natural language.
+    """Encoder and text of a pre-training run; the first of `languages` is the pivot or the natural language.
 
     `test_entries` int64 (n, 2) are the token pairs of a language whose alignment is scored, among its `candidates`
     int64 (m,). `notes` are lines about the transliteration.
@@ -50,31 +53,73 @@ class PretrainingCorpus:
     train: Dataset
     evaluation: Dataset | None
     counts: dict[str, TextCounts]
-    entries: TokenEntries | None
+    dictionary: TokenEntries | None
     test_entries: dict[str, np.ndarray]
     candidates: dict[str, np.ndarray]
     derived: DerivedLanguage | None
     sources: dict[str, list[dict[str, Any]]]
     notes: list[str]
+    base_model: str
+
+    @property
+    def rows(self) -> Dataset:
+        """Rows to train on."""
+        return self.train
+
+    def sample(self, rows: Dataset) -> Self:
+        """Return the corpus with some of its rows."""
+        return replace(self, train=rows)
+
+    def entries(self) -> dict[str, Any]:
+        """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
+        pivot, *others = self.languages
+        return {"languages": others, "pivot": pivot, "data": self.sources}
+
+    def trainer(self, trainer_class: type[AlignMLMTrainer], args: AlignMLMConfig) -> AlignMLMTrainer:
+        """Return the trainer, which saves the derived language and the dictionary too."""
+        trainer = trainer_class(
+            self.model,
+            args,
+            train_dataset=self.train,
+            entries=self.dictionary,
+            eval_dataset=self.evaluation,
+            test_entries=self.test_entries,
+            candidates=self.candidates,
+            processing_class=self.tokenizer,
+        )
+        run, folder = cast(Run, trainer.run), Path(args.output_dir)
+        run.base_model = self.base_model
+        if self.derived is not None:
+            run.exports["derived language"] = partial(self.derived.save, folder / DERIVED_FILE)
+        if self.dictionary is not None:
+            run.exports["dictionary"] = lambda: str(folder / ENTRIES_FILE)
+        return trainer
 
     def describe(self) -> list[str]:
-        """Describe text, vocabulary and entries, one line each."""
-        lines = [f"text     {name}: {counts}" for name, counts in self.counts.items()]
+        """Describe encoder, text, vocabulary and dictionary, one line each."""
+        lines = encoder_lines(self.base_model, self.model)
+        lines += [f"text     {name}: {counts}" for name, counts in self.counts.items()]
         if self.evaluation is not None:
             lines.append(f"held out {len(self.evaluation):,} rows")
         lines.append(f"pieces   {len(self.tokenizer):,}")
         lines += self.notes
-        if self.entries is not None:
-            lines.append(f"entries  {self.entries.origin}")
+        if self.dictionary is not None:
+            lines.append(f"entries  {self.dictionary.origin}")
         for language, scored in self.test_entries.items():
             among = f"among {len(self.candidates[language]):,} tokens"
             lines.append(f"scored   {len(scored):,} entries of {language}, {among}")
         return lines
 
 
-def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
-    """Read the text, make the vocabulary, the encoder and the dictionary."""
-    data.check(args)
+def load_pretraining(
+    data: PretrainingArguments, args: AlignMLMConfig, *, resume: str | None = None
+) -> PretrainingCorpus:
+    """Read the text, make the vocabulary, the encoder and the dictionary: on the first process first."""
+    with args.main_process_first(desc="loading text"):
+        return _load(data, args)
+
+
+def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
     held_out = dict(_read(item, data, data.max_eval_sentences) for item in data.eval_corpus)
     if unknown := sorted(set(held_out) - set(corpora)):
@@ -138,14 +183,13 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
         name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, found.values())]
         for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
-    text = (languages, rows.dataset, evaluation, rows.counts)
-    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes)
+    text, base = (languages, rows.dataset, evaluation, rows.counts), data.model_name_or_path
+    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes, base)
 
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
-    source, language = parse_source(item)
-    assert language is not None  # checked by the arguments
+    source, language = parse_named(item, "corpus")
     options: dict[str, Any] = {"text_column": data.text_column, "revision": data.dataset_revision}
     return language, load_monolingual(source, max_sentences=limit, words=True, **options)
 
@@ -251,10 +295,9 @@ def _dictionaries(
     candidates: dict[str, np.ndarray] = {}
     tests = {parse_source(item)[1]: item for item in data.test_dictionary}
     for item in data.dictionary:
-        path, language = parse_source(item)
+        path, language = parse_named(item, "dictionary")
         words = load_dictionary(path)
         known = TokenEntries.from_dictionary(words, tokenizer, name=item)
-        assert language is not None  # checked by the arguments
         draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
         codes = (data.target_lang, language)
         parts.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from hf_xalign.checks import GIVEN, excludes, needs
-from hf_xalign.data.sources import check_files, check_models, parse_source
+from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
 
@@ -113,14 +113,11 @@ class PretrainingArguments(PairColumns, SmokeTest):
         """Check that the arguments go together, before anything is read."""
         if not self.corpus:
             raise InputError("corpus is missing: name text of each language, as in --corpus en=FILE de=FILE")
-        named: dict[str, list[str | None]] = {}
+        named: dict[str, list[str]] = {}
         for name in ("corpus", "eval_corpus", "dictionary", "test_dictionary"):
-            named[name] = [parse_source(item)[1] for item in getattr(self, name)]
-            for item, language in zip(getattr(self, name), named[name], strict=True):
-                if language is None:
-                    raise InputError(f"{name} {item}: say the language, as in en={item}")
-                if named[name].count(language) > 1:
-                    raise InputError(f"{name}: {language} is named twice")
+            named[name] = [parse_named(item, name)[1] for item in getattr(self, name)]
+            if twice := [language for language in named[name] if named[name].count(language) > 1]:
+                raise InputError(f"{name}: {twice[0]} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
         if args.needs_entries and not self.derive and not self.dictionary:

@@ -1,15 +1,18 @@
-"""Steps that the recipes share, around one record of the run."""
+"""Run a recipe: read the text, train under each seed, and print the scores."""
 
 from __future__ import annotations
 
 import copy
+import gc
+import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -19,159 +22,123 @@ from transformers import set_seed
 from hf_xalign.cache import check_output, hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.scores import fill_words
+from hf_xalign.evaluation.scores import Examples
 from hf_xalign.hub.files import check_recorded_base
-from hf_xalign.modeling.contrast.heads import SentencePooling
 from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.modeling.xalign.merging import merge
-from hf_xalign.recipes.parts.common import TextArguments, check_record, settle_cpu
-from hf_xalign.recipes.parts.parallel import load_checked
-from hf_xalign.recipes.parts.probes import read_probes
-from hf_xalign.recipes.parts.unfinished import describe_seed, keep_seed, leave, run_unfinished
-from hf_xalign.record import phase, start_record
-from hf_xalign.tables import format_table
-from hf_xalign.trainers.shared import run as runs
+from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.probes import Probe, keep_examples
+from hf_xalign.record import base_entry, find_warnings
+from hf_xalign.tables import Metric, format_table
+from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
+from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.base_config import AlignmentConfig
-from hf_xalign.trainers.shared.checkpoints import check_output_dir
+from hf_xalign.trainers.shared.checkpoints import check_output_dir, clear_run, last_complete_checkpoint
 from hf_xalign.trainers.shared.fsdp import wants_sharding
+from hf_xalign.trainers.shared.tracking import finish_run
 
-# Timed steps of an estimate, after one warm-up step, and pairs to prepare for it.
-_TIMED_STEPS, _SAMPLE_PAIRS = 5, 200
+# Timed steps of an estimate, after one warm-up step, and rows to prepare for it.
+_TIMED_STEPS, _SAMPLE_ROWS = 5, 200
+# Settings that change no score.
+_ELSEWHERE = {
+    "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "seed", "seeds", "save_models", "languages",
+    "disable_tqdm", "logging_steps", "logging_strategy", "report_to", "run_name", "per_device_eval_batch_size",
+    "dataloader_num_workers",
+}  # fmt: skip
 
 
-def start_run(
-    method: str, data: Any, args: Any, trainer_class: type[AlignmentTrainer]
-) -> tuple[str | None, dict[str, Any]]:
-    """Check the output folder, settle CPU and seed, and return the checkpoint to resume from and the record."""
-    checkpoint = None
-    check_record(args)
+def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfig, load: Callable[..., Any]) -> None:
+    """Read the text, train under each seed, and print the scores.
+
+    Args:
+        trainer_class: the method's trainer.
+        data: the recipe's arguments.
+        args: the method's config.
+        load: function of `data`, `args` and the checkpoint to resume from (`resume`), which returns the text. It
+            can `describe` itself, has the record's `entries`, makes a `trainer`, and has `rows` to `sample` for an
+            estimate. With seeds it has `about_seed` and `keep_seed` too.
+
+    Raises:
+        InputError: the output folder holds another run, or settings and text do not fit.
+    """
+    if not args.record:
+        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
     check_output(args.output_dir)
     data.shrink(args)
+    data.check(args)
+    checkpoint = None
     if not data.dry_run:
         checkpoint = check_output_dir(args)
         if args.should_save:
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
     set_seed(args.seed)
-    record = start_record(
-        method=method,
-        preset=args.preset,
-        seed=args.seed,
-        base_model=data.model_name_or_path,
-        languages=[],
-        pivot=data.target_lang,
-        settings={**non_default_fields(data), **args.changed()},
-        objective=args.formula(),
-        paper=trainer_class._paper,
-    )
-    if args.push_to_hub:
-        check_recorded_base(record, "push_to_hub: the base model")
-    return checkpoint, record
-
-
-def print_corpus(record: dict[str, Any], corpus: Any) -> None:
-    """Print the size of the encoder and the description of the text."""
-    parameters = sum(p.numel() for p in corpus.model.parameters())
-    print(f"encoder  {record['base_model']['name']}: {parameters / 1e6:.1f} million parameters")
-    print("\n".join(corpus.describe()))
-
-
-def align(
-    method: str,
-    trainer_class: type[AlignmentTrainer],
-    data: TextArguments,
-    args: AlignmentConfig,
-    load_corpus: Callable[..., Any],
-) -> None:
-    """Run FAO, MAO or PPA: read the text, train under each seed, and print the scores before and after.
-
-    Args:
-        method: short name of the method.
-        trainer_class: its trainer.
-        data: arguments on model and text.
-        args: the method's config.
-        load_corpus: function that loads encoder and text.
-
-    Raises:
-        InputError: the output folder holds another run, or settings and text do not fit.
-    """
-    checkpoint, record = start_run(method, data, args, trainer_class)
-    if data.sentence_transformer and getattr(args, "own_module", False):
-        raise InputError(
-            "sentence_transformer: that package loads an encoder alone, without a module of MAO. Train FAO or "
-            "PPA, or --peft_type lora, which is merged into the encoder"
-        )
-    probes = read_probes(data.probe)
-    with phase(record, "loading and linking"):
-        corpus = load_corpus(data, args, resume=checkpoint)
-    record["languages"]["others"] = corpus.languages
-    record["data"], record["links"] = corpus.sources, corpus.link_counts
-    record["linked_by"] = getattr(corpus, "linked_by", None)
-    for kind in ("train", "test") if probes else ():
-        record["data"][f"probe_{kind}"] = [entry for probe in probes for entry in probe.entries(kind)]
+    if args.push_to_hub and trainer_class.scores_start:  # a task's card names its encoder by the encoder's own record
+        check_recorded_base({"base_model": base_entry(data.model_name_or_path)}, "push_to_hub: the base model")
+    started = time.perf_counter()
+    corpus = load(data, args, resume=checkpoint)
+    seconds = {"loading": round(time.perf_counter() - started, 3)}
+    seeds = getattr(data, "seeds", [])
     if args.process_index == 0:
-        print_corpus(record, corpus)
+        print("\n".join(corpus.describe()))
     if data.dry_run:
-        if wants_sharding(args):
-            raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
-        estimate(lambda part: replace(corpus, train=part).trainer(trainer_class, args), corpus.train, args)
+        if seeds:
+            print(f"seeds    {len(seeds)}: the time is that of one")
+        estimate(lambda rows: corpus.sample(rows).trainer(trainer_class, args), corpus.rows, args)
         return
 
-    def train(own: AlignmentConfig, record: dict[str, Any], corpus: Any, checkpoint: str | None) -> AlignmentTrainer:
-        with phase(record, "preparing"):
-            trainer = corpus.trainer(trainer_class, own)
-        run = trainer.run
-        run.record, run.base_model = record, data.model_name_or_path
-        run.probes, run.protocols = probes, getattr(corpus, "protocols", run.protocols)
-        run.pictures, trainer.scored_outside = not data.smoke, True
-        if own.process_index == 0:
+    def train_one(own: AlignmentConfig, checkpoint: str | None) -> Any:
+        trainer = corpus.trainer(trainer_class, own)
+        run: Any = trainer.run
+        run.settings, run.text, run.seconds = non_default_fields(data), corpus.entries(), seconds | run.seconds
+        run.pictures = not data.smoke
+        if own.process_index == 0 and trainer.scores_start:
             run.show = partial(print, flush=True)
-        if folder := data.sentence_transformer:
+        if folder := getattr(data, "sentence_transformer", None):
             run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
-        trainer.train(resume_from_checkpoint=checkpoint)
-        trainer.save_model()
-        if own.should_save:
-            print("\n" + format_table(record))
+        trainer.train(resume_from_checkpoint=checkpoint or False)
+        if getattr(data, "save_models", True):
+            trainer.save_model()
+        if own.should_save and trainer.scores_start:
+            print("\n" + format_table(run.record))
         return trainer
 
     def train_seed(own: AlignmentConfig, how: dict[str, Any]) -> dict[str, Any]:
-        nonlocal corpus
-        checkpoint, mine = start_run(method, data, own, trainer_class)
-        mine |= {name: copy.deepcopy(record[name]) for name in ("languages", "data", "links", "linked_by")}
-        mine["times"]["seconds"] |= record["times"]["seconds"]
-        if corpus.model is None:
-            corpus = replace(corpus, model=load_checked(data, own)[0])
-        trainer = train(own, mine, corpus, checkpoint)
-        corpus.model = None  # the next seed starts from the encoder as it was
-        run, content = cast(runs.Run, trainer.run), dict[str, Any]()
         if own.should_save:
-            fill_words(run.examples, getattr(own, "pooling", ""))
-            content = keep_seed(Path(args.output_dir), run.examples, how, mine, probes, run.probed)
-        leave(trainer)
+            hold_folder(own.output_dir)
+        set_seed(own.seed)
+        trainer = train_one(own, own.resume_from_checkpoint)
+        content = corpus.keep_seed(trainer, Path(own.output_dir), how) if own.should_save else {}
+        trainer.accelerator.wait_for_everyone()
+        trainer.accelerator.free_memory()
+        finish_run(own)  # the tracked run, before that of the next seed
         return content
 
-    if not data.seeds:
-        train(args, record, corpus, checkpoint)
-        return
-    describe = partial(describe_seed, record, trainer_class.headline(args), args.seed)
-    run_unfinished(data.seeds, args, describe, train_seed)
+    if seeds or hasattr(data, "save_models"):
+        settings = score_settings({**non_default_fields(data), **args.changed()}) | {"preset": args.preset}
+        about = partial(corpus.about_seed, trainer_class.headline(args), settings, args.seed)
+        run_unfinished(seeds or [args.seed], args, about, train_seed)
+    else:
+        train_one(args, checkpoint)
 
 
 def _export(trainer: AlignmentTrainer, folder: str) -> str:
     """Write the folder for sentence-transformers, and return its path."""
     model = trainer.accelerator.unwrap_model(trainer.model)
-    pooling: SentencePooling = getattr(trainer.args, "sentence_pooling", "mean")
     if isinstance(model, PeftModel):
         model = merge(copy.deepcopy(model))
+    pooling = getattr(trainer.args, "sentence_pooling", "mean")
     save_sentence_transformer(model, trainer.processing_class, folder, pooling=pooling)
     return folder
 
 
 def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) -> None:
     """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept."""
+    if wants_sharding(args):
+        raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
     args.report_to = []
-    step = max(1, len(whole) // _SAMPLE_PAIRS)
+    step = max(1, len(whole) // _SAMPLE_ROWS)
     part = whole.select(range(0, len(whole), step))
     times = len(whole) / len(part)
     with tempfile.TemporaryDirectory() as folder:
@@ -179,6 +146,7 @@ def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) 
         args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
         trainer = make_trainer(part)
+        trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
         kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
         if kept:
@@ -204,7 +172,98 @@ def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) 
     print("dry run: nothing was trained or saved; scoring comes on top")
 
 
-def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
-    """Write the model card and then `results.json`, which marks the run complete; print the scores."""
-    runs.finish(record, folder, saved)
-    print("\n" + format_table(record))
+# ---- Seeds: each has its own folder, and one that is finished is not run again ----
+
+
+def score_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that may change a score: a seed that was run with others is another run's."""
+    return {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+
+
+def run_unfinished(
+    seeds: Sequence[int],
+    args: Any,
+    about: Callable[[int], dict[str, Any]],
+    run_one: Callable[[Any, dict[str, Any]], dict[str, Any]],
+) -> None:
+    """Run each seed that is not finished, and print a table over languages.
+
+    `about` gives the fields of a seed's `scores.json`. `run_one` takes the seed's own settings and these fields, and
+    returns what it wrote. Its `resume_from_checkpoint` is the last complete checkpoint of an interrupted run.
+    """
+    runs = []
+    main = getattr(args, "should_save", True)
+    for seed in seeds:
+        folder, how = Path(args.output_dir) / f"seed-{seed}", about(seed)
+        before = None if args.overwrite_output_dir else finished(folder, how)
+        if before is not None:
+            runs.append(before)
+            if main:
+                print(f"seed {seed}   finished before: {folder}")
+            continue
+        own = copy.copy(args)
+        own.seed, own.output_dir = seed, str(folder)
+        with args.main_process_first() if hasattr(args, "main_process_first") else nullcontext():
+            if not begin(folder, how, overwrite=args.overwrite_output_dir):
+                clear_run(folder)
+        # The folder holds nothing but an interrupted run of the same settings.
+        resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)
+        own.resume_from_checkpoint, own.overwrite_output_dir = resume, not resume
+        runs.append(run_one(own, how))
+        gc.collect()  # the trainer of this seed, before the next one starts
+    if main:
+        print("\n" + format_scores(runs))
+        print(f"\nscores: {args.output_dir}/seed-*/scores.json")
+
+
+def about_seed(
+    sources: Mapping[str, Sequence[Mapping[str, Any]]],
+    base_model: str,
+    metric: str,
+    settings: Mapping[str, Any],
+    drawn_by: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the fields of an alignment's `scores.json`; `drawn_by` is the seed that drew and linked the text."""
+    return {
+        "task": Metric.parse(metric).task,
+        "metric": metric,
+        "seed": seed,
+        "train_language": "",  # no labels were learned from
+        "settings": {**settings, "drawn_by": drawn_by},
+        "inputs": {f"{kind} {one['source']}": one.get("fingerprint") for kind, own in sources.items() for one in own}
+        | weights(model=base_entry(base_model)["name"]),
+    }
+
+
+def keep_seed(
+    folder: Path,
+    examples: Mapping[str, Examples],
+    how: Mapping[str, Any],
+    record: Mapping[str, Any],
+    probes: Sequence[Probe] = (),
+    probed: Mapping[tuple[str, int], Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Keep an alignment's example scores; returns the content of its `scores.json`, which marks it as finished.
+
+    `folder`, that of the seed, gets the headline score after training, `scores` beside it all of them, before and
+    after.
+    """
+    metric = how["metric"]
+    keep_examples(folder.parent / "scores", how["seed"], examples, probes, probed)
+    own = {language: TaskScores({metric: found[metric]}) for language, found in examples["after"].items()}
+    return write_scores(folder, own, how=how, warnings=find_warnings(record))
+
+
+def weights(**named: str | None) -> dict[str, str]:
+    """Fingerprints of models' files, where these are folders here."""
+    found = {}
+    for kind, name in named.items():
+        if name is None or not Path(name).is_dir():
+            continue
+        digest = hashlib.blake2b(digest_size=16)
+        for path in sorted(p for p in Path(name).iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "blake2b").digest())
+        found[kind] = digest.hexdigest()
+    return found

@@ -3,164 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any
 
-from hf_xalign.checks import excludes, needs
-from hf_xalign.data.sources import check_files, check_models
+from datasets import Dataset, concatenate_datasets
+from transformers import set_seed
+
+from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import SmokeTest, option
+from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
-
-if TYPE_CHECKING:
-    from hf_xalign.tasks import Examples, Task
-    from hf_xalign.trainers import TaskConfig, TaskTrainer
+from hf_xalign.recipes.parts.run import weights
+from hf_xalign.recipes.parts.task_arguments import TaskArguments
+from hf_xalign.record import find_warnings
+from hf_xalign.tasks import (
+    Examples,
+    LabelSet,
+    QuestionTask,
+    SequenceTask,
+    Task,
+    TokenTask,
+    by_language,
+    read_examples,
+    read_questions,
+)
+from hf_xalign.tasks.crossing import code_switch, read_crossed
+from hf_xalign.tasks.derived import derive_examples
+from hf_xalign.tasks.results import write_scores
+from hf_xalign.trainers.shared.checkpoints import clear_run
+from hf_xalign.trainers.task import TaskTrainer, text_entry
+from hf_xalign.trainers.task_config import TaskConfig
 
 logger = logging.getLogger(__name__)
-
-_DATA, _RUN = "Model and data", "Run"
-_LABELLED = excludes("questions have a format and a metric of their own", task="questions")
-
-
-@dataclass
-class TaskArguments(SmokeTest):
-    """Encoder, task and labelled text."""
-
-    method: ClassVar[str]
-
-    task: Literal["token", "sequence", "questions"] = option(
-        _DATA,
-        "A label for each word, or one for a text or a pair of texts; or extractive questions (SQuAD).",
-        "token",
-        rules=[excludes("a tagger labels words", ("sequence", "questions"), head="tagger")],
-    )
-    model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "embedded"
-    )
-    model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
-    adapter: str | None = option(
-        _DATA, "Folder of a frozen module between encoder and head: MAO or a rotation; {seed} is the run's seed.", None
-    )
-    train_data: list[str] = option(
-        _DATA,
-        "Labelled text, one or several: LANG=FILE (JSON, JSONL, TSV, CSV, CoNLL, CoNLL-U) or LANG=HUB_ID[:CONFIG].",
-        [],
-    )
-    eval_data: list[str] = option(
-        _DATA,
-        "Text to score, one of each language. LANG+LANG=SOURCE,SOURCE: questions of the first about contexts of the "
-        "second; pairs of texts of the first, one at random from the second.",
-        [],
-    )
-    select_on: list[str] = option(
-        _DATA,
-        "Validation text that chooses the checkpoint in place of eval_data, in its form (load_best_model_at_end; by "
-        "which language: selection).",
-        [],
-        rules=[
-            needs("no checkpoint is chosen without it, eval_strategy and save_strategy", load_best_model_at_end=True)
-        ],
-    )
-    code_switch: str | None = option(
-        _DATA,
-        "English original of translated training text, LANG=SOURCE: each example becomes two in one batch, with one "
-        "of its texts in English (PPA). Batch sizes count the examples before.",
-        None,
-    )
-    derived_language: str | None = option(
-        _DATA,
-        "Folder of hf-xalign train align_mlm: text named by the code of its derived language (en-x-inv-trans=FILE) is "
-        "natural text, and derived when it is read.",
-        None,
-    )
-    languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
-    train_split: str = option(_DATA, "Split of Hub training data.", "train")
-    eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
-    select_split: str = option(_DATA, "Split of Hub data in select_on.", "validation")
-    dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
-    text_columns: list[str] = option(
-        _DATA,
-        "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text). Known "
-        "data sets need none.",
-        [],
-        rules=[_LABELLED],
-    )
-    label_column: str | None = option(
-        _DATA,
-        "Default: labels of words, else upos (CoNLL-U); label of texts. CoNLL's columns have numbers.",
-        None,
-        rules=[_LABELLED],
-    )
-    labels: list[str] = option(
-        _DATA,
-        "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.",
-        [],
-        rules=[_LABELLED],
-    )
-    metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
-        _DATA,
-        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. With span_f1 of "
-        "others, neighbours with one label are a span, as seqeval scores parts of speech.",
-        None,
-        rules=[_LABELLED, excludes("texts are scored by accuracy", ("token_f1", "span_f1"), task="sequence")],
-    )
-    max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
-    overlap: int = option(_DATA, "questions: tokens that two windows of max_length tokens share of a text.", 128)
-    on_empty_word: Literal["error", "unk"] = option(
-        _DATA, "A word that the tokenizer makes nothing of: error (names the line), or the unknown token.", "error"
-    )
-    max_train_examples: int | None = option(_DATA, "Use the first n examples of each training source.", None)
-    max_eval_examples: int | None = option(_DATA, "Use the first n examples of each evaluation source.", None)
-    seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [])
-    save_models: bool = option(_RUN, "Keep each seed's model and checkpoints, not only scores.", False)
-    dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
-
-    def check_files(self) -> None:
-        """Refuse files and folders that are not there."""
-        check_models([self.model_name_or_path])
-        check_models([self.adapter], whole=False)
-        check_files(filter(None, [self.derived_language and f"{self.derived_language}/{DERIVED_FILE}"]))
-        check_files([*self.train_data, *self.eval_data, *self.select_on, *filter(None, [self.code_switch])])
-
-    def fit(self, task: Task, args: TaskConfig) -> Task:
-        """Return the task for the model that is trained."""
-        return task
-
-    def check(self, args: TaskConfig) -> None:
-        """Refuse encoders, adapters and heads that do not go together, before any text is read."""
-        from hf_xalign.tasks.models import check_parts
-
-        for seed in self.seeds or [args.seed]:
-            check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
-
-    def named(self, seed: int) -> tuple[str, str | None]:
-        """Return the encoder and the adapter of a seed."""
-        adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
-        return self.model_name_or_path.replace("{seed}", str(seed)), adapter
-
-    def make_trainer(self, args: Any, task: Task, train: Any, evaluation: dict[str, Examples] | None) -> TaskTrainer:
-        """Return the trainer of one seed, `args.seed`, with its own model; `train` is text or encoded rows."""
-        from transformers import set_seed
-
-        from hf_xalign.data.embedded.encoder import resolve_model
-        from hf_xalign.pretrained import load_tokenizer
-
-        with args.main_process_first(desc="making the embedded encoder"):
-            path = resolve_model(self.named(args.seed)[0])
-        set_seed(args.seed)
-        tokenizer = load_tokenizer(path, revision=self.model_revision)
-        return self.build(args, task, train_dataset=train, eval_dataset=evaluation, processing_class=tokenizer)
-
-    def build(self, args: Any, task: Task, **given: Any) -> TaskTrainer:
-        """Return the recipe's trainer, made with the text and tokenizer in `given`."""
-        raise NotImplementedError
-
-    def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
-        """Return the record's entries of further training text."""
-        return {}
 
 
 @dataclass
@@ -171,6 +50,17 @@ class TaskData:
     train: list[Examples]
     evaluation: dict[str, Examples]
     selection: dict[str, Examples]  # empty: the evaluation text
+    data: TaskArguments
+    args: TaskConfig
+
+    @property
+    def rows(self) -> Dataset:
+        """Examples to train on."""
+        return concatenate_datasets([part.rows for part in self.train])
+
+    def sample(self, rows: Dataset) -> TaskData:
+        """Return the task with some of its examples, as if all were in one language."""
+        return replace(self, train=[replace(self.train[0], rows=rows)], selection={})
 
     @property
     def train_language(self) -> str:
@@ -187,31 +77,71 @@ class TaskData:
             f"score    {self.task.metric}",
         ]
 
-    def inputs(self) -> dict[str, str]:
-        """Return a fingerprint of each text."""
+    def entries(self) -> dict[str, Any]:
+        """Return the arguments of [`~hf_xalign.record.start_record`] on the text, in the command line's order."""
+        data, trained = self.data, list(dict.fromkeys(part.language for part in self.train))
+        texts = {
+            "train": map(text_entry, data.train_data, self.train, repeat(data.train_split)),
+            "eval": map(text_entry, data.eval_data, self.evaluation.values(), repeat(data.eval_split)),
+            "selection": map(text_entry, data.select_on, self.selection.values(), repeat(data.select_split)),
+        }
+        found = {kind: own for kind, entries in texts.items() if (own := list(entries))} | data.extra_data(self.args)
+        languages = [*trained[1:], *(language for language in self.evaluation if language not in trained)]
+        return {"languages": languages, "pivot": trained[0], "data": found}
+
+    def trainer(self, trainer_class: type[Any], args: Any) -> TaskTrainer:
+        """Return the trainer of one seed, `args.seed`, with its own model."""
+        encoder, module = self.data.named(args.seed)
+        with args.main_process_first(desc="making the embedded encoder"):
+            path = resolve_model(encoder)
+        set_seed(args.seed)
+        tokenizer = load_tokenizer(path, revision=self.data.model_revision)
+        texts: dict[str, Any] = {"train_dataset": self.train, "eval_dataset": self.selection or self.evaluation}
+        trainer = self.data.build(args, self.task, processing_class=tokenizer, **texts)
+        run: Any = trainer.run
+        trainer.module, run.base_model, run.held_out = module, encoder, self.evaluation
+        return trainer
+
+    def about_seed(self, metric: str, settings: dict[str, Any], drawn_by: int, seed: int) -> dict[str, Any]:
+        """Return the fields of a seed's `scores.json`."""
+        model, adapter = self.data.named(seed)
         parts = (*self.train, *self.evaluation.values(), *self.selection.values())
-        return {f"{part.name} ({part.language})": part.fingerprint for part in parts}
+        inputs = {f"{part.name} ({part.language})": part.fingerprint for part in parts}
+        return {
+            "task": self.data.task,
+            "metric": self.task.metric,
+            "seed": seed,
+            "train_language": self.train_language,
+            "settings": settings,
+            "inputs": inputs | weights(model=model, adapter=adapter),
+        }
+
+    def keep_seed(self, trainer: Any, folder: Path, how: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the scores of a seed's examples, and return the content of its `scores.json`."""
+        record = trainer.run.record
+        record.setdefault("task", {"metric": self.task.metric})
+        content = write_scores(folder, trainer.scores, how=how, warnings=find_warnings(record))
+        if not self.data.save_models:
+            clear_run(folder)
+        return content
 
 
-def load_task(data: TaskArguments) -> TaskData:
+def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = None) -> TaskData:
     """Read the text and find its labels."""
-    from hf_xalign.tasks import (
-        LabelSet,
-        QuestionTask,
-        SequenceTask,
-        TokenTask,
-        by_language,
-        read_examples,
-        read_questions,
-    )
+    with args.main_process_first(desc="reading labelled text"):
+        found = _load(data, args)
+    return replace(found, task=data.fit(found.task, args))
 
+
+def _load(data: TaskArguments, args: TaskConfig) -> TaskData:
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
     if data.task == "questions":
         train, evaluation, selection = _read(data, read_questions)
         questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-        return TaskData(questions, train, by_language(evaluation, data.languages), by_language(selection, []))
+        sets = by_language(evaluation, data.languages), by_language(selection, [])
+        return TaskData(questions, train, *sets, data, args)
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
     train, evaluation, selection = _read(data, partial(read_examples, kind=data.task, **columns))
     if len(data.labels) == 1 and ".json" in data.labels[0]:
@@ -223,14 +153,11 @@ def load_task(data: TaskArguments) -> TaskData:
     sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
     for part in (*train, *sets.values(), *chosen_on.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")
-    return TaskData(task, train, sets, chosen_on)
+    return TaskData(task, train, sets, chosen_on, data, args)
 
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:
     """Read the text to train on, to score, and to choose the checkpoint on."""
-    from hf_xalign.data.derived.language import DerivedLanguage
-    from hf_xalign.tasks.crossing import code_switch, read_crossed
-
     if data.derived_language:
         read = partial(_read_derived, read, DerivedLanguage.load(Path(data.derived_language) / DERIVED_FILE))
     read = partial(read_crossed, read=read, revision=data.dataset_revision)
@@ -253,8 +180,6 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
 
 def _read_derived(read: Callable[..., Examples], language: Any, item: str, **options: Any) -> Examples:
     """Read text; what is named by the code of the derived language is derived."""
-    from hf_xalign.tasks.derived import derive_examples
-
     found, source = read(item, **options), item.partition("=")[2]
     if found.language != language.code:
         return found

@@ -230,7 +230,7 @@ def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monk
         batches.clear()
         flip_byte(tmp_path / "again" / name, at)
         assert compute(tmp_path / "again", model).path.read_bytes() == content and len(batches) == 15
-        assert f"{name}: the file is missing or damaged" in caplog.text
+        assert f"{name}: the file is damaged" in caplog.text
 
 
 @pytest.mark.slow

@@ -79,6 +79,7 @@ def test_a_term_reads_a_layer_of_its_own(tmp_path):
     for reference in ("copy", "cache"):
         model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
         trainer = make(tmp_path / reference, objective, model, 3, reference=reference)
+        trainer.cache_start()
         with torch.no_grad():
             for weight in trainer.model.parameters():
                 if weight.requires_grad:
@@ -281,6 +282,7 @@ def test_teacher_and_similarities_against_loops(reference, tmp_path):
     model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
     objective = [SentenceTeacher(weight=2.0), KeepSimilarities(weight=3.0), KeepSimilarities(of="words", weight=0.5)]
     trainer = make(tmp_path, objective, model, 4, reference=reference)
+    trainer.cache_start()
     with torch.no_grad():
         for weight in trainer.model.parameters():
             if weight.requires_grad:

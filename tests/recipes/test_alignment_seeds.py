@@ -11,7 +11,7 @@ from support.recipe import command, on_files, record_of
 from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, mao, mapping, ppa
-from hf_xalign.recipes.parts import run
+from hf_xalign.recipes.parts import parallel
 from hf_xalign.statistics.comparison import load_system
 
 OPTIONS = {
@@ -59,14 +59,14 @@ def test_a_seed_is_the_run_of_that_seed(files, tmp_path, recipe, capsys):
 def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_path, monkeypatch, capsys):
     align(fao, files, tmp_path / "whole", "--seeds", "1", "2")
     given = tmp_path / "cut"
-    kept = run.keep_seed
+    kept = parallel.keep_seed
 
     def killed(folder, examples, how, *more):
         if how["seed"] == 2:
             raise KeyboardInterrupt
         return kept(folder, examples, how, *more)
 
-    monkeypatch.setattr(run, "keep_seed", killed)
+    monkeypatch.setattr(parallel, "keep_seed", killed)
     with pytest.raises(KeyboardInterrupt):
         align(fao, files, given, "--seeds", "1", "2")
     monkeypatch.undo()

@@ -176,7 +176,7 @@ def test_pretraining(files, refused):
         (("--derive", "syntax", "transliteration", "--order_of", str(known)), "from a file that ends in .conllu"),
         (("--derive", "inversion"), "objective=align_mlm needs two vocabularies"),
         (("--dictionary", f"de={known}"), "dictionary of de: corpus has none of that language"),
-        (("--dictionary", str(known)), "en-de.txt: say the language"),
+        (("--dictionary", str(known)), "en-de.txt: the language is missing"),
         (("--dictionary", f"en={known}"), "dictionary of en: that is the pivot"),
         ((*derive, "--dictionary", f"de={known}"), "a derived language brings its own"),
         (("--objective", "xlm"), "objective=xlm needs sentence pairs"),

@@ -22,16 +22,19 @@ from hf_xalign.hub.files import Contents
 from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import FinetuneArguments, main
-from hf_xalign.recipes.parts import seeds
-from hf_xalign.recipes.parts.task_data import load_task
+from hf_xalign.recipes.parts.task_data import TaskData, load_task
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import examples
-from hf_xalign.trainers import ContinualTrainer, TaskTrainer
+from hf_xalign.trainers import ContinualTrainer, TaskConfig, TaskTrainer
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
+
+
+def read_task(**options):
+    return load_task(FinetuneArguments(**options), TaskConfig(use_cpu=True))
 
 
 def scores_of(folder, seed=0):
@@ -78,8 +81,8 @@ def test_files_in_other_schemes_and_with_comments_give_the_same_scores(files, fi
 
 def test_finished_seeds_are_not_repeated(files, finetuned, tmp_path, monkeypatch, request):
     shutil.copytree(finetuned[0] / "seed-0", tmp_path / "seed-0")
-    first, ran, run = scores_of(tmp_path), [], seeds._run_seed
-    monkeypatch.setattr(seeds, "_run_seed", lambda *given: ran.append(given[-1]["seed"]) or run(*given))
+    first, ran, keep = scores_of(tmp_path), [], TaskData.keep_seed
+    monkeypatch.setattr(TaskData, "keep_seed", lambda *given: ran.append(given[-1]["seed"]) or keep(*given))
 
     def again(*options):
         return output_of(main, task_command(files, *EPOCHS, *options, out=tmp_path))
@@ -139,7 +142,7 @@ def test_a_damaged_seed_is_run_again(files, finetuned, tmp_path, caplog, name):
         (folder / "checkpoint-3").mkdir()
     flip_byte(folder / name, 0.4)
     main(words)
-    assert f"{name}: the file is missing or damaged" in caplog.text
+    assert f"{name}: the file is damaged" in caplog.text
     assert scores_of(tmp_path) == scores_of(finetuned[0])
     assert sorted(path.name for path in folder.iterdir()) == ["examples", "scores.json"]
 
@@ -283,7 +286,7 @@ def test_commit_of_hub_datasets(monkeypatch):
     rows, asked = Dataset.from_list([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]), []
     monkeypatch.setattr(examples, "load_hub", lambda *given: asked.append(given) or rows)
     hub = {"train_data": ["en=owner/name:en"], "eval_data": ["de=owner/name:de"]}
-    load_task(FinetuneArguments(task="sequence", **hub, dataset_revision="abc"))
+    read_task(task="sequence", **hub, dataset_revision="abc")
     assert asked == [("owner/name:en", "train", "abc"), ("owner/name:de", "test", "abc")]
 
 
@@ -335,12 +338,12 @@ def test_text_named_by_the_code_of_a_derived_language_is_derived(tmp_path):
     file.write_text("Ayşe B-PER\nNur I-PER\ngeldi O\n. O\n\nEve O\ngitti O\n. O\n")
     DerivedLanguage("tr", ("inversion",)).save(tmp_path / "derived_language.json")
     options = {"train_data": [f"tr={file}"], "eval_data": [f"tr={file}", f"tr-x-inv={file}"]}
-    natural, derived = load_task(FinetuneArguments(**options, derived_language=str(tmp_path))).evaluation.values()
+    natural, derived = read_task(**options, derived_language=str(tmp_path)).evaluation.values()
     assert natural.rows["tokens"][0] == ["Ayşe", "Nur", "geldi", "."]
     assert derived.rows["tokens"][:] == [["geldi", "Nur", "Ayşe", "."], ["gitti", "Eve", "."]]
     assert derived.rows["labels"][0] == ["O", "B-PER", "I-PER", "O"] and derived.language == "tr-x-inv"
     assert derived.fingerprint != natural.fingerprint
-    plain = load_task(FinetuneArguments(**options)).evaluation["tr-x-inv"]  # text that is derived already
+    plain = read_task(**options).evaluation["tr-x-inv"]  # text that is derived already
     assert plain.rows["tokens"][:] == natural.rows["tokens"][:]
     with pytest.raises(InputError, match=r"derived_language\.json: no such file"):
         FinetuneArguments(**options, derived_language=str(tmp_path / "none")).check_files()
@@ -372,7 +375,7 @@ def test_a_derived_word_order_needs_the_trees_of_all_texts(tmp_path):
     def load(name, task):
         data = [f"en-x-syntax={tmp_path / name}"]
         options = {"task": task, "train_data": data, "eval_data": data, "derived_language": str(tmp_path)}
-        return load_task(FinetuneArguments(**options)).train[0].rows[0]
+        return read_task(**options).train[0].rows[0]
 
     pair, words = load("pairs.jsonl", "sequence"), load("words.jsonl", "token")
     assert (pair["text_a"], pair["text_b"]) == ("the house green shines", "a file red opens")

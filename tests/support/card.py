@@ -30,8 +30,10 @@ def make_record(**changes: Any) -> dict[str, Any]:
         languages=["de", "bn"],
         seed=42,
         settings={"learning_rate": 5e-5, "freeze_embeddings": True, "layers": [-1]},
-        train_data=[train, train | bengali],
-        eval_data=[{"source": "embedded:de", "language": "de", "split": "test", "pairs": 500}],
+        data={
+            "train": [train, train | bengali],
+            "eval": [{"source": "embedded:de", "language": "de", "split": "test", "pairs": 500}],
+        },
         objective="L = mean over links of ||f(i,s) - f(j,t)||^2 + mean over pivot words of ||f - f0||^2",
         paper={"title": "Multilingual Alignment", "id": "2002.03518", "bibtex": "@inproceedings{cao2020}"},
         license="mit",

@@ -7,10 +7,11 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -18,8 +19,16 @@ from datasets import Dataset
 from peft import PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
-from torch.utils.data import Sampler
-from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader, Sampler
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    set_seed,
+)
 from transformers.trainer_utils import (
     BestRun,
     IntervalStrategy,
@@ -46,6 +55,7 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encod
 from hf_xalign.modeling.sentence_export import LENGTH_FILE, open_sentence_transformer, read_length
 from hf_xalign.modeling.xalign.base import SKETCH, changed_start, sketch_base
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.objectives.term import Term
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.average import AverageAtEnd
@@ -71,7 +81,7 @@ from hf_xalign.trainers.shared.fsdp import (
     wants_sharding,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
-from hf_xalign.trainers.shared.inherited import check_arguments, check_optimizer
+from hf_xalign.trainers.shared.inherited import check_optimizer, check_optimizers
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.shared.tracking import use_tracker
 
@@ -113,7 +123,9 @@ class AlignmentTrainer(HubTrainer):
     """Base class of all trainers.
 
     A method overrides `_prepare`, `_count_items` and `_loss`, which divides each term by its count over the whole
-    optimizer step and reports it with [`log_term`].
+    optimizer step and reports it with [`log_term`]. Batches, loss and scores are the method's: in place of the
+    Trainer's `data_collator`, `compute_loss_func` and `compute_metrics`, override `_prepare`, `compute_loss` and
+    `evaluate` in a subclass.
 
     Args:
         model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
@@ -124,10 +136,13 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language; or a dict of them by language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
+        objective: the terms of the loss, for methods whose loss is a list of [`~hf_xalign.objectives.Term`].
         peft_config: adapter that is added to the encoder and trained instead of its weights.
-        kwargs: `callbacks`, `optimizers`, `optimizer_cls_and_kwargs` and `model_init` of `Trainer`; its other
-            arguments raise an error. `model_init` is a function that returns a model for each trial of a search; it
-            also makes this trainer's model if `model` is None.
+        callbacks: callbacks of transformers, in addition to the Trainer's own.
+        optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
+        optimizer_cls_and_kwargs: class and options of the optimizer, which gets all trained weights.
+        model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
+            `model` is None.
 
     Raises:
         InputError: settings that do not fit the model, the tokenizer or the data; or, before anything is loaded by id
@@ -146,6 +161,8 @@ class AlignmentTrainer(HubTrainer):
     random_start: bool = False
     # True if a run scores the model before training.
     scores_start: ClassVar[bool] = True
+    # True if the scores before and after training are the ends of the curve, which `evaluate` then reports.
+    scores_ends: ClassVar[bool] = True
     # Short name of the method in the record of a run.
     method: ClassVar[str] = ""
     # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
@@ -155,45 +172,56 @@ class AlignmentTrainer(HubTrainer):
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
-    made_with: tuple[tuple[Any, ...], dict[str, Any]]
-    # True if the caller scores the model after training. `train` then scores the last step only to select the best.
-    scored_outside: bool = False
+    # Arguments of this trainer, from which a search makes others; a subclass adds its own.
+    arguments: Mapping[str, Any] = MappingProxyType({})
     # Term of the loss that grows by design, so that its growth is not a sign of divergence.
     _growing_term: str = ""
+    # True if `cache_start` was called.
+    _start_cached: bool = False
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Store the arguments, from which a search makes its trainers."""
-        trainer = super().__new__(cls)
-        trainer.made_with = (args, kwargs)
-        return trainer
-
     def __init__(
         self,
-        model: str | PreTrainedModel | None,
+        model: str | PreTrainedModel | None = None,
         args: AlignmentConfig | None = None,
         *,
         train_dataset: Any,
         eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
+        objective: Sequence[Term] | None = None,
         peft_config: PeftConfig | None = None,
-        **kwargs: Any,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
+        model_init: ModelInit | None = None,
     ):
         start = time.perf_counter()
         self.args = args = self._own_args(args)
-        check_arguments(type(self), args, {"model": model, **kwargs})
+        check_optimizers(args, model, optimizers, optimizer_cls_and_kwargs)
+        self._set_objective(objective)
+        # The Trainer would replace the prepared model by a new one.
+        self.make_model = model_init
+        if model_init is not None:
+            self.arguments = {
+                **self.arguments,
+                "train_dataset": train_dataset,
+                "eval_dataset": eval_dataset,
+                "processing_class": processing_class,
+                "peft_config": peft_config,
+                "callbacks": callbacks,
+                "optimizers": optimizers,
+                "optimizer_cls_and_kwargs": optimizer_cls_and_kwargs,
+            }
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
         check_sharding(args, self.can_shard)
-        # The Trainer would replace the prepared model by a new one.
-        self.make_model: ModelInit | None = kwargs.pop("model_init", None)
         if model is None:
-            if self.make_model is None:
+            if model_init is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
-            model = make_model(self.make_model, args)
+            model = make_model(model_init, args)
         if isinstance(model, nn.Sequential):
             model, own = open_sentence_transformer(model)
             processing_class = processing_class or own
@@ -234,7 +262,7 @@ class AlignmentTrainer(HubTrainer):
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         self._sketch = _sketch_of_base(model)
         self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
-        callbacks = [*filter(None, [self._average]), *(kwargs.pop("callbacks", None) or [])]
+        callbacks = [*filter(None, [self._average]), *(callbacks or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):
@@ -248,7 +276,8 @@ class AlignmentTrainer(HubTrainer):
             processing_class=processing_class,
             data_collator=collator,
             callbacks=callbacks,
-            **kwargs,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
         )
         if self.is_deepspeed_enabled:
             raise InputError("DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.")
@@ -259,14 +288,21 @@ class AlignmentTrainer(HubTrainer):
         if self.optimizer is not None:
             check_optimizer(self.optimizer, self.model)
         use_tracker(self)
-        # Scores of the evaluation set by step, which `evaluate` reports instead of computing them again.
-        self.known_scores: dict[int, Scores] = {}
         self._term_sums: dict[str, torch.Tensor] = {}
         self._terms_since = 0
         self._not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._trained = False
+        self._complete()
         if self._recorded and self._has_scores():
             self.run = Run(self, base_model, time.perf_counter() - start)
+
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        """Store the terms of the loss, by default those of the settings, before anything is loaded."""
+        if objective is not None:
+            raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
+
+    def _complete(self) -> None:
+        """Make the method's parts in addition to the model, when the Trainer is made."""
 
     @classmethod
     def _own_args(cls, args: Any) -> Any:
@@ -302,6 +338,28 @@ class AlignmentTrainer(HubTrainer):
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
         raise NotImplementedError
+
+    def cache_start(self) -> None:
+        """Compute and store the vectors of the encoder before training that the training reads, once.
+
+        `train` calls this after the scores before training, so that their table is printed first.
+        """
+        if self._start_cached:
+            return
+        self._start_cached = True
+        model = self.accelerator.unwrap_model(self.model)
+        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        cast(nn.Module, model).to(self.args.device)
+        self._encode_start(model)
+        cast(nn.Module, model).to(home)
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        """Encode the training text by the model before training, if the settings cache its vectors."""
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of training; the first call may encode the text, see `cache_start`."""
+        self.cache_start()
+        return super().get_train_dataloader()
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
@@ -452,9 +510,13 @@ class AlignmentTrainer(HubTrainer):
             self.control.should_log = True
         if self.control.should_log or self.control.should_save or self.control.should_evaluate:
             self._stop_if_not_finite()
-        if self.scored_outside and not self.args.load_best_model_at_end and self._has_ended():
+        if self._run_scores_ends and not self.args.load_best_model_at_end and self._has_ended():
             self.control.should_evaluate = False
         super()._maybe_log_save_evaluate(*args, **kwargs)
+
+    @property
+    def _run_scores_ends(self) -> bool:
+        return self.run is not None and bool(self.run.record) and self.scores_ends
 
     def _stop_if_not_finite(self) -> None:
         weights_bad = ~torch.stack(
@@ -504,8 +566,8 @@ class AlignmentTrainer(HubTrainer):
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return the scores of `evaluate` without prefix."""
-        name, known = self.headline(self.args), self.known_scores.get(self.state.global_step)
-        scores = known if known and dataset is self.eval_dataset else self._score(dataset)
+        name = self.headline(self.args)
+        scores = (self.run and self.run.known(dataset)) or self._score(dataset)
         metrics = {
             f"{language}_{key}": values[key]
             for language, values in scores.items()
@@ -560,12 +622,17 @@ class AlignmentTrainer(HubTrainer):
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
-        if self.run is not None and trial is None:
-            self.run.start()
-        with self.run.phase("training") if self.run is not None and trial is None else nullcontext():
+        run = self.run if trial is None else None
+        if run is not None:
+            run.start()
+        with run.phase("preparing") if run is not None else nullcontext():
+            self.cache_start()  # before weights of a checkpoint are loaded
+        with run.phase("training") if run is not None else nullcontext():
             result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
-        if self.args.eval_on_start and not self.scored_outside and self._last_scored() < self.state.global_step:
+        if self.run is not None and trial is None and not self.is_fsdp_enabled:
+            self.run.score_end()
+        if self.args.eval_on_start and not self._run_scores_ends and self._last_scored() < self.state.global_step:
             self.evaluate()
         return result
 
@@ -604,7 +671,7 @@ class AlignmentTrainer(HubTrainer):
         pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
         pivot = pivots[0] if len(pivots) == 1 else "en"
         languages = [entry["language"] for entry in train]
-        return {"languages": languages, "pivot": pivot, "train_data": train, "eval_data": held}
+        return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held}}
 
     def last_entries(self) -> dict[str, Any]:
         """Return further entries of the record of a finished run."""

@@ -33,7 +33,7 @@ _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", 
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # Fields that are set from eval_strategy, or if there is no accelerator.
-_DERIVED = {"do_eval", "dataloader_pin_memory"}
+_DERIVED = {"do_eval", "eval_on_start", "dataloader_pin_memory"}
 
 # Of every preset that names no other order.
 _BY_LENGTH = {"train_sampling_strategy": "group_by_length"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
-from hf_xalign.cache import checksum, is_as_sealed, write_mark
+from hf_xalign.cache import open_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.base import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
@@ -56,24 +56,12 @@ def mark_complete(checkpoint: str | os.PathLike) -> None:
 
 def find_damage(checkpoint: str | os.PathLike) -> str | None:
     """Return why a run cannot resume from a checkpoint, or None if all files are there and unchanged."""
-    folder = Path(checkpoint)
-    try:
-        mark = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
-        if not is_as_sealed(mark):
-            return f"{COMPLETE} is damaged"
-        sums = mark["files"]
-        if missing := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if name not in sums]:
-            return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
-        for name, due in sums.items():
-            if not (folder / name).is_file():
-                return f"{name} is missing"
-            if checksum(folder / name) != due:
-                return f"{name} is damaged"
-    except FileNotFoundError:
-        return "it is incomplete"
-    except (ValueError, AttributeError, KeyError, TypeError):
-        return f"{COMPLETE} is damaged"
-    return None
+    mark, altered = open_mark(Path(checkpoint, COMPLETE))
+    if mark and (missing := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if name not in mark["files"]]):
+        return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
+    if altered:
+        return f"{os.path.relpath(altered[0], checkpoint)} is {altered[1]}"
+    return None if mark else "it is incomplete"
 
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:

@@ -1,11 +1,9 @@
-"""Settings of `TrainingArguments` and arguments of `Trainer` that are supported, and reasons why others are not."""
+"""Settings of `TrainingArguments` that are supported, reasons why others are not, and checks of given optimizers."""
 
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +14,7 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 
 from hf_xalign.checks import show
 from hf_xalign.config import non_default_fields
-from hf_xalign.errors import InputError, explained, suggestion
+from hf_xalign.errors import InputError, explained
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.shared.base_config import AlignmentConfig
@@ -75,16 +73,6 @@ SETTINGS: dict[str, str | dict[str, str] | None] = {
     "remove_unused_columns": _ROWS,
     "use_cache": "an encoder has no cache of keys and values. Remove it.",
     "use_liger_kernel": "Liger has kernels for decoders, not for encoders. Remove it.",
-}
-
-# {argument of `Trainer`: None if it is read, or the reason why it is not}
-ARGUMENTS: dict[str, str | None] = {
-    **dict.fromkeys(("model", "args", "train_dataset", "eval_dataset", "processing_class", "model_init", "callbacks")),
-    **dict.fromkeys(("optimizers", "optimizer_cls_and_kwargs")),
-    "data_collator": "each method makes its own batches. Change the rows of train_dataset.",
-    "compute_loss_func": "the method defines the loss. Override compute_loss in a subclass.",
-    "compute_metrics": "evaluation computes the method's own scores. Override evaluate in a subclass.",
-    "preprocess_logits_for_metrics": "evaluation computes the method's own scores. Remove it.",
 }
 # Parts of `accelerator_config` that do not change the rows of a step.
 _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
@@ -189,29 +177,22 @@ def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
         raise
 
 
-def check_arguments(trainer: type[Trainer], args: AlignmentConfig, given: Mapping[str, Any]) -> None:
-    """Raise an InputError for arguments that a trainer would not read, before anything is loaded."""
-    known = inspect.signature(Trainer.__init__).parameters
-    for name, value in given.items():
-        if name not in known:
-            hint = suggestion(name, ARGUMENTS)
-            raise InputError(f"{name}: {trainer.__name__} has no such argument{hint}")
-        if value is not None and ARGUMENTS.get(name) is not None:
-            raise InputError(f"{name}: {trainer.__name__} does not read it, {ARGUMENTS[name]}")
-        if value is not None and name not in ARGUMENTS and name not in _NAMED:
-            _NAMED.add(name)
-            logger.warning("%s: hf_xalign does not know this argument, which may do nothing", name)
-    optimizer, scheduler = given.get("optimizers") or (None, None)
+def check_optimizers(args: AlignmentConfig, model: Any, optimizers: Any, made_of: Any) -> None:
+    """Raise an InputError for an optimizer or schedule that cannot train the model, before anything is loaded.
+
+    Settings that are then not read give a warning. `made_of` are the optimizer's class and options.
+    """
+    optimizer, scheduler = optimizers or (None, None)
     if scheduler is not None and getattr(scheduler, "optimizer", optimizer) is not optimizer:
         raise InputError("optimizers: the scheduler belongs to another optimizer. Give both, or neither.")
     unread: tuple[str, ...] = ()
     if optimizer is not None:
         unread = ("learning_rate", "weight_decay", *_OPTIMIZERS_OWN, "optim")
-    elif given.get("optimizer_cls_and_kwargs") is not None:
+    elif made_of is not None:
         unread = ("learning_rate", *_OPTIMIZERS_OWN, "optim")
     if scheduler is not None:
         unread += ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps")
-    if optimizer is not None and isinstance(given.get("model"), str):
+    if optimizer is not None and isinstance(model, str):
         raise InputError(
             "optimizers: the model is loaded by its name, so the optimizer cannot have its weights. Set optim."
         )

@@ -30,8 +30,8 @@ DRIFT_SENTENCES = 500
 class Run:
     """Run of one trainer: it scores the held-out text before and after training, and writes record and card.
 
-    A recipe sets what it alone knows before it trains: `record`, made by [`~hf_xalign.record.start_record`], with the
-    sources of the text; further `protocols` and `probes` to score by; and how to `show` the scores before.
+    A recipe sets what it alone knows before it trains: its own `settings`, the `text` and where it is from, `seconds`
+    that it took to read it, further `protocols` and `probes` to score by, and how to `show` the scores before.
 
     Args:
         trainer: the trainer, which has an evaluation set.
@@ -40,8 +40,12 @@ class Run:
     """
 
     def __init__(self, trainer: Any, base_model: str, seconds: float):
-        self.trainer, self.base_model, self.seconds = trainer, base_model, seconds
+        self.trainer, self.base_model = trainer, base_model
         self.record: dict[str, Any] = {}
+        self.seconds = {"preparing": round(seconds, 3)}
+        self.settings: Mapping[str, Any] = {}
+        # Arguments of `start_record` on the text; by default what the trainer was given.
+        self.text: Mapping[str, Any] | None = None
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.probes: Sequence[Any] = ()
         # Functions that save more, by what they save.
@@ -57,6 +61,7 @@ class Run:
         self.examples: dict[str, Examples] = {}
         self.probed: dict[tuple[str, int], Any] = {}
         self._scored_at, self._kept = -1, dict[str, str]()
+        self._known: dict[int, Scores] = {}
 
     @property
     def finished(self) -> bool:
@@ -76,7 +81,6 @@ class Run:
         """Score the encoder before training, and a module's random start; keep the held-out text."""
         trainer, args = self.trainer, self.trainer.args
         self.record = self.record or self._new_record()
-        self.record["times"]["seconds"].setdefault("preparing", round(self.seconds, 3))
         model = trainer.accelerator.unwrap_model(trainer.model)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         body = model if isinstance(model, PeftModel) else backbone_of(model)
@@ -102,7 +106,11 @@ class Run:
         if self.show:
             self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
-        trainer.known_scores[0] = broadcast_object_list([known])[0]
+        self._scored_at, self._known = -1, {0: broadcast_object_list([known])[0]}
+
+    def known(self, dataset: Any) -> Scores | None:
+        """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""
+        return self._known.get(self.trainer.state.global_step) if dataset is self.trainer.eval_dataset else None
 
     def _score(self, model: Any, when: str) -> Scores:
         """Score a stage of the run, and return its scores of retrieval."""
@@ -110,7 +118,7 @@ class Run:
         model.eval()
         self.examples[when] = {}
         found = scores[when] = self.trainer.score_held_out(model, when)
-        if when == "before" and self.show:
+        if when == "before" and found and self.show:
             self.show("\n" + before_table(self.record) + "\n")
         found = merge_scores(found, self.trainer.score_more(model, when))
         scores[when] = found
@@ -132,8 +140,8 @@ class Run:
                 if trainer.is_fsdp_enabled:  # only this process scores, and a sharded encoder runs on all of them
                     model, _ = load_encoder(str(folder), args.device)
                 with autocast_removed(model), torch.random.fork_rng(devices=[]):
-                    trainer.known_scores[step] = self._score(model, "after")
-                if trainer.scored_outside and args.eval_on_start:  # the last point of the curve
+                    self._known[step] = self._score(model, "after")
+                if trainer.scores_ends and args.eval_on_start:  # the last point of the curve
                     trainer.evaluate()
         self._scored_at = step
         self.record["training_loss"] = trainer.loss_change()
@@ -164,18 +172,20 @@ class Run:
         track_record(trainer.args, record)
 
     def _new_record(self) -> dict[str, Any]:
-        """Return the record of a run that was started from Python."""
         trainer, args = self.trainer, self.trainer.args
-        return start_record(
+        text = self.text or trainer.text_entries()
+        record = start_record(
             method=trainer.method,
             preset=args.preset,
             seed=args.seed,
             base_model=self.base_model,
-            settings=args.changed(),
+            settings={**self.settings, **args.changed()},
             objective=trainer.formula(),
             paper=trainer._paper,
-            **trainer.text_entries(),
+            **text,
         )
+        record["times"]["seconds"] |= self.seconds
+        return record
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:

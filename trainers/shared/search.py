@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -70,10 +69,6 @@ def search_settings(
         raise InputError("search: compute_objective needs direction=maximize or direction=minimize")
     direction = direction or ("minimize" if is_lower_better(trainer.args.headline) else "maximize")
     value = compute_objective or itemgetter(trainer.args.headline)
-    given, named = trainer.made_with
-    bound = inspect.signature(type(trainer).__init__).bind(trainer, *given, **named)
-    arguments = {**bound.arguments, **bound.arguments.get("kwargs", {})}
-    arguments = {name: arguments[name] for name in arguments.keys() - {"self", "kwargs", "model_init"}}
 
     def make_trainer(trial: optuna.Trial) -> AlignmentTrainer:
         settings = dict((hp_space or default_hp_space_optuna)(trial))
@@ -88,8 +83,8 @@ def search_settings(
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")
         if hp_name is not None:
             settings["run_name"] = hp_name(trial)
-        args = replace(trainer.args, **settings)
-        return type(trainer)(**{**arguments, "model": make_model(make, args, trial), "args": args})
+        args = replace(trainer.args, **{"record": False, **settings})
+        return type(trainer)(make_model(make, args, trial), args, **trainer.arguments)
 
     def objective(trial: optuna.Trial) -> float:
         made = make_trainer(trial)

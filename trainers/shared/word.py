@@ -27,7 +27,7 @@ from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
-from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, text_vectors
+from hf_xalign.evaluation.scores import Scores, TextVectors, check_protocols, merge_scores, score_vectors, text_vectors
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
@@ -128,31 +128,28 @@ class WordAlignmentTrainer(AlignmentTrainer):
     _pairs_are_numbered: bool = False
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
+    # Word vectors of the evaluation set, between its first scores and the others.
+    _held_out: TextVectors
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
 
-    def __init__(
-        self,
-        model: str | PreTrainedModel | None,
-        args: WordAlignmentConfig | None = None,
-        *,
-        objective: Sequence[Term] | None = None,
-        **kwargs: Any,
-    ):
-        args = cast(WordAlignmentConfig, self._own_args(args))
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        args = self.args
         if objective is not None:
             args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.of_the_loss)
+        self.arguments = {"objective": objective}
         self.objective = args.loss if objective is None else Objective(objective)
         if args.language_sampling == "ucb" and not self.objective.reports_links:
             raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
-        super().__init__(model, args, **kwargs)
+
+    def _complete(self) -> None:
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
+        """Score word retrieval of linked words in float32, by their mean subword."""
         run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
-        vectors = text_vectors(
+        self._held_out = vectors = text_vectors(
             model,
             self.processing_class,
             evaluation,
@@ -162,36 +159,45 @@ class WordAlignmentTrainer(AlignmentTrainer):
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
         )
+        first = {
+            language: {side: {"mean": found["mean"]} for side, found in sides.items()}
+            for language, sides in vectors.items()
+        }
+        return score_vectors(first, evaluation, run.protocols, device=next(model.parameters()).device)
+
+    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score words by each pooling, of all occurrences too, and sentence retrieval where a term reads sentences.
+
+        Keeps vectors of the pivot's words and sentences, and the distances of linked words, in `run`.
+        """
+        run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
+        vectors, self._held_out = self._held_out, {}
         parts = []
         for language, numbers in language_rows(evaluation).items():
             found = vectors[language]["target"]["mean"]
             end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
             parts.append(found.vectors[:end][found.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(parts)}
+        run.pivot[when] = {"words": torch.cat(parts), "sentences": pivot_sentences(self, model)}
         try:
             run.distances[when] = known_distances(
                 vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
             )
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
-        device = next(model.parameters()).device
-        kept = run.examples[when]
-        return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device, examples=kept)
-
-    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
-        """Encode the pivot's sentences; score sentence retrieval, in float32, where a term reads sentences."""
-        cast(Run, self.run).pivot[when]["sentences"] = pivot_sentences(self, model)
+        kept, device = run.examples[when], next(model.parameters()).device
+        scores = score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device, examples=kept)
         if not self.objective.reads("sentences"):
-            return {}
-        return score_sentences(
+            return scores
+        more = score_sentences(
             model,
             self.processing_class,
             cast(Dataset, self.eval_dataset),
             poolings=("mean",),
             batch_size=self.args.per_device_eval_batch_size,
             desc=f"Scoring {when}, sentences",
-            examples=cast(Run, self.run).examples[when],
+            examples=kept,
         )
+        return merge_scores(scores, more)
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation links, and return {description: file}."""

@@ -144,13 +144,13 @@ class DerivedLanguage:
         """Return a sentence in the derived language: reordered, then respelled."""
         return [self.spell(words[i]) for i in self.order(words, tree)]
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the language as JSON, with its alphabet and word order."""
+    def save(self, path: str | os.PathLike) -> str:
+        """Write the language as JSON, with its alphabet and word order, and return the path."""
         about = {"format": _FORMAT, "version": _VERSION, **vars(self)}
         about["alphabet"] = self.alphabet and self.alphabet.characters
         about["word_order"] = self.word_order and self.word_order.to_json()
         about["shared"] = self.shared and vars(self.shared)
-        write_text(Path(path), json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+        return str(write_text(Path(path), json.dumps(about, ensure_ascii=False, indent=1) + "\n"))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:

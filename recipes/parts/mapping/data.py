@@ -34,7 +34,7 @@ from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
-from hf_xalign.recipes.parts.parallel import WordCorpus
+from hf_xalign.recipes.parts.parallel import Corpus
 
 # Encoder and tokenizer of each side; the pivot is the target.
 Encoders = dict[str, tuple[PreTrainedModel, PreTrainedTokenizerBase]]
@@ -85,7 +85,7 @@ def load_any_encoder(
 
 
 def extract_vectors(
-    linked: WordCorpus, encoders: Encoders, sources: Sources, data: DataArguments, args: MappingArguments
+    linked: Corpus, encoders: Encoders, sources: Sources, data: DataArguments, args: MappingArguments
 ) -> MappingData:
     """Run the encoders over all text that maps are learnt from and scored on."""
     pivot = data.target_lang

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
-from hf_xalign.cache import check_output, follow_umask, inside
+from hf_xalign.cache import check_output, follow_umask, hold_folder, inside
+from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import keep_links
 from hf_xalign.mapping.supervision import Coverage
@@ -15,17 +16,47 @@ from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel, map_adapter
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.sources import Sources
-from hf_xalign.recipes.parts.parallel import WordCorpus
-from hf_xalign.recipes.parts.run import finish
+from hf_xalign.recipes.parts.parallel import Corpus
+from hf_xalign.record import start_record
+from hf_xalign.tables import format_table
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
-from hf_xalign.trainers.shared.run import adapter_entry
+from hf_xalign.trainers.shared.run import adapter_entry, finish
 
 MAPS = "maps"
 
 
-def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
+def start(data: MappingText, args: MappingArguments, device: str, base_model: str, **text: Any) -> dict[str, Any]:
+    """Take the output folder, settle the CPU, and return the record; `text` is what is known of the text."""
+    if not data.dry_run:
+        _check_folder(Path(args.output_dir), data.model_name_or_path, overwrite=args.overwrite_output_dir)
+        hold_folder(args.output_dir)
+    settle_cpu(device)
+    return start_record(
+        method="mapping",
+        preset=args.method,
+        seed=args.seed,
+        base_model=base_model,
+        settings={**non_default_fields(data), **args.changed()},
+        objective=args.formula(),
+        paper=args.paper(),
+        **text,
+    )
+
+
+def finish_mapping(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
+    """Write card and record, and print scores and intervals."""
+    finish(record, folder, saved)
+    print("\n" + format_table(record))
+    if rows := interval_rows(record):
+        print("\n95% intervals by the bootstrap over source words, before and after")
+        for language, metric, before, after in rows:
+            print(f"{language}  {metric}: {before}, {after}")
+
+
+def _check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
     """Check that the output folder holds neither the encoder nor, unless `overwrite`, a run, and can be written to."""
     check_output(folder)
     if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
@@ -39,14 +70,14 @@ def check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
 
 
 def print_plan(
-    record: Mapping[str, Any], linked: WordCorpus, sources: Sources, anchors: Sequence[str], args: MappingArguments
+    record: Mapping[str, Any], linked: Corpus, sources: Sources, anchors: Sequence[str], args: MappingArguments
 ) -> None:
     """Print the data, the map to learn, and the data that stays unused."""
     layers = ", ".join(map(str, args.layers))
     languages = record["languages"]["others"]
-    print(f"encoder  {record['base_model']['name']}, layers {layers}, {args.pooling} pooling")
     print("\n".join([*linked.describe(), *anchors]))
     print(f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}")
+    print(f"vectors  of layers {layers}, {args.pooling} pooling")
     if args.dictionary and args.supervision == "parallel":
         print("unused   dictionary: supervision=parallel; set supervision=dictionary to learn from it")
     for language in sorted(set(linked.evaluation.unique("source_lang")) - set(languages)):
@@ -58,7 +89,7 @@ def print_plan(
 
 def save(
     record: dict[str, Any],
-    linked: WordCorpus,
+    linked: Corpus,
     maps: Mapping[str, LanguageMap],
     coverage: Mapping[str, Coverage | None],
     folder: Path,
@@ -80,8 +111,7 @@ def save(
         saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
     except InputError as error:
         print(f"model    none: {error}")
-    finish(record, folder, {**saved, **keep_links(linked.evaluation, folder)})
-    print_intervals(record)
+    finish_mapping(record, folder, {**saved, **keep_links(linked.evaluation, folder)})
 
 
 def clear_maps(folder: Path) -> None:
@@ -109,14 +139,6 @@ def save_maps(
     for language, counts in used.items():
         print(f"learnt   {language}: from {counts['used']} of {counts['entries']} dictionary entries")
     return {"maps": str(folder / MAPS)}
-
-
-def print_intervals(record: Mapping[str, Any]) -> None:
-    """Print the intervals of P@1 of lexicon induction, if there are any."""
-    if rows := interval_rows(record):
-        print("\n95% intervals by the bootstrap over source words, before and after")
-        for language, metric, before, after in rows:
-            print(f"{language}  {metric}: {before}, {after}")
 
 
 def _save_model(encoder: Any, maps: Mapping[str, LanguageMap], folder: Path, record: dict[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,11 +14,11 @@ from datasets import Dataset
 
 from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.sources import parse_source
+from hf_xalign.data.sources import parse_named
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.parallel import WordCorpus, source_entry
+from hf_xalign.recipes.parts.parallel import Corpus, source_entry
 
 Entries = list[tuple[str, str]]  # (pivot's word, other word)
 
@@ -45,7 +45,7 @@ class Sources:
         unused = "dictionary" if args.supervision == "parallel" else None
         return {name: entries for name, entries in self.entries.items() if entries and name != unused}
 
-    def sentences(self, language: str, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[Any]:
+    def sentences(self, language: str, linked: Corpus, pivot: str, args: MappingArguments) -> list[Any]:
         """Return the text for a language's anchors: monolingual, then its side of the pairs (words if given)."""
         if not args.anchor_pairs:
             return list(chain(*(part["text"][:] for part in self.texts[language])))
@@ -60,14 +60,16 @@ def read_sources(args: MappingArguments, revision: str | None = None) -> Sources
     lexicons: dict[str, dict[str, Entries]] = {}
     for name in ("dictionary", "test_dictionary"):
         lexicons[name] = {}
-        for item, source, language in _items(getattr(args, name), name):
+        for item in getattr(args, name):
+            source, language = parse_named(item, name)
             entries = load_dictionary(Path(source).expanduser())
             if args.dictionary_order == "other_first":
                 entries = [(second, first) for first, second in entries]
             lexicons[name].setdefault(language, []).extend(entries)
             used[name].append(about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
-    for item, source, language in _items(args.text, "text"):
+    for item in args.text:
+        source, language = parse_named(item, "text")
         part = load_monolingual(source, revision=revision)
         texts.setdefault(language, []).append(part)
         used["text"].append(about(item, source, part, sentences=len(part)))
@@ -96,7 +98,7 @@ def check_languages(sources: Sources, languages: Collection[str], pivot: str, ar
         raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add --text {missing[0]}=FILE.")
 
 
-def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingArguments) -> None:
+def check_pairs(sources: Sources, linked: Corpus, size: int, args: MappingArguments) -> None:
     """Check that every language has linked words to score, and enough pairs for the method and vectors of `size`."""
     for language in linked.languages:
         counts = {}
@@ -117,7 +119,7 @@ def check_pairs(sources: Sources, linked: WordCorpus, size: int, args: MappingAr
             )
 
 
-def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: MappingArguments) -> list[str]:
+def check_dictionaries(sources: Sources, linked: Corpus, pivot: str, args: MappingArguments) -> list[str]:
     """Look up the dictionaries' words in the text for the anchors; a description of each language that needs them."""
     languages = sorted(sources.anchor_languages(args))
     if not languages:
@@ -157,17 +159,6 @@ def check_dictionaries(sources: Sources, linked: WordCorpus, pivot: str, args: M
 def pairs_of(dataset: Dataset, language: str) -> Dataset:
     """Select the pairs of one language."""
     return dataset.select(np.flatnonzero(np.asarray(dataset["source_lang"][:]) == language))
-
-
-def _items(items: Sequence[str], name: str) -> list[tuple[str, str, str]]:
-    """Split items into (item, source, language)."""
-    found = []
-    for item in items:
-        source, language = parse_source(item)
-        if language is None:
-            raise InputError(f"{name}={item}: the language is missing. Write it in front, as in de={item}.")
-        found.append((item, source, language))
-    return found
 
 
 def about(item: str, source: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:

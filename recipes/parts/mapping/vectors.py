@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_xalign.cache import hold_folder, inside
+from hf_xalign.cache import inside
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.sources import parse_source
-from hf_xalign.errors import InputError
+from hf_xalign.data.sources import parse_named, parse_source
+from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.language_codes import check_language
 from hf_xalign.mapping.anchors.anchors import Anchors
@@ -24,13 +24,12 @@ from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
-from hf_xalign.recipes.parts.common import DataArguments, settle_cpu
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.data import MappingData, induction, learn
-from hf_xalign.recipes.parts.mapping.report import check_folder, clear_maps, print_intervals, save_maps
+from hf_xalign.recipes.parts.mapping.report import clear_maps, finish_mapping, save_maps, start
 from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, about
-from hf_xalign.recipes.parts.run import finish
-from hf_xalign.record import phase, start_record
+from hf_xalign.record import phase
 
 VECTORS = "vectors"
 
@@ -59,7 +58,7 @@ class _Lexicon:
     about: dict[str, list[dict[str, Any]]]
 
 
-def map_vectors(data: DataArguments, args: MappingArguments) -> None:
+def map_vectors(data: MappingText, args: MappingArguments) -> None:
     """Read the vectors, learn the map, score it, and write the mapped vectors, the map, record and card."""
     strange = sorted({*non_default_fields(data), *non_default_fields(args)} - READ)
     if strange:
@@ -70,23 +69,9 @@ def map_vectors(data: DataArguments, args: MappingArguments) -> None:
     for file in files.values():
         if Path(file).expanduser().resolve().is_relative_to((folder / VECTORS).resolve()):
             raise InputError(f"{file}: lies where this run writes mapped vectors. Use another output_dir.")
-    if not data.dry_run:
-        check_folder(folder, data.model_name_or_path, overwrite=args.overwrite_output_dir)
-        hold_folder(folder)
     device = choose_device(args.device)
-    settle_cpu(device.type)
-    record = start_record(
-        method="mapping",
-        preset=args.method,
-        seed=args.seed,
-        base_model=Path(files[source_lang]).name,
-        languages=[source_lang],
-        pivot=target_lang,
-        settings={**non_default_fields(data), **args.changed()},
-        objective=args.formula(),
-        paper=args.paper(),
-        license="unknown",
-    )
+    about_text: dict[str, Any] = {"languages": [source_lang], "pivot": target_lang, "license": "unknown"}
+    record = start(data, args, device.type, Path(files[source_lang]).name, **about_text)
     record["base_model"]["hub_id"] = None
     with phase(record, "reading"):
         anchors = {language: _read(file, language, args.max_vectors, device) for language, file in files.items()}
@@ -110,10 +95,8 @@ def map_vectors(data: DataArguments, args: MappingArguments) -> None:
     sources = Sources(reverse["train"], reverse["test"], {}, {})
     corpus = MappingData(target_lang, {}, {}, anchors, sources)
     with phase(record, "mapping"):
-        try:
+        with explained(f"the map of {source_lang}"):
             learned, coverage = learn(corpus, source_lang, args)
-        except InputError as error:
-            raise InputError(f"the map of {source_lang}: {error}") from error
         learned = _of_any_length(learned)
         sides = ("source", "target") if args.direction == "to_pivot" else ("target", "source")
         for language, side in zip(files, sides):
@@ -130,8 +113,7 @@ def map_vectors(data: DataArguments, args: MappingArguments) -> None:
         record["intervals"] = {"before": {}, "after": {source_lang: bounds}}
     with phase(record, "writing"):
         saved = _save(record, anchors, learned, coverage, files, args, folder)
-    finish(record, folder, saved)
-    print_intervals(record)
+    finish_mapping(record, folder, saved)
 
 
 def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
@@ -144,9 +126,7 @@ def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
     ):
         file, language = parse_source(item)
         match = _FASTTEXT.match(Path(file).name)
-        language = language or (match[1] if match else default)
-        if language is None:
-            raise InputError(f"{name}={item}: the language is missing. Write it in front, as in de={item}.")
+        language = language or (match[1] if match else default) or parse_named(item, name)[1]
         check_language(language, name)
         if language in files:
             raise InputError(

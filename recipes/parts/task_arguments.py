@@ -1,0 +1,143 @@
+"""Command-line arguments of the recipes that fine-tune on a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hf_xalign.checks import excludes, needs
+from hf_xalign.data.sources import check_files, check_models
+from hf_xalign.recipes.parts.common import SmokeTest, option
+from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
+
+if TYPE_CHECKING:
+    from hf_xalign.tasks import Task
+    from hf_xalign.trainers import TaskConfig, TaskTrainer
+
+_DATA, _RUN = "Model and data", "Run"
+_LABELLED = excludes("questions have a format and a metric of their own", task="questions")
+
+
+@dataclass
+class TaskArguments(SmokeTest):
+    """Encoder, task and labelled text."""
+
+    method: ClassVar[str]
+
+    task: Literal["token", "sequence", "questions"] = option(
+        _DATA,
+        "A label for each word, or one for a text or a pair of texts; or extractive questions (SQuAD).",
+        "token",
+        rules=[excludes("a tagger labels words", ("sequence", "questions"), head="tagger")],
+    )
+    model_name_or_path: str = option(
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "embedded"
+    )
+    model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
+    adapter: str | None = option(
+        _DATA, "Folder of a frozen module between encoder and head: MAO or a rotation; {seed} is the run's seed.", None
+    )
+    train_data: list[str] = option(
+        _DATA,
+        "Labelled text, one or several: LANG=FILE (JSON, JSONL, TSV, CSV, CoNLL, CoNLL-U) or LANG=HUB_ID[:CONFIG].",
+        [],
+    )
+    eval_data: list[str] = option(
+        _DATA,
+        "Text to score, one of each language. LANG+LANG=SOURCE,SOURCE: questions of the first about contexts of the "
+        "second; pairs of texts of the first, one at random from the second.",
+        [],
+    )
+    select_on: list[str] = option(
+        _DATA,
+        "Validation text that chooses the checkpoint in place of eval_data, in its form (load_best_model_at_end; by "
+        "which language: selection).",
+        [],
+        rules=[
+            needs("no checkpoint is chosen without it, eval_strategy and save_strategy", load_best_model_at_end=True)
+        ],
+    )
+    code_switch: str | None = option(
+        _DATA,
+        "English original of translated training text, LANG=SOURCE: each example becomes two in one batch, with one "
+        "of its texts in English (PPA). Batch sizes count the examples before.",
+        None,
+    )
+    derived_language: str | None = option(
+        _DATA,
+        "Folder of hf-xalign train align_mlm: text named by the code of its derived language (en-x-inv-trans=FILE) is "
+        "natural text, and derived when it is read.",
+        None,
+    )
+    languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
+    train_split: str = option(_DATA, "Split of Hub training data.", "train")
+    eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
+    select_split: str = option(_DATA, "Split of Hub data in select_on.", "validation")
+    dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
+    text_columns: list[str] = option(
+        _DATA,
+        "Column of words (default tokens), or one or two of texts (default text_a and text_b, else text). Known "
+        "data sets need none.",
+        [],
+        rules=[_LABELLED],
+    )
+    label_column: str | None = option(
+        _DATA,
+        "Default: labels of words, else upos (CoNLL-U); label of texts. CoNLL's columns have numbers.",
+        None,
+        rules=[_LABELLED],
+    )
+    labels: list[str] = option(
+        _DATA,
+        "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.",
+        [],
+        rules=[_LABELLED],
+    )
+    metric: Literal["accuracy", "token_f1", "span_f1"] | None = option(
+        _DATA,
+        "Headline score. Default: span_f1 of labels of spans (BIO, BIOES, ...), accuracy of others. With span_f1 of "
+        "others, neighbours with one label are a span, as seqeval scores parts of speech.",
+        None,
+        rules=[_LABELLED, excludes("texts are scored by accuracy", ("token_f1", "span_f1"), task="sequence")],
+    )
+    max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
+    overlap: int = option(_DATA, "questions: tokens that two windows of max_length tokens share of a text.", 128)
+    on_empty_word: Literal["error", "unk"] = option(
+        _DATA, "A word that the tokenizer makes nothing of: error (names the line), or the unknown token.", "error"
+    )
+    max_train_examples: int | None = option(_DATA, "Use the first n examples of each training source.", None)
+    max_eval_examples: int | None = option(_DATA, "Use the first n examples of each evaluation source.", None)
+    seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [])
+    save_models: bool = option(_RUN, "Keep each seed's model and checkpoints, not only scores.", False)
+    dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
+
+    def check_files(self) -> None:
+        """Refuse files and folders that are not there."""
+        check_models([self.model_name_or_path])
+        check_models([self.adapter], whole=False)
+        check_files(filter(None, [self.derived_language and f"{self.derived_language}/{DERIVED_FILE}"]))
+        check_files([*self.train_data, *self.eval_data, *self.select_on, *filter(None, [self.code_switch])])
+
+    def fit(self, task: Task, args: TaskConfig) -> Task:
+        """Return the task for the model that is trained."""
+        return task
+
+    def check(self, args: TaskConfig) -> None:
+        """Refuse encoders, adapters and heads that do not go together, before any text is read."""
+        from hf_xalign.tasks.models import check_parts
+
+        for seed in self.seeds or [args.seed]:
+            check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
+
+    def named(self, seed: int) -> tuple[str, str | None]:
+        """Return the encoder and the adapter of a seed."""
+        adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
+        return self.model_name_or_path.replace("{seed}", str(seed)), adapter
+
+    def build(self, args: Any, task: Task, **given: Any) -> TaskTrainer:
+        """Return the recipe's trainer, made with the text and tokenizer in `given`."""
+        raise NotImplementedError
+
+    def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
+        """Return the record's entries of further training text."""
+        return {}

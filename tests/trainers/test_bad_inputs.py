@@ -142,7 +142,7 @@ def test_what_fao_cannot_train(tmp_path):
             "layers 0": {"layers": [7]},
             "give less than 2, the number of the aligned layer": {"freeze_layers": 2},
             "share their weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
-            "PEFT model's is frozen": {"model": fao.lora(), "freeze_layers": 1},
+            "of a PeftModel is frozen": {"model": fao.lora(), "freeze_layers": 1},
             "the factors of adapters cannot be averaged": {"model": fao.lora(), "start_share": 0.3},
             "Use reference=copy": {"model": fao.lora(), "reference": "cache"},
         },
@@ -235,7 +235,7 @@ def test_held_out_pairs_without_a_map(tmp_path):
         MAOTrainer(model, args, train_dataset=make_links(8), eval_dataset=held_out, processing_class=tokenizer)
 
     french = make_links(8).map(lambda row: {"source_lang": "fr"})
-    given, message = peft(languages=["de"], pivot="en"), "held-out pairs are in fr too.*for de, en alone"
+    given, message = peft(languages=["de"], pivot="en"), "held-out pairs are also in fr.*maps for de, en"
     table = {
         "new": (partial(attempt, french, per_language="all"), message),
         "there": (partial(attempt, french, given), message),
@@ -303,7 +303,7 @@ def test_align_mlm(tmp_path):
         {
             "needs a dictionary": {"model": make_encoder()},
             "no language embeddings": {"model": make_encoder(), "objective": "xlm"},
-            "embeddings of en and not of de": {"model": english, "objective": "xlm"},
+            "embeddings of en, but not of de": {"model": english, "objective": "xlm"},
         },
     )
     assert_each_refused(
@@ -341,7 +341,7 @@ def test_continual(tmp_path, monkeypatch):
         {
             "torch_compile=true: a compiled model may skip": {"torch_compile": True},
             "use_reentrant=true fails in several processes": {"two": True, **reentrant},
-            "freeze_encoder=true: that leaves nothing": {"freeze_encoder": True},
+            "freeze_encoder=true: a frozen encoder stays aligned": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
             "vectors have 8 numbers and the model's 16": {"model": model, "reference": narrow},
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
@@ -401,7 +401,7 @@ def test_task(tmp_path):
         partial(continual.make_task, tmp_path),
         {
             r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
-            "not one of questions": {"task": continual.QUESTIONS, "keep_aligned": True},
+            "not for questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
@@ -421,7 +421,7 @@ def test_checkpoints(tmp_path):
     table = {
         "cut off": (resume(str(tmp_path / "run" / "checkpoint-2")), "last whole one"),
         "gone": (resume(str(tmp_path / "run" / "checkpoint-9")), "no such folder"),
-        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "give one of them"),
+        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "Give one of them"),
     }
     assert_refused(table)
     assert (tmp_path / "run" / "checkpoint-2").is_dir()
@@ -503,7 +503,7 @@ def test_search(tmp_path, monkeypatch):
     assert_each_refused(
         searched,
         {
-            "make the trainer with model_init": {"model_init": None},
+            "Make the trainer with model_init": {"model_init": None},
             "backend=ray: only optuna": {"backend": "ray"},
             "needs direction=maximize or direction=minimize": {"compute_objective": len},
             "FAOConfig has no setting learning_rte": {"hp_space": lambda trial: {"learning_rte": 0.1}},

@@ -148,7 +148,7 @@ def test_the_configuration_with_a_base_is_read(tmp_path):
 def test_tables_of_configs_have_types_and_the_defaults_of_presets():
     fao = hook.fields("FAOConfig")
     assert "\n| `learning_rate` | `float` | `0.0001` (`joint`), `5e-05` (the others) | Peak" in fao
-    assert '\n| `reference` | `"copy"`, `"cache"` | `"copy"` | f0 by' in fao
+    assert '\n| `reference` | `"copy"`, `"cache"` | `"copy"` | Compute f0 by' in fao
     assert "\n| `warmup_steps` | `float` | `0.1` | " in fao and '| `"random"` (`efimov`), ' in fao
     assert '| `objective` | `"l2"`, `"infonce"`, `"none"` | by preset | Loss' in hook.fields("WordAlignmentConfig")
     page = PAGES["docs/reference/trainers.md"].read_text("utf-8")

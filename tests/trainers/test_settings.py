@@ -210,7 +210,7 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
     scored = config(METHODS[trainer], tmp_path, eval_strategy="epoch")
     table = {
         "optimizer": (partial(attempt, optimizers=(optimizer, None)), "loaded by its name"),
-        "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler is of another optimizer"),
+        "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler belongs to another optimizer"),
         "other settings": (
             partial(trainer, "no/such-model", TrainingArguments(), train_dataset=None, **more),
             "needs",
@@ -282,7 +282,7 @@ def test_settings_that_do_not_go_together(tmp_path):
         "eval_on_start=true: nothing is scored": {"eval_on_start": True},
         "do_eval=true: nothing is scored": {"do_eval": True},
         "fp16=true: half precision needs a GPU": {"fp16": True},
-        "fsdp_config: nothing reads it": {"fsdp_config": {"version": 2}},
+        "fsdp_config: this needs fsdp=true": {"fsdp_config": {"version": 2}},
         "leave split_batches out": {"accelerator_config": '{"split_batches": true}'},
         "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
         "optim=schedule_free_sgd: its weights": {"optim": "schedule_free_sgd"},
@@ -300,7 +300,7 @@ def test_settings_that_do_not_go_together(tmp_path):
             "greater_is_better": False,
             **scored,
         },
-        "mode=min is the wrong way round for eval_retrieval": {
+        "mode=min is wrong for eval_retrieval": {
             "lr_scheduler_type": "reduce_lr_on_plateau",
             "lr_scheduler_kwargs": '{"mode": "min"}',
             **scored,

@@ -130,6 +130,6 @@ def test_parquet_that_fills_the_memory_is_refused(tmp_path):
 def test_a_token_is_no_argument():
     token = "hf_" + "a" * 34
     for words in (["--run_name", token], [f"--output_dir=runs/{token}"]):
-        with pytest.raises(InputError, match=r"\*\*\*.*an argument is refused.*HF_TOKEN") as error:
+        with pytest.raises(InputError, match=r"\*\*\*.*an argument is not allowed.*HF_TOKEN") as error:
             parse([FAOConfig], words)
         assert token not in str(error.value)

@@ -23,14 +23,14 @@ from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 class FAOTrainer(WordAlignmentTrainer):
     """Trainer of the fine-tuning alignment objective (Cao et al. 2020; MAO eq. 1-3; CONTINUAL eq. 1; ROTATE eq. 7-10).
 
-    The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder, f0
-    its vector in the encoder before training.
+    The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder,
+    and f0 its vector in the encoder before training.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -78,7 +78,7 @@ class FAOTrainer(WordAlignmentTrainer):
         self._add_heads(model)
         if args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
-        # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
+        # The copy is made before a checkpoint is loaded, because f0 is the encoder that the run started from.
         self.reference = frozen_copy(model) if (words or sentences) and args.reference == "copy" and not peft else None
         return model, train_dataset, self._pair_collator()
 

@@ -27,13 +27,14 @@ class MAOTrainer(WordAlignmentTrainer):
     """Trainer of the modified alignment objective (MAO section 4): L_align on the output of a small module.
 
     The settings describe the module, or `model` is a `PeftModel` that has one. A module on top of the frozen encoder
-    trains from word vectors that the encoder computes once and keeps on disk; the loss is the same without that cache.
+    is trained on word vectors that the encoder computes once and stores on disk; the loss is the same without that
+    cache.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -89,8 +90,8 @@ class MAOTrainer(WordAlignmentTrainer):
         if self._word_view:
             self.objective.require(
                 ("links", "f0"),
-                "and this module sees the words of links alone: leave the term out, use another peft_type such as "
-                "lora, or FAO",
+                "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or "
+                "FAO.",
             )
         # True if training starts from cached word vectors.
         self._cached = self._word_view and module.adapters is None and args.feature_cache is not False
@@ -171,11 +172,11 @@ class MAOTrainer(WordAlignmentTrainer):
 
 
 def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list[str], str]:
-    """Return all languages of the pairs, and their pivot; refuse one that is not known."""
+    """Return all languages of the pairs, and their pivot; raise an InputError if one is not `known`."""
     if "target_lang" not in pairs.column_names:
         raise InputError(
-            "per_language: the pairs have no column target_lang, which names the pivot; give word-linked pairs, not "
-            "encoded ones"
+            "per_language: the pairs have no column target_lang, which names the pivot. Give word-linked pairs "
+            "instead of encoded ones."
         )
     pivots = set(pairs.unique("target_lang"))
     if len(pivots) > 1:
@@ -183,7 +184,7 @@ def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list
     languages = sorted({*pairs.unique("source_lang"), *pivots})
     if known is not None and (unknown := sorted(set(languages) - set(known))):
         raise InputError(
-            f"the {name} pairs are in {', '.join(unknown)} too, and there are maps for {', '.join(known)} alone: "
-            "leave those pairs out, or train on that language too, or train one map for all (per_language=none)"
+            f"the {name} pairs are also in {', '.join(unknown)}, but there are only maps for {', '.join(known)}. "
+            "Remove those pairs, train on that language too, or train one map for all languages (per_language=none)."
         )
     return languages, pivots.pop()

@@ -158,7 +158,7 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
 
     monkeypatch.setattr(engine, "_link_shard", broken)
     with pytest.raises(
-        InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*run again to resume"
+        InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*Run again to resume"
     ):
         align_shards([source], out, **FAST)
     assert done == [0, 1, 3] and len(list(out.glob("*.parquet"))) == 3
@@ -294,11 +294,11 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
         {
             "column": (
                 given(lambda data: data.remove_columns("target")),
-                r"b.parquet: no column target \(there are source, ",
+                r"b.parquet: no column target \(it has source, ",
             ),
             "columns": (
                 given(lambda data: data.remove_columns("number")),
-                "b.parquet: its columns .* are not those of .*a.parquet",
+                "b.parquet: its columns .* differ from those of .*a.parquet",
             ),
             "language": (
                 given(lambda data: data.map(lambda row: {"source_lang": "../x"})),

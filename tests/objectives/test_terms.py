@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"vectors.words was not computed: add it to the term's `reads`"):
         make(tmp_path, [Quiet()], max_steps=1).train()
     trainers = {
-        r"regularizer_weight=3\.0: objective= names the loss": ([AllWords()], {"regularizer_weight": 3.0}),
+        r"regularizer_weight=3\.0: objective= defines the loss": ([AllWords()], {"regularizer_weight": 3.0}),
         "WordContrast compares vectors of one layer": ([WordContrast(layers=[1, 2])], {}),
         "layers .9.: encoder has layers 0": ([WordDistance(layers=[9])], {}),
         "language_sampling=ucb: no term": ([AllWords()], {"language_sampling": "ucb"}),
@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             make(tmp_path, objective, **settings)
     args = MAOConfig(output_dir=str(tmp_path), report_to="none", use_cpu=True)
     given = {"train_dataset": make_links(4), "processing_class": make_tokenizer()}
-    with pytest.raises(ValueError, match="words reads words, and this module sees the words of links alone"):
+    with pytest.raises(ValueError, match="words reads words, but this module reads only linked words"):
         MAOTrainer(make_encoder(), args, **given, objective=[AllWords()])
 
 

@@ -210,7 +210,7 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
     scored = config(METHODS[trainer], tmp_path, eval_strategy="epoch")
     table = {
         "optimizer": (partial(attempt, optimizers=(optimizer, None)), "loaded by its name"),
-        "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler is of another optimizer"),
+        "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler belongs to another optimizer"),
         "other settings": (
             partial(trainer, "no/such-model", TrainingArguments(), train_dataset=None, **more),
             "needs",
@@ -274,15 +274,20 @@ def test_settings_that_do_not_go_together(tmp_path):
     scored = {**SCORED, **EACH_STEP}
     rows = {
         "early_stopping_patience=0: .* at least 1": {"early_stopping_patience": 0, **scored},
-        "early_stopping_patience=2: nothing is scored": {"early_stopping_patience": 2},
-        "load_best_model_at_end=true: nothing is scored": {"load_best_model_at_end": True, "save_strategy": "no"},
-        "metric_for_best_model=accuracy: nothing is scored": {"metric_for_best_model": "accuracy"},
-        "save_strategy=best: nothing is scored": {"save_strategy": "best"},
-        "lr_scheduler_type=reduce_lr_on_plateau: nothing": {"lr_scheduler_type": "reduce_lr_on_plateau"},
-        "eval_on_start=true: nothing is scored": {"eval_on_start": True},
-        "do_eval=true: nothing is scored": {"do_eval": True},
+        "early_stopping_patience=2 needs eval_strategy=steps or epoch": {"early_stopping_patience": 2},
+        "load_best_model_at_end=true needs eval_strategy=steps or epoch": {
+            "load_best_model_at_end": True,
+            "save_strategy": "no",
+        },
+        "metric_for_best_model=accuracy needs eval_strategy=steps or epoch": {"metric_for_best_model": "accuracy"},
+        "save_strategy=best needs eval_strategy=steps or epoch": {"save_strategy": "best"},
+        "lr_scheduler_type=reduce_lr_on_plateau needs eval_strategy=steps or epoch": {
+            "lr_scheduler_type": "reduce_lr_on_plateau"
+        },
+        "eval_on_start=true needs eval_strategy=steps or epoch": {"eval_on_start": True},
+        "do_eval=true needs eval_strategy=steps or epoch": {"do_eval": True},
         "fp16=true: half precision needs a GPU": {"fp16": True},
-        "fsdp_config: nothing reads it": {"fsdp_config": {"version": 2}},
+        "fsdp_config=.* needs fsdp=true": {"fsdp_config": {"version": 2}},
         "leave split_batches out": {"accelerator_config": '{"split_batches": true}'},
         "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
         "optim=schedule_free_sgd: its weights": {"optim": "schedule_free_sgd"},
@@ -300,7 +305,7 @@ def test_settings_that_do_not_go_together(tmp_path):
             "greater_is_better": False,
             **scored,
         },
-        "mode=min is the wrong way round for eval_retrieval": {
+        "mode=min is wrong for eval_retrieval": {
             "lr_scheduler_type": "reduce_lr_on_plateau",
             "lr_scheduler_kwargs": '{"mode": "min"}',
             **scored,

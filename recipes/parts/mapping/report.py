@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hf_xalign.modeling  # noqa: F401 (registers the adapter's type)
-from hf_xalign.cache import check_output, follow_umask, hold_folder, inside
+from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder, inside
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import keep_links
@@ -102,14 +102,15 @@ def save(
     """
     clear_maps(folder)
     saved = save_maps(record, maps, coverage, folder)
-    if not alone:
-        linked.tokenizer.save_pretrained(folder)
-    try:
-        if alone:
-            raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
-        saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
-    except InputError as error:
-        print(f"model    none: {error}")
+    with disk_errors(folder):
+        if not alone:
+            linked.tokenizer.save_pretrained(folder)
+        try:
+            if alone:
+                raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
+            saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
+        except InputError as error:
+            print(f"model    none: {error}")
     finish_mapping(record, folder, {**saved, **keep_links(linked.evaluation, folder)})
 
 

@@ -62,7 +62,8 @@ def make(folder, objective, model=None, pairs=8, **settings):
 
 def test_settings_and_terms_are_one_loss(tmp_path):
     """The terms of a preset, given one by one, train as the preset does."""
-    terms = [WordContrast(temperature=0.05), KeepPivot(weight=5.0), KeepMidpoints(weight=5.0), SentenceContrast()]
+    terms = [WordContrast(temperature=0.05), KeepPivot(weight=2.0), KeepMidpoints(weight=5.0), SentenceContrast()]
+    terms += [KeepSimilarities(weight=0.2, of=of) for of in ("sentences", "words")]
     found = []
     for name, objective, settings in (("terms", terms, {}), ("settings", None, {"sentence_weight": 1.0})):
         trainer = make(tmp_path / name, objective, max_steps=3, learning_rate=1e-2, **settings)
@@ -165,7 +166,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     trainers = {
         r"regularizer_weight=3\.0: objective= defines the loss": ([AllWords()], {"regularizer_weight": 3.0}),
         "WordContrast compares vectors of one layer": ([WordContrast(layers=[1, 2])], {}),
-        "layers .9.: encoder has layers 0": ([WordDistance(layers=[9])], {}),
+        "layers .9.: the encoder has layers 0": ([WordDistance(layers=[9])], {}),
         "language_sampling=ucb: no term": ([AllWords()], {"language_sampling": "ucb"}),
     }
     for message, (objective, settings) in trainers.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -193,9 +194,9 @@ def format_table(record: Mapping[str, Any]) -> str:
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     lines += drift_lines(record)
-    losses = record.get("losses") or {}
-    for language, before in losses.get("before", {}).items():
-        lines.append(f"loss on held-out text, {language}: {before:.3f} -> {losses['after'][language]:.3f}")
+    for language, before, after, change in loss_rows(record):
+        if change is not None:
+            lines.append(f"loss on held-out text, {language}: {before:.3f} -> {after:.3f}")
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}
@@ -206,6 +207,47 @@ def format_table(record: Mapping[str, Any]) -> str:
         several = ",\n" + " " * longest
         lines += ["", *(f"{what + ':':<{longest}}{path.replace(', ', several)}" for what, path in saved.items())]
     return "\n".join(lines)
+
+
+def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return (language, metric, before, after) of P@1 intervals of lexicon induction, in percent, as text."""
+    stages = record.get("intervals") or {}
+    rows = []
+    for language, found in stages.get("after", {}).items():
+        for metric, bounds in found.items():
+            parts = Metric.parse(metric)
+            if parts.name == "bli_p@1" and parts.direction:
+                before = stages.get("before", {}).get(language, {}).get(metric)
+                rows.append((language, metric, interval(before), interval(bounds)))
+    return rows
+
+
+def loss_rows(record: Mapping[str, Any]) -> list[tuple[str, float | None, float | None, float | None]]:
+    """Return (language, before, after, change) of the losses on held-out text; None where one is missing."""
+    before, after = ((record.get("losses") or {}).get(stage) or {} for stage in ("before", "after"))
+    rows = [(language, before.get(language), after.get(language)) for language in after]
+    return [(*row, None if row[1] is None or row[2] is None else row[2] - row[1]) for row in rows]
+
+
+def view(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the report and the model card of a run both show, as text and numbers that templates format."""
+    data = record["data"]
+    return {
+        "record": {"trainable": None, "adapter": None, **record},
+        "warnings": record.get("warnings") or [],
+        "columns": score_columns(record),
+        "rows": score_rows(record),
+        "intervals": interval_rows(record),
+        "losses": loss_rows(record),
+        "costs": cost_lines(record),
+        "sources": [(name, data[kind]) for kind, name in DATA.items() if data.get(kind)],
+        "links": [{"language": language, **counts} for language, counts in record["links"].items()],
+        "command": shlex.join(record["command"]),
+        "hardware": hardware_line(record["hardware"]),
+        "seconds": record["times"]["seconds"],
+        "versions": {name: value for name, value in record["versions"].items() if value is not None},
+        "drift": {name: value for name, value in record["drift"].items() if value is not None},
+    }
 
 
 def interval(pair: Sequence[float] | None) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -23,7 +22,7 @@ from hf_xalign.model_cards.metadata import (
     method_name,
     title,
 )
-from hf_xalign.tables import DATA, Metric, cost_lines, hardware_line, interval, score_columns, score_rows
+from hf_xalign.tables import Metric, loss_rows, score_rows, view
 
 _EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # as in hf_xalign.modeling.xalign, which takes seconds to import
@@ -43,16 +42,16 @@ _DISTANCES = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
 
 def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[str]) -> dict[str, Any]:
     """Return the values of the template."""
-    times, git, preset = record["times"], record["git"], record["preset"]
-    columns, found = score_columns(record), score_rows(record)
-    metrics = [Metric.parse(metric) for _, metric, *_ in found]
+    found, preset = view(record), record["preset"]
+    columns, numbers = found["columns"], len(found["columns"]) - 2
+    metrics = [Metric.parse(metric) for _, metric, *_ in found["rows"]]
     kinds = {metric.kind for metric in metrics}
     paper = record["paper"] or {}
-    rows = [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in found]
+    rows = _coded(found["rows"])
     top = first_rows(rows)
     sources = record["data"]["eval"]
     domains = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
-    return {
+    return found | {
         "title": text(title(record)),
         "base": _base(record),
         "method": code(method_name(record)) + (f" (preset {code(preset)})" if preset and not is_map(record) else ""),
@@ -62,10 +61,9 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         **_maps(record, repo_id),
         **_adapter(record),
         **_pretraining(record),
-        "warnings": [text(warning) for warning in record.get("warnings") or ()],
-        "first": table(columns, top, numbers=len(columns) - 2),
+        "first": table(columns, top, numbers=numbers),
         "folded": len(rows) > len(top),
-        "scores": table(columns, rows, numbers=len(columns) - 2),
+        "scores": table(columns, rows, numbers=numbers),
         "untrained": "untrained" in columns,
         "tasks": " and ".join(dict.fromkeys(metric.task for metric in metrics if metric.task)),
         "pools": "pool" in kinds,
@@ -74,16 +72,10 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "directions": any(metric.direction for metric in metrics),
         "word_view": any(metric.name.startswith("retrieval_words") for metric in metrics),
         "worse": _worse(record),
-        "intervals": table(
-            ("language", "metric", "before", "after"),
-            [(code(a, table=True), code(b, table=True), *rest) for a, b, *rest in interval_rows(record)],
-            numbers=2,
-        ),
+        "intervals": table(("language", "metric", "before", "after"), _coded(found["intervals"]), numbers=2),
         "pictures": _pictures(pictures),
-        "costs": [text(cost) for cost in cost_lines(record)],
         "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
-        "objective": fence(record["objective"], "text") if record["objective"] else "",
-        "sources": [(what, _source(s)) for name, what in DATA.items() for s in record["data"].get(name, [])],
+        "sources": [(what, _source(one)) for what, own in found["sources"] for one in own],
         "links": _links(record["links"]),
         "no_links": record.get("linked_by") == "none",
         "automatic": record.get("linked_by") not in ("given", "pharaoh"),
@@ -93,31 +85,15 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "settings": fence(yaml.safe_dump(record["settings"], allow_unicode=True).rstrip(), "yaml")
         if record["settings"]
         else "",
-        "command": fence(shlex.join(record["command"]), "bash"),
-        "seed": record["seed"],
-        "commit": git and code(git["commit"]) + (" with uncommitted changes" if git["dirty"] else ""),
-        "versions": ", ".join(f"{text(k)} {text(v)}" for k, v in record["versions"].items() if v is not None),
-        "hardware": text(hardware_line(record["hardware"])),
-        "times": ", ".join(f"{text(k)} {v:,.0f} s" for k, v in times["seconds"].items()),
-        "dates": f"{text(times['started'])} to {text(times['finished'])}" if times["finished"] else "",
-        "drift": [(code(k), f"{v:.4f}") for k, v in record["drift"].items() if v is not None],
         "license": license_of(record) and code(license_of(record)),
         "paper": _paper(paper),
         "bibtex": fence("\n\n".join(filter(None, [paper.get("bibtex"), _own_bibtex(record)])), "bibtex"),
     }
 
 
-def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Return (language, metric, before, after) of P@1 intervals of lexicon induction, in percent, as text."""
-    stages = record.get("intervals") or {}
-    rows = []
-    for language, found in stages.get("after", {}).items():
-        for metric, bounds in found.items():
-            parts = Metric.parse(metric)
-            if parts.name == "bli_p@1" and parts.direction:
-                before = stages.get("before", {}).get(language, {}).get(metric)
-                rows.append((language, metric, interval(before), interval(bounds)))
-    return rows
+def _coded(rows: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return rows of a table with the first two cells as code."""
+    return [(code(language, table=True), code(metric, table=True), *rest) for language, metric, *rest in rows]
 
 
 def _base(record: Mapping[str, Any]) -> str:
@@ -187,15 +163,9 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of pre-training: held-out losses, languages, derivation and dictionary."""
     settings, languages = record["settings"], record["languages"]
     objective = settings.get("objective", record["method"])
-    stages = record.get("losses") or {"before": {}, "after": {}}
     rows = [
-        (
-            code(language, table=True),
-            figure(before),
-            figure(after),
-            "-" if None in (before, after) else f"{change:+,.3f}",
-        )
-        for language, before, after, change in _changes(stages)
+        (code(language, table=True), figure(before), figure(after), "-" if change is None else f"{change:+,.3f}")
+        for language, before, after, change in loss_rows(record)
     ]
     derived = next((name for name in languages["others"] if "-x-" in name), None)
     return {
@@ -211,15 +181,6 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _changes(stages: Mapping[str, Any]) -> list[tuple[str, Any, Any, float]]:
-    """Return (language, before, after, change) of the losses; the change is 0 if either is missing."""
-    found = []
-    for language, after in stages["after"].items():
-        before = stages["before"].get(language)
-        found.append((language, before, after, 0.0 if None in (before, after) else after - before))
-    return found
-
-
 def _worse(record: Mapping[str, Any]) -> list[str]:
     """Return scores that dropped and losses that rose, as text."""
     found = [
@@ -227,8 +188,7 @@ def _worse(record: Mapping[str, Any]) -> list[str]:
         for language, metric, *row in score_rows(record)
         if row[-1].startswith("-") and row[-1].strip("-0.")
     ]
-    losses = record.get("losses") or {"before": {}, "after": {}}
-    return found + [f"{code(language)} loss {change:+.3f}" for language, *_, change in _changes(losses) if change > 0]
+    return found + [f"{code(name)} loss {change:+.3f}" for name, *_, change in loss_rows(record) if (change or 0) > 0]
 
 
 def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:

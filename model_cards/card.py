@@ -17,6 +17,7 @@ from huggingface_hub import ModelCard
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from hf_xalign.model_cards.body import body
+from hf_xalign.model_cards.markdown import code, fence, text
 from hf_xalign.model_cards.metadata import card_data
 from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import portable, to_plain, write_text
@@ -45,6 +46,7 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
     """
     record = portable(to_plain(record))
     environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
+    environment.filters |= {"code": code, "text": text, "fence": fence}
     part = f"method_{record['method']}.md" if record["method"] in _PARTS else "template.md"
     values = body(record, repo_id=repo_id, pictures=pictures)
     if record.get("task"):

@@ -202,7 +202,7 @@ WILD = {
         adapted(layers_to_transform=[0], target_modules=".*query"),
         "needs a list of target_modules",
     ),
-    "other stack": (adapted(layers_to_transform=[0], layers_pattern="h"), "layers_pattern h matches no tensor"),
+    "other stack": (adapted(layers_to_transform=[0], layers_pattern="h"), "with layers_pattern h match no tensor"),
     "bias": (adapted(bias="zz"), "bias is 'zz'; it is of type Literal"),
     "alpha": (adapted(lora_alpha=float("nan")), "lora_alpha is nan; it is a number"),
     "task": (adapted(task_type="ZZ"), "task_type is 'ZZ', which"),

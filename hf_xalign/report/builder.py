@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -14,11 +13,10 @@ from jinja2 import UndefinedError
 
 from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError
-from hf_xalign.model_cards import interval_rows
 from hf_xalign.record import check_run, portable, read_record, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.page import render
-from hf_xalign.tables import DATA, cost_lines, hardware_line, is_count, score_columns, score_rows
+from hf_xalign.tables import is_count, score_rows, view
 
 FILENAME = "report.html"
 # Values that the Trainer logs at an evaluation, but that are not shown as scores.
@@ -52,37 +50,27 @@ def render_report(folder: str | os.PathLike) -> str:
     """
     folder = Path(folder)
     record = portable(read_record(folder))
+    shown = view(record)
     log, log_source, steps = _read_log(folder)
     distances = _read(folder / "distances.json", "cells")
     retrievals = _read(folder / "retrievals.json", "languages")
-    before, after = ((record.get("losses") or {}).get(stage) or {} for stage in ("before", "after"))
     try:
         return render(
             "report.html",
             title=f"{_base(record)}: {record['method']}, {', '.join(record['languages']['others'])}",
-            record={"trainable": None, "adapter": None, "losses": None} | record,
+            **shown,
+            seconds_shown={name: f"{value:,.1f}" for name, value in shown["seconds"].items()},
+            drift_shown={name: f"{value:.4f}" for name, value in shown["drift"].items()},
+            losses_shown=[(language, *map(_figure, values)) for language, *values in shown["losses"]],
             colours={"before": charts.BEFORE, "after": charts.AFTER, "linked": charts.LINKED, "random": charts.RANDOM},
-            score_heads=score_columns(record)[2:],
             scores=_scores(record),
-            intervals=interval_rows(record),
-            warnings=record.get("warnings") or [],
-            costs=cost_lines(record),
             curves=_curves(log, record["scores"].get("after") or {}, steps),
             log_source=log_source,
             last_step=max((row["step"] for row in log), default=0),
             histograms=_histograms(distances),
             retrievals=retrievals,
-            data=[
-                (name.capitalize(), _columns(record["data"][key]))
-                for key, name in DATA.items()
-                if record["data"].get(key)
-            ],
-            links=_columns([{"language": code, **counts} for code, counts in record["links"].items()]),
-            command=shlex.join(record["command"]),
-            hardware=hardware_line(record["hardware"]),
-            seconds={k: f"{v:,.1f}" for k, v in record["times"]["seconds"].items()},
-            drift={k: _figure(v) for k, v in record["drift"].items()},
-            losses=[(code, _figure(value), _figure(after.get(code))) for code, value in before.items()],
+            data=[(name.capitalize(), _columns(entries)) for name, entries in shown["sources"]],
+            links_table=_columns(shown["links"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, UndefinedError) as error:
         raise InputError(

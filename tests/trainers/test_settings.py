@@ -274,15 +274,20 @@ def test_settings_that_do_not_go_together(tmp_path):
     scored = {**SCORED, **EACH_STEP}
     rows = {
         "early_stopping_patience=0: .* at least 1": {"early_stopping_patience": 0, **scored},
-        "early_stopping_patience=2: nothing is scored": {"early_stopping_patience": 2},
-        "load_best_model_at_end=true: nothing is scored": {"load_best_model_at_end": True, "save_strategy": "no"},
-        "metric_for_best_model=accuracy: nothing is scored": {"metric_for_best_model": "accuracy"},
-        "save_strategy=best: nothing is scored": {"save_strategy": "best"},
-        "lr_scheduler_type=reduce_lr_on_plateau: nothing": {"lr_scheduler_type": "reduce_lr_on_plateau"},
-        "eval_on_start=true: nothing is scored": {"eval_on_start": True},
-        "do_eval=true: nothing is scored": {"do_eval": True},
+        "early_stopping_patience=2 needs eval_strategy=steps or epoch": {"early_stopping_patience": 2},
+        "load_best_model_at_end=true needs eval_strategy=steps or epoch": {
+            "load_best_model_at_end": True,
+            "save_strategy": "no",
+        },
+        "metric_for_best_model=accuracy needs eval_strategy=steps or epoch": {"metric_for_best_model": "accuracy"},
+        "save_strategy=best needs eval_strategy=steps or epoch": {"save_strategy": "best"},
+        "lr_scheduler_type=reduce_lr_on_plateau needs eval_strategy=steps or epoch": {
+            "lr_scheduler_type": "reduce_lr_on_plateau"
+        },
+        "eval_on_start=true needs eval_strategy=steps or epoch": {"eval_on_start": True},
+        "do_eval=true needs eval_strategy=steps or epoch": {"do_eval": True},
         "fp16=true: half precision needs a GPU": {"fp16": True},
-        "fsdp_config: this needs fsdp=true": {"fsdp_config": {"version": 2}},
+        "fsdp_config=.* needs fsdp=true": {"fsdp_config": {"version": 2}},
         "leave split_batches out": {"accelerator_config": '{"split_batches": true}'},
         "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
         "optim=schedule_free_sgd: its weights": {"optim": "schedule_free_sgd"},
@@ -521,3 +526,22 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
         trainer = attempt(head(labels=labels))
         assert trainer.model.config.id2label == {0: "ja", 1: "nein"}
         assert trainer.model.config.label2id == {"ja": 0, "nein": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({"max_steps": 1}, 1),
+        ({"max_steps": 1, "lr_scheduler_type": "linear", "warmup_steps": 5}, 1),
+        ({"max_steps": 2, "learning_rate": 0.0}, 1),
+        ({"max_steps": 1, "warmup_steps": 0.0}, 0),
+        ({"max_steps": 2}, 0),
+    ],
+)
+def test_a_run_that_trains_nothing_is_told_before_it_trains(settings, warned, tmp_path, caplog):
+    trainer = fao.make(tmp_path, pairs=8, **settings)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    trainer.train()
+    assert caplog.text.count("trains nothing: the learning rate of every step") == warned
+    moved = any((trainer.model.state_dict()[name] != tensor).any() for name, tensor in before.items())
+    assert moved != bool(warned)

@@ -469,6 +469,21 @@ class AlignmentTrainer(HubTrainer):
         """Run forward and backward of one micro-batch, and return its detached loss."""
         return super().training_step(model, inputs, num_items_in_batch)
 
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """Make the schedule, and warn if the learning rate of every step is 0."""
+        schedule = super().create_scheduler(num_training_steps, optimizer)
+        if isinstance(schedule, torch.optim.lr_scheduler.LambdaLR) and self.is_world_process_zero():
+            factors = [factor for rate, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True) if rate]
+            if not any(factor(step) for step in range(num_training_steps) for factor in factors):
+                logger.warning(
+                    "This run trains nothing: the learning rate of every step (%d in all) is 0, as in the first of "
+                    "warm-up. Take more steps, warmup_steps=0 or another learning_rate.",
+                    num_training_steps,
+                )
+        return schedule
+
     def _head(self, name: str) -> nn.Module:
         return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
 

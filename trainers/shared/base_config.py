@@ -21,12 +21,10 @@ from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
 from hf_xalign.record import mask_secrets, portable, to_plain
-from hf_xalign.trainers.shared.inherited import BY_SCORE, check_resolved, check_settings
+from hf_xalign.trainers.shared.inherited import BY_SCORE, CHECKS, SCORED, check_resolved, check_settings
 
 logger = logging.getLogger(__name__)
 
-# Limits of fields of TrainingArguments, which transformers does not check.
-_INHERITED = {name: {"least": 1} for name in ("per_device_eval_batch_size", "gradient_accumulation_steps")}
 # Parts of the names of scores.
 _LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error"}
 _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
@@ -99,6 +97,7 @@ class AlignmentConfig(TrainingArguments):
         "save_strategy must be equal.",
         "Run",
         least=1,
+        rules=[SCORED],
     )
     resume_from_checkpoint: bool | str | None = own(  # type: ignore[assignment]
         None, "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint.", "Run"
@@ -143,9 +142,9 @@ class AlignmentConfig(TrainingArguments):
     def __post_init__(self) -> None:
         check_choice(self.PRESETS, preset=self.preset)
         self.fill_from_preset()
+        check(self, inherited=CHECKS)
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
-        check(self, inherited=_INHERITED)
         self.check_settings()
         if self.language_sampling == "ucb" and not self.sees_languages:
             raise InputError("language_sampling=ucb: only FAO and MAO with objective=l2 or infonce have its losses")

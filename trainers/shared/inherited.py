@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import Trainer, TrainingArguments
 from transformers.optimization import get_scheduler
-from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
-from hf_xalign.checks import show
+from hf_xalign.checks import GIVEN, needs, show
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError, explained
 
@@ -78,6 +77,17 @@ SETTINGS: dict[str, str | dict[str, str] | None] = {
 _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
 # Schedules that follow a score.
 BY_SCORE = ("reduce_lr_on_plateau", "greedy")
+_SCORED: dict[str, Any] = {"why": "nothing is scored in training otherwise", "eval_strategy": ("steps", "epoch")}
+SCORED = needs(**_SCORED)
+# What `check` reads of the fields that transformers defines.
+CHECKS: dict[str, dict[str, Any]] = {
+    **{name: {"least": 1} for name in ("per_device_eval_batch_size", "gradient_accumulation_steps")},
+    **{name: {"rules": [SCORED]} for name in ("load_best_model_at_end", "metric_for_best_model", "greater_is_better")},
+    **{name: {"rules": [needs(when=True, **_SCORED)]} for name in ("eval_on_start", "do_eval")},
+    "save_strategy": {"rules": [needs(when="best", **_SCORED)]},
+    "lr_scheduler_type": {"rules": [needs(when=BY_SCORE, **_SCORED)]},
+    "fsdp_config": {"rules": [needs(when=GIVEN, fsdp=True)]},
+}
 _NAMED: set[str] = set()
 
 
@@ -99,25 +109,8 @@ def check_settings(args: AlignmentConfig) -> None:
         if name not in SETTINGS and name not in _NAMED:
             _NAMED.add(name)
             logger.warning("%s=%s: hf_xalign does not know this setting, which may do nothing", name, changed[name])
-    if args.fsdp_config and not args.fsdp:
-        raise InputError("fsdp_config: this needs fsdp=true. Set it, or remove fsdp_config.")
     if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
         raise InputError("fp16=true: half precision needs a GPU. Remove it, or set bf16=true.")
-    if IntervalStrategy(args.eval_strategy) == IntervalStrategy.NO:
-        readers = {
-            "early_stopping_patience": args.early_stopping_patience is not None,
-            "save_strategy": SaveStrategy(args.save_strategy) == SaveStrategy.BEST,
-            "lr_scheduler_type": SchedulerType(args.lr_scheduler_type) in BY_SCORE,
-            **dict.fromkeys(sorted(_SCORE_READERS & changed.keys()), True),
-        }
-        if name := next((name for name, reads in readers.items() if reads), ""):
-            raise InputError(
-                f"{name}={show(getattr(args, name))}: nothing is scored during training: set eval_strategy=steps or "
-                "epoch too"
-            )
-
-
-_SCORE_READERS = {"load_best_model_at_end", "metric_for_best_model", "greater_is_better", "eval_on_start", "do_eval"}
 
 
 def check_resolved(args: AlignmentConfig) -> None:

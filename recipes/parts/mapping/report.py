@@ -12,7 +12,6 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import keep_links
 from hf_xalign.mapping.supervision import Coverage
-from hf_xalign.model_cards import interval_rows
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.rotated import RotatedModel, map_adapter
@@ -21,7 +20,7 @@ from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingT
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.record import start_record
-from hf_xalign.tables import format_table
+from hf_xalign.tables import format_table, interval_rows
 from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
 from hf_xalign.trainers.shared.run import adapter_entry, finish
 

@@ -121,15 +121,15 @@ def _type(annotation: Any, config: type) -> str:
 
 
 def refused() -> str:
-    """Return a table of transformers' settings and arguments that the trainers refuse, as Markdown."""
+    """Return a table of transformers' settings that the trainers do not support, as Markdown."""
     table = importlib.import_module("hf_xalign.trainers.shared.inherited")
     rows = []
-    for name, reason in (table.SETTINGS | table.ARGUMENTS).items():
+    for name, reason in table.SETTINGS.items():
         if isinstance(reason, dict):
             methods = ", ".join(f"`{method}`" for method in reason)
             reason = f"{methods}: {next(iter(reason.values()))}"
         if reason:
-            rows.append(f"| `{name}` | {reason.removesuffix(': leave it out')} |")
+            rows.append(f"| `{name}` | {reason.removesuffix(' Remove it.')} |")
     return "\n".join(("| setting or argument | why |", "| --- | --- |", *rows))
 
 

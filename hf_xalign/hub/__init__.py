@@ -22,7 +22,7 @@ __all__ = ["load", "push"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load`, and torch with it, on first use: a push that is refused needs neither."""
+    """Import `load`, and torch with it, on first use, because checks before a push need neither."""
     if name != "load":
         raise AttributeError(f"module 'hf_xalign.hub' has no attribute {name!r}")
     from hf_xalign.modeling.loading import load

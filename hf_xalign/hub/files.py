@@ -56,7 +56,7 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     """List the files of a folder that may be pushed, sorted by their relative path with `/`.
 
     Raises:
-        InputError: the folder holds no whole model, or a link that leaves it.
+        InputError: the folder has no complete model, or has a link out of the folder.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -72,7 +72,7 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
             read_json(path, remedy="Write it again, or remove it.")
     if not any(map(_WEIGHTS.fullmatch, files)):
         raise InputError(
-            f"{folder} holds no model: no model.safetensors, adapter_model.safetensors or maps/*.safetensors. Convert "
+            f"{folder} has no model.safetensors, adapter_model.safetensors or maps/*.safetensors. Convert "
             "pickled weights (.bin, .pt) with from_pretrained and save_pretrained."
         )
     index = files.get("model.safetensors.index.json")
@@ -116,7 +116,7 @@ class Contents:
         self.folder = Path(folder)
         self.files = list_files(folder)
         if base_model is not None and hub_id(base_model) is None:
-            raise InputError(f"base_model={base_model}: give an id on the Hub (owner/name), not a path")
+            raise InputError(f"base_model={base_model}: give an id on the Hub (owner/name) instead of a path")
         self._base = base_model
         self._record = _pushed_record(read_record(folder), base_model) if FILENAME in self.files else None
         self._adapter = self._read_adapter()
@@ -162,7 +162,7 @@ class Contents:
         return portable_name(base) if self._base is None else self._base
 
     def _check_base(self) -> None:
-        """Require that adapter, card and record name no local base model."""
+        """Raise an `InputError` if the adapter, card or record has a local base model."""
         if self._adapter is not None:
             base = self._adapter.get("base_model_name_or_path")
             if is_local(base):
@@ -186,7 +186,7 @@ def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
 
 
 def portable_name(base: str) -> str:
-    """Return the name of a base model on other machines, where it has one."""
+    """Return the name of a base model on other machines, if it has one."""
     builtin = base and (find_folder(base) or (MINILM if base == MINILM.name else None))
     return builtin.portable if builtin else base
 
@@ -198,8 +198,8 @@ def is_local(base: str | None) -> bool:
 
 def _refusal(where: str, base: str | None) -> str:
     return (
-        f"{where} is {base}, which is no model of the Hub, so others cannot load this model. Name the base by its Hub "
-        "id with base_model=OWNER/NAME (hf-xalign push --base_model); push your own base first."
+        f"{where} is {base}, which is not on the Hub, so others cannot load this model. Push your own base first, and "
+        "name it by base_model=OWNER/NAME (hf-xalign push --base_model)."
     )
 
 
@@ -210,7 +210,7 @@ def _named_bases(card: str) -> list[str]:
 
 
 def _renamed(card: str, rename: Callable[[str], str]) -> str:
-    """Return a card with other names for its base models, also in the tags that PEFT makes of them."""
+    """Return a card with other names for its base models, also in the tags that PEFT makes from them."""
     for base in _named_bases(card):
         if (name := rename(base)) != base:
             found = ModelCard(card, ignore_metadata_errors=True)
@@ -232,7 +232,7 @@ def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[st
 
 
 def _check_tokens(folder: Path, contents: Mapping[str, bytes | Path]) -> None:
-    """Require that no text file contains a Hub token, the one in use or any other."""
+    """Raise an `InputError` if a text file contains a Hub token."""
     own = get_token()
     for name, content in contents.items():
         if not name.endswith((".json", ".md", ".txt", ".svg")):

@@ -22,7 +22,7 @@ def _connection() -> Iterator[None]:
     except (ConnectionError, TransportError) as error:
         reason = str(error).partition(": offline mode")
         cause = "offline mode: unset HF_HUB_OFFLINE" if reason[1] else reason[0]
-        raise InputError(f"no connection to the Hub ({cause}): check it, and push again") from error
+        raise InputError(f"there is no connection to the Hub ({cause}). Check it, and push again.") from error
 
 
 @_connection()
@@ -107,7 +107,7 @@ def push_space(
 
 
 def _api(token: str | bool | None) -> HfApi:
-    """Return the Hub's client once the Hub answers: without a network the client would try for half a minute."""
+    """Return the Hub's client after the Hub has answered, because without a network it would try for half a minute."""
     api = HfApi(token=token)
     get_session().head(api.endpoint, timeout=10)
     return api

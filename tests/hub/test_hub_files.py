@@ -138,7 +138,7 @@ def test_folders(tmp_path):
             partial(pickled, "model.safetensors"),
             "model.safetensors is no whole safetensors file",
         ),
-        "pickle": (partial(pickled, "pytorch_model.bin"), "holds no model: .*pickled weights"),
+        "pickle": (partial(pickled, "pytorch_model.bin"), "has no model.safetensors.*pickled weights"),
         "no folder": (lambda folder: hub.push(folder / "none", "me/model"), "there is no such folder"),
         "name": (partial(whole, {}, repo_id="a/b/c"), "repo_id=a/b/c"),
         "no id": (partial(whole, {}, base_model="/home/me/base"), "base_model=/home/me/base: give an id on the Hub"),
@@ -154,7 +154,7 @@ def test_folders(tmp_path):
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),
         "metric": (lambda folder: push_metric("bleu", "me/bleu"), "metric=bleu: choose one of"),
-        "trainer": (train_adapter, "push_to_hub: the base model, .*, is no model of the Hub"),
+        "trainer": (train_adapter, "push_to_hub: the base model .* is not on the Hub"),
     }
     for base in ("../base", None):
         adapter = {"adapter_config.json": {"peft_type": "XALIGN", "base_model_name_or_path": base}}

@@ -48,7 +48,7 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     early = [(early[0], "holes.tsv.*3.*empty"), (early[1], "runs/x: no such folder, nor a folder runs")]
     local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
     rows = {
-        fao: [(local, r"push_to_hub: the base model is .*base, which is no model of the Hub")],
+        fao: [(local, r"push_to_hub: the base model is .*base, which is not on the Hub")],
         mao: [
             (("--sentence_transformer", "x"), "sentence_transformer: that package loads an encoder alone"),
         ],

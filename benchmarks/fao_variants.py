@@ -217,6 +217,7 @@ def move(model: PreTrainedModel) -> PreTrainedModel:
 
 def collate(trainer: FAOTrainer, rows: list[int]) -> dict[str, Tensor]:
     """A batch, as the trainer's data loader makes it."""
+    trainer.cache_start()
     return trainer.data_collator(trainer.train_dataset.__getitems__(rows))
 
 

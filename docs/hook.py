@@ -1,10 +1,15 @@
-"""Build hook: make options of commands from argparse, configurations from their headers, tables from their YAML."""
+"""Build hook: make tables of options, fields, presets, configurations and papers from code and YAML."""
 
 import argparse
+import collections
+import dataclasses
 import importlib
+import json
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +77,49 @@ def presets() -> str:
     return "\n".join(lines)
 
 
+def fields(name: str) -> str:
+    """Return a table of a config's own fields, and of others that its presets set, as Markdown."""
+    config = getattr(importlib.import_module("hf_xalign.trainers"), name)
+    base_config = importlib.import_module("hf_xalign.trainers.shared.base_config")
+    presets = {name: base_config._BY_LENGTH | values for name, values in config.PRESETS.items()}
+    lines = ["| field | type | default | |", "| --- | --- | --- | --- |"]
+    for field in sorted(dataclasses.fields(config), key=lambda field: field.name not in config.__annotations__):
+        by_preset = any(field.name in values for values in presets.values())
+        if field.init and (by_preset or field.name in config.__annotations__):
+            make = field.default_factory
+            value = field.default if make is dataclasses.MISSING else make()
+            if by_preset:
+                names: dict[str, list[str]] = collections.defaultdict(list)
+                for preset, values in presets.items():
+                    names[_value(values.get(field.name, value))].append(f"`{preset}`")
+                most = max(names, key=lambda value: len(names[value]))
+                rare = [f"`{value}` ({', '.join(own)})" for value, own in names.items() if value != most]
+                default = ", ".join([*rare, f"`{most}`" + " (the others)" * bool(rare)])
+            elif value is None and "Default: by preset." in field.metadata["help"]:
+                default = "by preset"
+            else:
+                default = f"`{_value(value)}`"
+            about = str(field.metadata["help"] if "group" in field.metadata else "As in transformers.")
+            about = about.removesuffix(" Default: by preset.").replace("<", "&lt;")
+            lines.append(f"| `{field.name}` | {_type(field.type, config)} | {default} | {about} |")
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else str(value)
+
+
+def _type(annotation: Any, config: type) -> str:
+    """Return a type as Markdown, a choice by its values."""
+    if isinstance(annotation, str):
+        modules = [vars(sys.modules[base.__module__]) for base in reversed(config.__mro__)]
+        annotation = eval(annotation, dict(collections.ChainMap(*modules)))
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{_value(choice)}`" for choice in get_args(annotation))
+    name = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    return f"`{re.sub(r'[a-z_]+[.]', '', name)}`"
+
+
 def refused() -> str:
     """Return a table of transformers' settings and arguments that the trainers refuse, as Markdown."""
     table = importlib.import_module("hf_xalign.trainers.shared.inherited")
@@ -106,7 +154,8 @@ def reproduced(paper: str) -> str:
 
 
 def on_page_markdown(markdown: str, **kwargs: object) -> str:
-    """Replace `<!-- options: COMMAND -->`, `<!-- reproduce: PAPER -->` and two lists by tables."""
+    """Replace `<!-- options: COMMAND -->`, `<!-- fields: CONFIG -->`, `<!-- reproduce: PAPER -->` and three lists."""
+    markdown = re.sub(r"^<!-- fields: (.+) -->$", lambda found: fields(found[1]), markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^<!-- reproduce: (.+) -->$", lambda found: reproduced(found[1]), markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^<!-- options: (.+) -->$", lambda found: options(found[1]), markdown, flags=re.MULTILINE)
     markdown = markdown.replace("<!-- configs -->", configs())

@@ -1,7 +1,7 @@
 """hf_xalign: align the languages of a multilingual encoder.
 
-Names are imported on first use: `import hf_xalign` takes milliseconds and does not load torch. After it, PEFT loads
-MAO's modules, in whichever order the two are imported.
+Names are imported on first use, so `import hf_xalign` takes milliseconds and does not load torch. It also lets PEFT
+load MAO's modules, whether PEFT is imported before or after it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ __all__ = [
 
 
 class _ConfigOnUse(type):
-    """Class that stands for `XAlignConfig` in PEFT's table until it is used: PEFT must not wait for our imports."""
+    """Placeholder of `XAlignConfig` in PEFT's table, which imports the real class on first use."""
 
     def __getattr__(cls, name: str) -> Any:
         return getattr(importlib.import_module("hf_xalign.modeling").XAlignConfig, name)
@@ -93,7 +93,7 @@ class _PeftTables:
 
     @staticmethod
     def fill(mapping: Any) -> None:
-        """Add the type, which `hf_xalign.modeling` overwrites by its own classes."""
+        """Add the placeholder, which `hf_xalign.modeling` replaces by the real class."""
         mapping.PEFT_TYPE_TO_CONFIG_MAPPING.setdefault("XALIGN", _ConfigOnUse("XAlignConfig", (), {}))
 
 

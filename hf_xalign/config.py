@@ -1,11 +1,12 @@
-"""Parse the command line, and a YAML file, into dataclasses: of recipes and of commands.
+"""Parse the command line and a YAML file into the dataclasses of recipes and commands.
 
 A recipe runs as `hf-xalign train fao --config file.yaml --field value`. The YAML file overrides the defaults of the
-dataclasses, and the command line overrides the YAML file. `base: other.yaml` names a file whose fields it takes and
-overrides: one next to the file, or one of the package. Unknown names and values of the wrong type are one-line errors.
+dataclasses, and the command line overrides the YAML file. A YAML file with `base: other.yaml` overrides the fields of
+that file, which is next to it or in the package. Unknown names and values of the wrong type are one-line errors.
 
-A field says in its metadata what `--help` shows: `help`, the heading `group`, a `metavar`. `positional` is an argument
-without a name, `flag` an option without a value, and `bare` the value of an option that is given without one.
+The metadata of a field have its text in `--help`: `help`, the heading `group`, a `metavar`. `positional` makes it an
+argument without a name and `flag` an option without a value. `bare` is the value of an option that is given without
+one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 _UNSET = object()
 # YAML 1.1 reads `1e-5` as text, because its floats need a dot.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
-_NO_TOKENS = "is refused, because settings are pickled and pushed with the model: set HF_TOKEN in the environment"
+_NO_TOKENS = "is not allowed, because settings are pickled and pushed with the model. Set HF_TOKEN in the environment."
 # Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
 # compare with would reset accelerate's state in the middle of a run.
 _RESOLVED_DEFAULTS: dict[str, Any] = {
@@ -60,9 +61,9 @@ def parse(
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
-    The classes have no field name in common; one instance of each is returned, in order. A class that takes seconds to
-    import is given by name, `module:Class`, and imported after [`check`] of the others. `argv` are the arguments
-    without the program's name, `sys.argv[1:]` by default. The line breaks of `description` stay.
+    The classes have no field name in common. One instance of each is returned, in order. A class that takes seconds to
+    import is given by name, `module:Class`, and imported after the [`check`] of the others. `argv` are the arguments
+    without the program's name, by default `sys.argv[1:]`. The line breaks of `description` are kept.
 
     Example:
         >>> @dataclasses.dataclass
@@ -83,11 +84,10 @@ def parse(
 
 
 def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> None:
-    """Check all names, and all of the classes that are imported: what can be known of a command line in half a second.
+    """Check a command line without the slow imports: all names, and the values of the imported classes.
 
     Raises:
-        InputError: an unknown option or key; a value of the wrong type, or that an imported class refuses; a
-            file that its `check_files` does not find.
+        InputError: an option or key is unknown; a value has the wrong type or is not allowed; or a file is missing.
     """
     if {"-h", "--help"} & set(argv):
         return
@@ -132,7 +132,7 @@ def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, descriptio
 def parse_launcher(
     cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = ""
 ) -> tuple[Any, list[str]]:
-    """Return the options of a command that runs a recipe, and the recipe's words: unknown ones, and all after `--`."""
+    """Return the options of a command that runs a recipe, and the recipe's words: unknown ones and all after `--`."""
     at = words.index("--") if "--" in words else len(words)
     parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
     options, extra = parser.parse_options(words[:at])
@@ -144,7 +144,7 @@ def parse_launcher(
 def _names(name: str) -> list[str]:
     """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases.
 
-    Importing a class of settings takes seven seconds, and a mistyped option should not.
+    Importing a class of settings takes seven seconds, too long for a message about a mistyped option.
     """
     module, _, cls = name.partition(":")
     spec = importlib.util.find_spec(module)
@@ -159,7 +159,7 @@ def _names(name: str) -> list[str]:
 
 
 def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, later: Sequence[str] = ()) -> tuple:
-    """Return an instance of each class; options and keys of the names in `later` are left for later."""
+    """Return an instance of each class; options and keys in `later` are not checked."""
     hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
     known = [name for name in hints if not is_secret(name, hints[name])]
     known += [name for name in later if not is_secret_name(name)]
@@ -195,8 +195,8 @@ def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, lat
 def non_default_fields(config: Any) -> dict[str, Any]:
     """Return the fields that differ from their default, as plain JSON without credentials.
 
-    Fields without a default are always included. Defaults that `TrainingArguments` itself replaces (`report_to`,
-    `debug`, ...) are not.
+    Fields without a default are always included. Fields whose default `TrainingArguments` itself replaces
+    (`report_to`, `debug`, ...) are not.
     """
     training = any(_inherited(owner) for owner in type(config).__mro__)
     found = {}
@@ -214,7 +214,7 @@ def non_default_fields(config: Any) -> dict[str, Any]:
 
 
 def is_secret(name: str, hint: Any) -> bool:
-    """Return whether a field holds a credential: its name says so, and its type allows text."""
+    """Return whether a field is for a credential, by its name and a type that allows text."""
     return is_secret_name(name) and (hint is str or str in get_args(hint))
 
 
@@ -306,7 +306,7 @@ def _describe(hint: Any) -> str:
 
 
 def packaged_file(name: str, kind: str, option: str) -> Path:
-    """Return the path of a YAML file: the user's, else the one of this name in a folder of the package's recipes.
+    """Return the path of the user's YAML file, or of the one with this name in a folder of the package's recipes.
 
     Args:
         name: path, or name with or without `.yaml`.
@@ -406,7 +406,7 @@ def _read_hints(cls: type[Any]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
-# Read once for a class; mypy takes no class for hashable.
+# The cast is needed because classes are not hashable for mypy.
 _hints: Callable[[type[Any]], dict[str, Any]] = cast(Any, functools.cache(_read_hints))
 
 
@@ -426,7 +426,7 @@ def _inherited(owner: type[Any]) -> bool:
 
 
 class _Parser(ArgumentParser):
-    """Parser with one option per field: own fields first, by heading, then those inherited from transformers."""
+    """Parser with an option for each field: own fields by heading, then the fields inherited from transformers."""
 
     def __init__(self, types: Sequence[type[Any]], recipe: bool, **kwargs: Any) -> None:
         if recipe:
@@ -483,7 +483,7 @@ class _Parser(ArgumentParser):
             group.add_argument(f"--no_{name}", action="store_false", dest=name, default=False, help=SUPPRESS)
 
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-        """Return the given options, and the words that no option takes."""
+        """Return the given options, and the unknown words."""
         unset = Namespace(**{a.dest: _UNSET for a in self._actions if a.dest != "help" and a.option_strings})
         typed = {(_with_underscores(word) if self._recipe else word): word for word in argv}
         words = [_with_underscores(word) for word in argv] if self._recipe else argv
@@ -498,7 +498,7 @@ class _Parser(ArgumentParser):
 
 
 class _Add(Action):
-    """Add a list for each time that the option is given; argparse's `append` cannot start from a mark of none."""
+    """Add a list each time the option is given; argparse's `append` needs a list as default."""
 
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
@@ -509,7 +509,7 @@ class _Add(Action):
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
-    """Keeps line breaks, and shows informative defaults, and types instead of option names in capitals."""
+    """Formatter that keeps line breaks, and shows defaults, and types instead of option names in capitals."""
 
     def _get_help_string(self, action: Action) -> str:
         silent = action.default in (None, "", [], SUPPRESS) or action.nargs == 0

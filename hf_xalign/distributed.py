@@ -1,4 +1,4 @@
-"""Gather rows of all processes, for losses that contrast every row with every other; and tensors that FSDP2 shards."""
+"""Gather rows of all processes for contrastive losses, and gather and shard tensors of FSDP2."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def process_count() -> int:
 def gather_rows(rows: torch.Tensor) -> torch.Tensor:
     """Concatenate the rows of all processes, ordered by rank.
 
-    Only this process's own rows carry a gradient. If every process computes the loss of *all* rows, that gradient is
-    its share of the joint gradient, and DDP adds up the shares: see [`whole_loss`].
+    Only the rows of this process have a gradient. If every process computes the loss of *all* rows, that gradient is
+    its share of the joint gradient, and DDP adds up the shares, see [`whole_loss`].
 
-    The `rows` are (n, ...) of any dtype; n may differ between processes, the other dimensions may not. The result is
-    (sum of all n, ...), and `rows` itself in a single process.
+    `rows` are (n, ...) of any dtype. n may differ between processes, the other dimensions may not. The result is
+    (sum of all n, ...), or `rows` itself in a single process.
     """
     processes = process_count()
     if processes == 1:
@@ -42,30 +42,30 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
 def whole_loss(loss: torch.Tensor) -> torch.Tensor:
     """Scale a loss's gradient so that DDP's mean over processes gives the gradient of one process with all rows.
 
-    The value stays. The scalar loss is over rows from [`gather_rows`], equal on every process.
+    The value is unchanged. The loss is a scalar over rows from [`gather_rows`], equal on every process.
     """
     return loss + (process_count() - 1) * (loss - loss.detach())
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Gather a tensor that is sharded over processes, which must all call this; another tensor is returned itself."""
+    """Gather a sharded tensor (all processes must call this function together), or return any other tensor."""
     sharded: Any = tensor
     return own_storage(sharded.full_tensor()) if _is_sharded_tensor(tensor) else tensor
 
 
 def own_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor that is part of a larger one, which safetensors refuses: a gathered one may have padding."""
+    """Copy a tensor that is part of a larger one, such as a gathered one with padding, as safetensors needs it."""
     return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this process's part of a tensor that is sharded over processes; another tensor is returned itself."""
+    """Return this process's part of a sharded tensor, or any other tensor itself."""
     sharded: Any = tensor
     return sharded.to_local() if _is_sharded_tensor(tensor) else tensor
 
 
 def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Shard a tensor that every process has in full as `other` is; returned itself if `other` is not sharded."""
+    """Shard a tensor that every process has in full like `other`, or return it if `other` is not sharded."""
     if not _is_sharded_tensor(other):
         return tensor
     from torch.distributed.tensor import distribute_tensor
@@ -75,12 +75,12 @@ def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Return whether FSDP2 shards a module: then all processes must run it, and as often."""
+    """Return whether FSDP2 shards a module, which all processes must then run equally often."""
     return isinstance(module, _imported("torch.distributed.fsdp", "FSDPModule"))
 
 
 def unsharded_class(module: nn.Module) -> type[Any]:
-    """Return a module's class: FSDP2 gives a module that it shards a subclass of its own."""
+    """Return a module's class without the subclass that FSDP2 gives it."""
     sharded = _imported("torch.distributed.fsdp", "FSDPModule")
     return next(kind for kind in type(module).__mro__ if not issubclass(kind, sharded))
 
@@ -90,5 +90,5 @@ def _is_sharded_tensor(tensor: torch.Tensor) -> bool:
 
 
 def _imported(module: str, name: str) -> Any:
-    """Return a class of torch, or none where nothing has imported it: that takes 0.7 s, and not every build can."""
+    """Return a class of torch, or () if its module is not imported, which takes 0.7 s and fails in some builds."""
     return getattr(sys.modules.get(module), name, ())

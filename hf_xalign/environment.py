@@ -1,4 +1,4 @@
-"""Package versions, git commit and hardware of a run, for its record; progress bars of its first process.
+"""Package versions, git commit and hardware of a run for its record, and progress bars.
 
 `--help` imports this module, so torch is imported only inside functions.
 """
@@ -23,7 +23,7 @@ _PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "p
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of hf_xalign, Python and every package that affects results; None if not installed."""
+    """Return the versions of hf_xalign, Python and packages that affect results, or None for missing packages."""
     found: dict[str, str | None] = {"hf_xalign": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -34,7 +34,7 @@ def versions() -> dict[str, str | None]:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Return the commit of this checkout and whether tracked files differ from it; None outside a checkout."""
+    """Return the commit of this checkout and whether tracked files differ from it, or None outside a checkout."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
@@ -52,7 +52,7 @@ def git_state() -> dict[str, Any] | None:
 
 
 def progress(items: Any = None, *, desc: str | None, **options: Any) -> Any:
-    """Return a progress bar that only the first process shows, and none without a label."""
+    """Return a progress bar, which only the first process shows, and only with a label."""
     hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
     return tqdm(items, desc=desc, disable=hidden, **options)
 
@@ -63,7 +63,7 @@ def usable_cores() -> int:
 
 
 def warn_of_spinning_threads() -> None:
-    """Warn where other work keeps busy the cores that torch's threads spin on: a step can take many times as long."""
+    """Log a warning if other work uses the cores on which torch's threads spin, because steps are then far slower."""
     import psutil
     import torch
 

@@ -1,4 +1,4 @@
-"""Exceptions whose message tells the user what is wrong and what to do, and the name that a user meant."""
+"""Exceptions whose messages name the fault and the remedy, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from json import JSONDecodeError
 
-# Error numbers of an OSError: full disk, quota exceeded, file too large.
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Writers in C++ and Rust (torch, safetensors, tokenizers) give no error number.
 _FULL_TEXT = re.compile(
@@ -18,7 +17,7 @@ _FULL_TEXT = re.compile(
     r"|PytorchStreamWriter failed writing|inline_container\.cc.* unexpected pos"
 )
 _LONGEST = 2_000  # characters of a message
-# Names of other tools, next to ours for the same thing. The first that a command has is suggested.
+# {our names: names in other tools}. The first of our names that a command has is suggested.
 _HABITS = {
     "learning_rate": "lr lr_rate learn_rate rate",
     "per_device_train_batch_size batch_size": "batch_size bs batch batchsize train_batch_size",
@@ -82,7 +81,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 class InputError(ValueError):
     """Bad input. The message names the file, row or field and the remedy; recipes print it without a traceback.
 
-    Its message is one printable line, whatever it quotes of a file or a library's error: line breaks become blanks,
+    The message is one printable line, even if it quotes a file or an error of a library: line breaks become spaces,
     other characters that do not print are escaped, and the middle of a very long message is left out.
     """
 
@@ -100,9 +99,9 @@ class NonFiniteLossError(RuntimeError):
 
 @contextmanager
 def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Iterator[None]:
-    """Turn what a file of the wrong content raises in the block into an InputError that names the file.
+    """Turn the errors of reading a malformed file in the block into an InputError that names the file.
 
-    JSON alone has many: no UTF-8, no JSON, a number of 5,000 digits, deep nesting, a missing key, another type.
+    JSON alone can fail by its encoding, its syntax, a number of 5,000 digits, deep nesting, a missing key or a type.
     """
     try:
         yield
@@ -127,9 +126,9 @@ def content_errors(path: str | os.PathLike, fault: str, remedy: str = "") -> Ite
 
 @contextmanager
 def explained(what: str, *kinds: type[Exception], advice: str = "") -> Iterator[None]:
-    """Turn errors of other libraries in the block into an InputError: what failed, the reason, advice.
+    """Turn errors of these `kinds` in the block into an InputError that names what failed, the reason and the advice.
 
-    Without `kinds`, `what` is the place of the InputErrors that the block raises. With them, they stay as they are.
+    Without `kinds`, `what` is put before the message of an InputError from the block.
     """
     try:
         yield
@@ -143,7 +142,7 @@ def explained(what: str, *kinds: type[Exception], advice: str = "") -> Iterator[
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for what other tools call `name`, or the closest known name; else an empty string.
+    """Return `; did you mean 'x'?` for a known name that other tools call `name` or that is close to it, or "".
 
     Options are given with their dashes.
 

@@ -1,7 +1,7 @@
 """Run independent tasks in worker processes of this machine, or on a Ray cluster.
 
-The executors are context managers that yield a function: it calls another function for each task, and yields the
-names of the tasks with their results or errors, in the order in which they end. `ray_map` keeps the tasks' order.
+The executors are context managers that yield a function, which calls another function for each task, and yields the
+names of the tasks with their results or errors in the order in which they end. `ray_map` keeps the tasks' order.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Tasks = Iterable[tuple[str, tuple[Any, ...]]]
 """Names of tasks and the arguments of each."""
 Run = Callable[[Callable[..., Any], Tasks], Iterator[tuple[str, Future[Any]]]]
 Map = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
-"""Calls a function with the shared object and the arguments of each task, and yields the results in order."""
+"""Function that calls another one with the shared object and each task's arguments, and yields results in order."""
 
 
 @contextmanager
 def local_executor(workers: int, *, start: tuple[Any, ...] = (None,), ahead: int = 0) -> Iterator[Run]:
     """Run tasks in worker processes, or in this process if `workers` is 1.
 
-    `start` is a function and its arguments that each worker calls first. Tasks are taken as workers become free, and
-    `ahead` more of them. A worker that dies is an `InputError`, which names the tasks that were running.
+    Each worker first calls `start`, a function with its arguments. Tasks are taken as workers become free, with
+    `ahead` more in the queue. If a worker dies, an `InputError` names the tasks that were running.
     """
     initializer, *arguments = start
     if workers == 1:
@@ -39,7 +39,7 @@ def local_executor(workers: int, *, start: tuple[Any, ...] = (None,), ahead: int
             initializer(*arguments)
         yield lambda function, tasks: ((name, _call(function, task)) for name, task in tasks)
         return
-    # Not forked: the parent may hold the threads of torch.
+    # Workers are spawned, because the parent may have threads of torch, which do not survive a fork.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, start)
     running: dict[Future[Any], str] = {}
 
@@ -58,8 +58,8 @@ def local_executor(workers: int, *, start: tuple[Any, ...] = (None,), ahead: int
             yield from ended(0)
         except BrokenProcessPool as error:
             raise InputError(
-                f"a worker died, perhaps for want of memory, on one of: {', '.join(running.values())}. What is "
-                "finished is kept: run again to resume, with fewer workers."
+                f"a worker died, perhaps because memory ran out, on one of: {', '.join(running.values())}. Finished "
+                "tasks are kept. Run again with fewer workers to resume."
             ) from error
 
     try:
@@ -70,9 +70,10 @@ def local_executor(workers: int, *, start: tuple[Any, ...] = (None,), ahead: int
 
 @contextmanager
 def ray_executor(address: str, *, workers: int, gpus: int = 0) -> Iterator[Run]:
-    """Run tasks on the Ray cluster at `address`, which schedules them and repeats those of a machine that is lost.
+    """Run tasks on the Ray cluster at `address`, which schedules them and repeats those of a lost machine.
 
     The address `local` starts Ray on this machine with `workers` cores. A task takes one core and `gpus` GPUs.
+
 
     Raises:
         InputError: Ray is missing, or no cluster answers.
@@ -92,8 +93,8 @@ def ray_executor(address: str, *, workers: int, gpus: int = 0) -> Iterator[Run]:
 def ray_map(address: str, make: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Iterator[Map]:
     """Make an object in each worker of a Ray cluster, and yield a function that maps tasks over them, in order.
 
-    `make` and its `arguments` are sent to the workers. There is one for each core of the cluster, or for each GPU if
-    a worker takes `gpus`. The address `local` starts Ray on this machine.
+    `make` and its `arguments` are sent to the workers. There is a worker for each core of the cluster, or for each
+    `gpus` GPUs. The address `local` starts Ray on this machine.
 
     Raises:
         InputError: Ray is missing, no cluster answers, or it has no GPU.
@@ -103,7 +104,7 @@ def ray_map(address: str, make: Callable[..., Any], *arguments: Any, gpus: int =
         workers = int(ray.cluster_resources().get(kind, 0)) // (gpus or 1)
         if not workers:
             raise InputError(f"the Ray cluster at {address} has no {kind} for a worker.")
-        # A worker that is lost with its machine starts on another one, and repeats its task.
+        # If a machine is lost, its worker starts on another one and repeats its task.
         worker = ray.remote(_Worker).options(num_cpus=1, num_gpus=gpus, max_restarts=3, max_task_retries=3)
         sent = [ray.put(argument) for argument in arguments]  # kept here, for workers that start again
         pool = importlib.import_module("ray.util").ActorPool([worker.remote(make, *sent) for _ in range(workers)])
@@ -132,7 +133,7 @@ class _Worker:
 
 @contextmanager
 def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
-    """Connect to a Ray cluster and yield the package; `cores` are those to use of this machine, if it is `local`."""
+    """Connect to a Ray cluster and yield the package; a `local` cluster uses `cores` cores of this machine."""
     ray: Any = require("ray", "a cluster", "ray")
     with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
         cluster = ray.init(address, num_cpus=cores if address == "local" else None)
@@ -141,7 +142,7 @@ def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
 
 
 def _start(initializer: Callable[..., None] | None, *arguments: Any) -> None:
-    """Prepare a worker. It ends with its parent: without that, a parent that is killed leaves it waiting forever."""
+    """Prepare a worker that ends with its parent; otherwise a worker of a killed parent would wait forever."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if initializer:
         initializer(*arguments)

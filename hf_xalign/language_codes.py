@@ -1,4 +1,4 @@
-"""Language codes: check, compare and read them; ISO 639-1, 639-3, BCP 47 and FLORES codes are known."""
+"""Check, compare and find language codes of ISO 639-1, ISO 639-3, BCP 47 and FLORES."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from babel.core import get_global
 
 from hf_xalign.errors import InputError
 
-# A code becomes a key of records and part of file names, so it has no dots, slashes or blanks.
+# A code becomes a key of records and part of file names, so it has no dots, slashes or spaces.
 LANGUAGE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*"
-_LONGEST = 35  # characters: what RFC 5646, section 4.4.1, recommends to make room for
+_LONGEST = 35  # characters, as RFC 5646, section 4.4.1, recommends
 _PATTERN = re.compile(LANGUAGE)
-# Codes that mean another one: CLDR's locale of `no` is Bokmål. Of Han, a language has its likely form.
+# Codes with the same meaning. CLDR's locale `no` is Bokmål, and the script Han is the likely one of a language.
 _SAME = {"nb": "no"}
 _SAME_SCRIPT = {"Aran": "Arab", "Hang": "Kore", "Hani": None}
 _SUBTAG = re.compile("[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3}")  # a script or a region
-# Names in use that CLDR's English list has in another form.
+# Common names that are different in CLDR's English list.
 _OTHER_NAMES = {
     "bengali": "bn",
     "farsi": "fa",
@@ -35,7 +35,7 @@ _OTHER_NAMES = {
 
 
 class Language(NamedTuple):
-    """Subtags of a language code: `sr`, `Latn`, `RS`; script and region are None where the code has none."""
+    """Subtags of a language code, such as `sr`, `Latn`, `RS`; script and region are None if the code has none."""
 
     language: str
     script: str | None = None
@@ -43,9 +43,9 @@ class Language(NamedTuple):
 
 
 def check_language(code: Any, where: str) -> str:
-    """Return `code` if it is a language code: subtags of letters and digits joined by `-` or `_`, as in BCP 47.
+    """Return `code` if it has subtags of letters and digits joined by `-` or `_`, as in BCP 47.
 
-    Otherwise, or if it has more than 35 characters, raise an InputError with the place, `where`.
+    Otherwise, or if it has more than 35 characters, raise an InputError that begins with `where`.
     """
     if isinstance(code, str) and len(code) <= _LONGEST and _PATTERN.fullmatch(code):
         return code
@@ -58,7 +58,7 @@ def check_language(code: Any, where: str) -> str:
 def parse_language(code: str) -> Language:
     """Return the subtags of a code, with the shortest code of its language: `deu_Latn` gives `de` and `Latn`.
 
-    Codes of one language within a macrolanguage (`cmn`, `arb`, `pes`) give that of the macrolanguage, as in CLDR.
+    A language in a macrolanguage (`cmn`, `arb`, `pes`) gives the code of the macrolanguage, as in CLDR.
 
     Example:
         >>> parse_language("srp_Latn")
@@ -74,7 +74,7 @@ def parse_language(code: str) -> Language:
 
 @cache
 def likely_language(code: str) -> Language:
-    """Return the subtags of a code, with the likely script and region where it has none (CLDR's likely subtags).
+    """Return the subtags of a code, with CLDR's likely script and region if the code has none.
 
     Example:
         >>> likely_language("pa-PK").script, likely_language("sr").script
@@ -89,7 +89,7 @@ def likely_language(code: str) -> Language:
 
 
 def canonical_language(code: str) -> str:
-    """Return the shortest BCP 47 code with the same meaning, which tells whether two codes name one language.
+    """Return the shortest BCP 47 code with the same meaning, which is equal for codes of one language.
 
     Example:
         >>> [canonical_language(code) for code in ("deu", "de_DE", "deu_Latn", "zh-TW", "zho_Hant", "pt-PT")]
@@ -103,16 +103,17 @@ def canonical_language(code: str) -> str:
 
 @cache
 def same_language(code: str, other: str) -> bool:
-    """Return whether two codes name one language in one script, region and variant: `de`, `deu` and `de_DE` do."""
+    """Return whether two codes are one language, script, region and variant, such as `de`, `deu` and `de_DE`."""
     return canonical_language(code) == canonical_language(other) and _variants(code) == _variants(other)
 
 
 @cache
 def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | None:
-    """Return the code that comes closest to the one asked for, and whether it means the same; None if none will do.
+    """Return the closest of some codes to the one asked for, and whether it has the same meaning, or None.
 
-    The code itself comes first, then one with the same meaning, then the same language in the same script: the likely
-    one where a code has none. Another script of the language never will do.
+    The code itself is preferred, then one with the same meaning, then the same language in the same script, which is
+    the likely one if a code has none. Codes with another script are never returned.
+
 
     Example:
         >>> closest_language("zh-Hans", ("en", "zh-TW", "zh_CN")), closest_language("sr-Latn", ("sr", "en"))
@@ -130,13 +131,13 @@ def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | N
 
 
 def _variants(code: str) -> list[str]:
-    """Return the subtags after language, script and region: those of a variant or of private use."""
+    """Return the subtags after language, script and region, which are of variants or private use."""
     return [part for part in re.split("[-_]", code.lower())[1:] if not _SUBTAG.fullmatch(part)]
 
 
 @cache
 def _names(locale: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return codes by a locale's names in lower case: of languages, and of the scripts and regions after them."""
+    """Return {name in lower case: code} in a locale for languages, and for the scripts and regions after them."""
     try:
         known = Locale.parse(locale, sep="_")
     except (UnknownLocaleError, ValueError):
@@ -148,9 +149,10 @@ def _names(locale: str) -> tuple[dict[str, str], dict[str, str]]:
 
 @lru_cache(1000)
 def find_language(text: str, *speakers: str) -> str | None:
-    """Return the code that a text is, in any case, or that it names in English; None if it names no language.
+    """Return a text that is a language code, or the code of a language's English name, or None.
 
-    Languages whose names for languages count too are `speakers`. A name may have a script or a region after it.
+    Names in the languages `speakers` are known too. A name may have a script or a region after it.
+
 
     Example:
         >>> find_language("Hindi"), find_language("ENG"), find_language("zh_Hans"), find_language("source")

@@ -18,13 +18,14 @@ from hf_xalign.executors import Run
 class MarkedTasks:
     """Tasks of one run, each with a marker in a work folder when it is finished.
 
-    A task is a function and its arguments. It returns what its marker says, and the files that it wrote. A task is run
-    again if its marker or one of its files is missing or damaged.
+    A task is a function and its arguments. It returns the content of its marker and the files that it wrote. A task is
+    run again if its marker or one of its files is missing or damaged.
+
 
     Attributes:
         folder: folder of the files.
         work: folder of the markers.
-        settings: digest of the run's settings and input. A marker with another one does not count.
+        settings: digest of the run's settings and input. Markers with another digest are ignored.
         around: context manager that each task runs in.
     """
 
@@ -45,7 +46,7 @@ class MarkedTasks:
         with progress(total=len(tasks), initial=len(found), desc=desc) as bar:
             for name, future in run(MarkedTasks.perform, left.items()):
                 if error := future.exception():
-                    failed[name] = getattr(error, "cause", error)  # Ray wraps it
+                    failed[name] = getattr(error, "cause", error)  # Ray wraps the error
                     if find_disk_full(error):
                         break
                 else:
@@ -55,15 +56,15 @@ class MarkedTasks:
             name, error = min(failed.items())
             what = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             raise InputError(
-                f"{name} ({len(failed)} of {len(tasks)} failed): {what.strip().rstrip('.')}. What is finished is "
-                "kept: run again to resume."
+                f"{name} ({len(failed)} of {len(tasks)} failed): {what.strip().rstrip('.')}. Finished tasks are kept. "
+                "Run again to resume."
             ) from error
         return [found[name] for name in tasks]
 
     def perform(
         self, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any
     ) -> dict[str, Any]:
-        """Run one task, write its marker and return what it says."""
+        """Run one task, write its marker and return the content."""
         with self.around(), disk_errors(self.folder / name):
             found, files = function(*arguments)
         write_mark(self._path(name), {"settings": self.settings, **found}, files)
@@ -73,16 +74,16 @@ class MarkedTasks:
         """Return the marker of a finished task.
 
         Raises:
-            InputError: it or one of the task's files was damaged since.
+            InputError: the marker or one of the task's files has been damaged.
         """
         if (marker := self._finished(name)) is None:
-            raise InputError(f"{self._path(name)}: what the task wrote was damaged. Run again to make it again")
+            raise InputError(f"{self._path(name)}: the marker or a file of this task was damaged. Run again.")
         return marker
 
     def _path(self, name: str) -> Path:
         return self.work / f"{name}.json"
 
     def _finished(self, name: str) -> dict[str, Any] | None:
-        """Return the marker of a task, or None unless it and its files are as the task left them."""
+        """Return the marker of a task, or None if it or a file is missing or damaged."""
         marker = read_mark(self._path(name))
         return marker if marker is not None and marker["settings"] == self.settings else None

@@ -1,4 +1,4 @@
-"""The error of a broken connection, of the HTTP client that the installed huggingface_hub uses."""
+"""The error that huggingface_hub's HTTP client raises for a broken connection."""
 
 from importlib import import_module, metadata
 

@@ -472,36 +472,40 @@ def _check_lora(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], whe
     ranks = {shape[0] for name, shape in shapes.items() if name.endswith(".lora_A.weight")}
     if wrong := ranks - {adapter.get("r", 8), *(adapter.get("rank_pattern") or {}).values()}:
         raise InputError(f"{where}: r is {adapter.get('r', 8)}, and the weights have {min(wrong)}. Correct it.")
-    targets = adapter.get("target_modules")
-    aimed = [name for name in modules if targets in (None, "all-linear") or _names_module(targets, name)]
-    if all(_names_module(adapter.get("exclude_modules") or [], name) for name in aimed):
-        raise InputError(
-            f"{where}: target_modules {targets} match no tensor of adapter_model.safetensors. Correct it."
-        )
-    layers, pattern = adapter.get("layers_to_transform"), adapter.get("layers_pattern")
+    targets, layers, pattern = (adapter.get(k) for k in ("target_modules", "layers_to_transform", "layers_pattern"))
     if pattern and layers is None:
         raise InputError(f"{where}: layers_pattern needs layers_to_transform. Give both, or remove it.")
-    if layers is None:
-        return
-    if isinstance(targets, str):
+    if layers is not None and isinstance(targets, str):
         raise InputError(f"{where}: layers_to_transform needs a list of target_modules, not a pattern. Correct it.")
     there = {int(number) for name in modules for number in _IN_LAYER.findall(name)}
-    if missing := {layers} - there if isinstance(layers, int) else {*layers} - there:
-        raise InputError(
-            f"{where}: layers_to_transform has {min(missing)}, of which there are no weights. Correct it."
-        )
-    stacks = [pattern] if isinstance(pattern, str) else pattern or []
-    if stacks and not any(re.search(rf"(^|\.){stack}\.\d+\.", name) for stack in stacks for name in modules):
-        raise InputError(
-            f"{where}: layers_pattern {pattern} matches no tensor of adapter_model.safetensors. Correct it."
-        )
+    if missing := {*_listed(layers)} - there:
+        raise InputError(f"{where}: layers_to_transform has {min(missing)}, which has no weights. Correct it.")
+    if not any(_aims(adapter, name) for name in modules):
+        more = f" with layers_pattern {pattern}" if pattern else ""
+        raise InputError(f"{where}: target_modules {targets}{more} match no tensor of its weights. Correct it.")
 
 
-def _names_module(targets: str | list[str], name: str) -> bool:
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, (int, str)) else value or []
+
+
+def _aims(adapter: Mapping[str, Any], name: str) -> bool:
+    """Return whether an adapter is for a module, by its targets, exclusions and layers, as PEFT reads them."""
+    targets, layers = adapter.get("target_modules"), _listed(adapter.get("layers_to_transform"))
+    stacks = "|".join(_listed(adapter.get("layers_pattern"))) or r"\w+"
+    layer = re.search(rf"(?:^|\.)(?:{stacks})\.(?P<number>\d+)\.", name)
+    out = layers and (not layer or int(layer["number"]) not in layers)
+    out = out or _names_module(adapter.get("exclude_modules"), name)
+    return not out and (targets is None or _names_module(targets, name))
+
+
+def _names_module(targets: str | list[str] | None, name: str) -> bool:
     """Return whether a pattern, or one of the ends of names, is that of a module, as PEFT reads them."""
+    if targets == "all-linear":
+        return bool(_IN_LAYER.search(name)) and "relative" not in name
     if isinstance(targets, str):
         return bool(re.fullmatch(targets, name))
-    return any(f".{name}".endswith(f".{target}") for target in targets)
+    return any(f".{name}".endswith(f".{target}") for target in targets or ())
 
 
 def check_base(folder: Path, *, finite: bool = True) -> None:
@@ -576,16 +580,9 @@ def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
             length = shape[-1] if "A" in side else shape[0] if "B" in side else None
             if found[1] not in matrices or length not in {None, *matrices[found[1]]}:
                 raise InputError(f"{where}: the encoder has no matrix for {name} {shape}. Name the encoder it is for.")
-    targets, numbers = adapter.get("target_modules"), adapter.get("layers_to_transform")
-    numbers = [numbers] if isinstance(numbers, int) else numbers
+    targets = adapter.get("target_modules")
     for name in matrices if own and (targets == "all-linear" or isinstance(targets, list)) else ():
-        if targets == "all-linear":
-            aimed = bool(_IN_LAYER.search(name)) and "relative" not in name
-        else:
-            aimed = _names_module(cast(list[str], targets), name)
-        number = int((_IN_LAYER.findall(name) or [-1])[0])
-        out = _names_module(adapter.get("exclude_modules") or [], name) or (numbers and number not in numbers)
-        if aimed and not out and len(matrices[name]) > 1 and name not in own:
+        if len(matrices[name]) > 1 and name not in own and _aims(adapter, name):
             raise InputError(
                 f"{where}: adapter_model.safetensors has no weights for {name}, which target_modules match. Save it "
                 "again."

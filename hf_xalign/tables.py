@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 
 def width(text: str) -> int:
-    """Return the columns that a text takes: 2 for a wide East Asian character, 0 for a combining mark."""
+    """Return the columns of a text in a terminal: 2 for a wide East Asian character, 0 for a combining mark."""
     return sum(
         0
         if unicodedata.category(character) in ("Mn", "Me", "Cf")
@@ -20,9 +20,9 @@ def width(text: str) -> int:
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """Pad a text with blanks to a number of columns; `right` aligns it to the right."""
-    blanks = " " * (columns - width(text))
-    return blanks + text if right else text + blanks
+    """Pad a text with spaces to a number of columns; `right` aligns it to the right."""
+    spaces = " " * (columns - width(text))
+    return spaces + text if right else text + spaces
 
 
 def cut(text: str, columns: int) -> str:
@@ -45,8 +45,7 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
 
 
-# Keys of the `data` of a record, and their names.
-DATA = {
+DATA = {  # {key in a record's `data`: name}
     "train": "training",
     "vectors": "word vectors",
     "dictionary": "training dictionary",
@@ -54,11 +53,10 @@ DATA = {
     "pairs": "sentence pairs",
     "eval": "evaluation",
     "test_dictionary": "test dictionary",
-    "probe_train": "probe, to learn from",
-    "probe_test": "probe, to test on",
+    "probe_train": "probe, training",
+    "probe_test": "probe, test",
 }
-# What scores are of, by the first word of their names; pools are sizes of a choice, not scores.
-_TASKS = {
+_TASKS = {  # {first word of a score's name: task}; a pool is a number of candidates
     "retrieval": "word retrieval",
     "sentence": "sentence retrieval",
     "bli": "bilingual lexicon induction",
@@ -73,12 +71,12 @@ class Metric(NamedTuple):
     """Name of a score in a record, in its parts, such as `retrieval_mean_to_pivot, mao` or `bli_p@1, layer 8`.
 
     Attributes:
-        kind: first word of the name: `retrieval`, `sentence`, `bli`, `embedding`, `probe`, `pool`; a task's metric
-            otherwise.
+        kind: first word of the name: `retrieval`, `sentence`, `bli`, `embedding`, `probe`, `pool`, or that of a task's
+            metric.
         name: the name without direction, protocol and layer.
         direction: `to`, `from`, or empty for the mean of both.
-        protocol: what the score was taken by, empty for ours.
-        layer: number of the layer, None for the only one.
+        protocol: evaluation protocol, empty for ours.
+        layer: number of the layer, None if only one was scored.
 
     Example:
         >>> Metric.parse("retrieval_mean_to_pivot, mao, layer 8")
@@ -93,7 +91,7 @@ class Metric(NamedTuple):
 
     @classmethod
     def parse(cls, metric: str) -> Self:
-        """Take a name apart."""
+        """Split a name into its parts."""
         name, *more = metric.split(", ")
         layer = more.pop().removeprefix("layer ") if more and more[-1].startswith("layer ") else None
         direction = _DIRECTION.search(name)
@@ -103,7 +101,7 @@ class Metric(NamedTuple):
 
     @property
     def task(self) -> str:
-        """Name of the task that is scored; empty for a count."""
+        """Return the name of the task that is scored, empty for a count."""
         return _TASKS.get(self.kind, "word retrieval")
 
 
@@ -132,7 +130,7 @@ def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield language, metric, the score at each stage, and the last one minus the first, all None where missing."""
+    """Yield language, metric, the score at each stage, and the last one minus the first; None for missing values."""
     found = [scores.get(stage) or {} for stage in stages]
     for language in dict.fromkeys(code for stage in found for code in stage):
         own = [stage.get(language, {}) for stage in found]
@@ -150,7 +148,7 @@ def before_table(record: Mapping[str, Any]) -> str:
 
 
 def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return of [`score_rows`] each language's first score of words, sentences, a lexicon, and each probe."""
+    """Return the rows of [`score_rows`] with each language's first score of words, sentences, lexicon and probes."""
     rows: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for language, metric, *values in score_rows(record):
         parts = Metric.parse(metric)
@@ -169,7 +167,7 @@ def hardware_line(hardware: Mapping[str, Any]) -> str:
 
 
 def cost_lines(record: Mapping[str, Any]) -> list[str]:
-    """Return one line on the trained parameters and one on the training time, as far as the record has them."""
+    """Return a line on the trained parameters, if the record has them."""
     lines = []
     if trainable := record.get("trainable"):
         share = f"{100 * trainable['share']:.2f}% of the encoder"
@@ -178,7 +176,7 @@ def cost_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def drift_lines(record: Mapping[str, Any]) -> list[str]:
-    """Return a blank line, one on the pivot's words and one on its sentences, as far as the record has them."""
+    """Return an empty line and a line each on the drift of the pivot's words and sentences, if the record has them."""
     found: dict[str, list[str]] = {}
     for name, value in (record.get("drift") or {}).items():
         rest = name.removeprefix("sentence_")
@@ -192,7 +190,7 @@ def format_table(record: Mapping[str, Any]) -> str:
     """Format a record for the terminal: the headline scores, the pivot's drift, the costs, and the saved files."""
     rows = headline_rows(record)
     columns = score_columns(record)
-    lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were taken"]
+    lines = [table([columns, *rows], len(columns) - 2) if rows else "no scores were computed"]
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     lines += drift_lines(record)
@@ -253,7 +251,7 @@ def view(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def interval(pair: Sequence[float] | None) -> str:
-    """Return the two ends of an interval of shares as text, in percent; `-` without them."""
+    """Return the bounds of an interval of shares as text in percent, or `-` if there is none."""
     return f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair and len(pair) == 2 else "-"
 
 

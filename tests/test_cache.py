@@ -126,9 +126,7 @@ def test_a_users_file_that_was_changed_is_refused_with_two_ways_on(tmp_path):
     write_mark(mark, {"score": 0.5}, [file])
     check_mark(mark)
     file.write_text("[0.7]")
-    with pytest.raises(
-        InputError, match=r'de\.json is not as it was.*Restore it; .*remove the line "seal" of .*scores'
-    ):
+    with pytest.raises(InputError, match=r'de\.json is not as it was.*Restore it.*remove the line "seal" in .*scores'):
         check_mark(mark)
     text = mark.read_text()
     mark.write_text(text.replace("seal", "seam"))

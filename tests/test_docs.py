@@ -16,6 +16,7 @@ import pytest
 from support.ground import make_files, make_runs, run, stand
 from support.loopback import serve_hub
 
+from hf_xalign import trainers
 from hf_xalign.config import parse
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.trainers import FAOConfig
@@ -109,17 +110,17 @@ def test_the_readme_is_short_and_its_python_is_the_demo():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PAGES if any(not reason for reason, *_ in blocks(name))])
 def test_blocks_run(name, tmp_path, monkeypatch):
-    """All blocks of a page, one after the other in one folder, on tiny models and files at the names that they use."""
+    """All blocks of a page, as in one session and one folder, on tiny models and files at the names that they use."""
     runs = [(language, code) for reason, language, code in blocks(name) if not reason]
     text = "\n".join(code for _, code in runs)
     stand(tmp_path, monkeypatch)
     make_files(tmp_path, text)
     with serve_hub(tmp_path, monkeypatch):
-        written = set()
+        written, names = set(), {}
         for language, code in runs:
             if language == "python":
                 make_runs(code, written, monkeypatch)
-                exec(compile(code, name, "exec"), {})
+                exec(compile(code, name, "exec"), names)
                 continue
             for words in commands(code):
                 make_runs(shlex.join(words), written, monkeypatch)
@@ -135,6 +136,27 @@ def test_the_search_of_its_page_finds_bengali():
             exec(re.sub(r'"runs/\w+"', '"embedded"', code), found)
     assert found["numbers"][0][0] == 1 and found["documents"].shape == (3, 384)
     assert ((found["query"] @ found["documents"].T).argmax() == 1).item()
+
+
+def test_the_configuration_with_a_base_is_read(tmp_path):
+    [code] = re.findall(r"^```yaml\n(.*?)^```", PAGES["docs/reference/configs.md"].read_text("utf-8"), re.M | re.S)
+    (tmp_path / "mine.yaml").write_text(code, "utf-8")
+    data, args = parse((DataArguments, FAOConfig), ["--config", str(tmp_path / "mine.yaml")])
+    assert (data.train_data, args.output_dir, args.preset) == (["bn=my_pairs.jsonl"], "runs/my_bengali", "mao")
+
+
+def test_tables_of_configs_have_types_and_the_defaults_of_presets():
+    fao = hook.fields("FAOConfig")
+    assert "\n| `learning_rate` | `float` | `0.0001` (`joint`), `5e-05` (the others) | Peak" in fao
+    assert '\n| `reference` | `"copy"`, `"cache"` | `"copy"` | Compute f0 by' in fao
+    assert "\n| `warmup_steps` | `float` | `0.1` | " in fao and '| `"random"` (`efimov`), ' in fao
+    assert '| `objective` | `"l2"`, `"infonce"`, `"none"` | by preset | Loss' in hook.fields("WordAlignmentConfig")
+    page = PAGES["docs/reference/trainers.md"].read_text("utf-8")
+    for name in re.findall(r"^::: hf_xalign.trainers.(\w+Config)$", page, re.MULTILINE):
+        assert f"<!-- fields: {name} -->" in page
+        own = {field.name for field in dataclasses.fields(getattr(trainers, name)) if field.init}
+        own &= set(getattr(trainers, name).__annotations__)
+        assert own <= set(re.findall(r"^\| `(\w+)` ", hook.fields(name), re.MULTILINE))
 
 
 @pytest.fixture(scope="module")

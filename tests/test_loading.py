@@ -135,20 +135,20 @@ def test_unusable_folders_are_refused(tmp_path):
 
         return attempt
 
-    nowhere = "^someone/nothing is neither a folder here nor a model that can be had from the Hub"
+    nowhere = "^someone/nothing is neither a local folder nor a model that the Hub can send"
     assert_refused(
         {
             "nowhere on the Hub": (lambda folder: hf_xalign.load("someone/nothing", cache_dir=folder), nowhere),
             "empty folder": (hf_xalign.load, r"row\d+ holds no model"),
             "base gone": (
                 load("adapter", "/gone"),
-                "is an adapter, and its base_model_name_or_path, /gone, cannot be",
+                "is an adapter whose base_model_name_or_path, /gone, cannot be",
             ),
-            "no base": (load("adapter", None), "names no base_model_name_or_path"),
+            "no base": (load("adapter", None), "has no base_model_name_or_path"),
             "base of another folder": (load("adapter", BASE_IN_FOLDER), "the model in this folder"),
             "pickled adapter": (pickled("adapter"), r"has no adapter_model\.safetensors"),
             "pickled encoder": (pickled("base"), "has no weights in safetensors"),
-            "code": (load("base", trust_remote_code=True), "^trust_remote_code: no code of a repository is run"),
+            "code": (load("base", trust_remote_code=True), "^trust_remote_code: code in repositories is not run"),
             "tokenizer": (load_tokenizer, "has no tokenizer that can be loaded"),
         },
         tmp_path,

@@ -99,7 +99,7 @@ def test_unreadable_records_are_refused(tmp_path, run):
         return read(json.dumps({**run, **fields}))
 
     table = {
-        "no record": (read_record, r"results\.json: no such file\. Pass the folder"),
+        "no record": (read_record, r"results\.json: there is no such file\. Give the folder"),
         "truncated": (read('{"schema": 1,'), "not a JSON record"),
         "no mapping": (read("[]"), "has no 'schema' number"),
         "missing": (edited(languages={"pivot": "en"}), r"results\.json: languages\.others is missing"),

@@ -235,7 +235,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         return {language: {"embedding_alignment": share} for language, share in self.alignment().items()}
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
-        """Return L_MLM per language and in all, its perplexity, and the mean alignment of `test_entries` if given."""
+        """Return L_MLM per language and overall, its perplexity, and the mean alignment of `test_entries` if given."""
         losses, loss = self.losses(dataset)
         metrics = {f"{language}_loss": value for language, value in losses.items()}
         metrics |= {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
@@ -245,7 +245,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     def alignment(self) -> dict[str, float]:
         """Return the share of each language's `test_entries` whose embeddings are nearest neighbours.
 
-        With `alignment_languages` the language embeddings are added; that of the pivot is the first.
+        With `alignment_languages` the language embeddings are added; the pivot is the first language.
         """
         model = self.accelerator.unwrap_model(self.model)
         pivot = next(iter(language_ids(model.config) or {}), "")
@@ -257,7 +257,7 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     @torch.no_grad()
     def losses(self, dataset: Dataset) -> tuple[dict[str, float], float]:
-        """Return L_MLM of each language, and of all; the same tokens are masked each time."""
+        """Return L_MLM of each language, and of all languages; the same tokens are masked each time."""
         collator = cast(PretrainingCollator, self.data_collator).for_evaluation()
         model = self.accelerator.unwrap_model(self.model)
         training = model.training
@@ -291,8 +291,8 @@ class AlignMLMTrainer(AlignmentTrainer):
             saved = TokenEntries.load(resume_from_checkpoint, vocab_size=_vocabulary(self.model))
             if not np.array_equal(saved.ids, self.entries.ids):
                 raise InputError(
-                    f"{resume_from_checkpoint} was trained with another dictionary: give the same file, share and "
-                    "seed, or load the entries from that folder"
+                    f"{resume_from_checkpoint} was trained with another dictionary. Give the same file, share and "
+                    "seed, or load the entries from that folder."
                 )
         super()._load_from_checkpoint(resume_from_checkpoint, model)
 
@@ -301,8 +301,8 @@ def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:
     languages = {code for name in dataset.unique("source_lang") for code in name.split("+")}
     if unknown := sorted(languages - set(known)):
         raise InputError(
-            f"the encoder has language embeddings of {', '.join(known)} and not of {', '.join(unknown)}: call "
-            "hf_xalign.modeling.add_language_embeddings with all languages"
+            f"the encoder has language embeddings of {', '.join(known)}, but not of {', '.join(unknown)}. Call "
+            "hf_xalign.modeling.add_language_embeddings with all languages."
         )
 
 

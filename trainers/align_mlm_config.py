@@ -14,7 +14,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
 
-# What the paper does not list is RoBERTa's (Liu et al. 2019, table 9).
+# Settings that the paper does not list are those of RoBERTa (Liu et al. 2019, table 9).
 _PAPER: dict[str, Any] = {
     **ADAM,
     "adam_beta2": 0.98,
@@ -44,7 +44,7 @@ class AlignMLMConfig(AlignmentConfig):
 
     Presets:
 
-    - `ours` (default): for small models and short runs. A larger learning rate, warm-up over a share of the run.
+    - `ours` (default): for small models and short runs, with a larger learning rate and warm-up over 6% of the steps.
     - `paper`: the settings of ALIGN-MLM's appendix; set `max_steps=500000` for its number of steps.
     """
 
@@ -67,7 +67,8 @@ class AlignMLMConfig(AlignmentConfig):
     )
     alignment_languages: bool = own(
         False,
-        "xlm, dict_mlm: score the alignment of words with the language embedding added, as ALIGN-MLM's code.",
+        "xlm, dict_mlm: add the language embedding to word embeddings for the alignment score, as in ALIGN-MLM's "
+        "code.",
         rules=[needs("the others have no language embeddings", objective=("xlm", "dict_mlm"))],
     )
     mlm_probability: float = own(0.15, "Share of tokens that are masked.", above=0, most=1)
@@ -84,15 +85,15 @@ class AlignMLMConfig(AlignmentConfig):
         return self.objective in ("xlm", "dict_mlm")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train."""
+        """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
         check_no_head(model)
         if self.has_language_embeddings and language_ids(model.config) is None:
             raise InputError(
-                f"objective={self.objective} needs the language of each token, and this encoder has no language "
-                "embeddings: call hf_xalign.modeling.add_language_embeddings first"
+                f"objective={self.objective} needs the language of each token, but this encoder has no language "
+                "embeddings. Call hf_xalign.modeling.add_language_embeddings first."
             )
-        masking_vocabulary(tokenizer)  # refuses one without a mask token
+        masking_vocabulary(tokenizer)  # raises if there is no mask token
 
     def formula(self) -> str:
         """Return the objective as plain text."""

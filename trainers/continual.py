@@ -45,12 +45,12 @@ _FED = ("input_ids", "attention_mask", "token_type_ids")
 class ContinualTrainer(TaskTrainer):
     """Trainer of L = L_task + alpha (L_align + w L_reg) (CONTINUAL, Efimov et al. 2022, section 3).
 
-    L_task is a mean over the labelled items of the whole optimizer step. L_align and L_reg are divided by its links,
-    or each by its own words. The sentence pairs pass through the encoder within the model's forward over the task's
-    examples ([`second_pass`]). They do not change the examples, their order or their dropout ([`PairedSampler`]).
-    Evaluation scores the task alone.
+    L_task is a mean over the labelled items of the whole optimizer step. L_align and L_reg are divided by the number
+    of links in the step, or each by its number of words. The encoder reads the sentence pairs within the model's
+    forward over the task's examples ([`second_pass`]). They do not change the examples, their order or their dropout
+    ([`PairedSampler`]). Evaluation scores only the task.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         model: the task model, usually from an encoder that FAO aligned; or its Hub id or folder.
         task: the task.
         train_dataset: the task's training text, or encoded rows.
@@ -58,7 +58,7 @@ class ContinualTrainer(TaskTrainer):
             [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
         reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder. With
             `cache_reference` it runs once over the pairs' pivot sentences.
-        objective: the terms of linked words, which alpha weighs. Default: L_align + w L_reg, `args.terms()`.
+        objective: the terms of linked words, which alpha weights; default: L_align + w L_reg, `args.terms()`.
         eval_dataset: evaluation text by language.
 
     Example:
@@ -116,13 +116,13 @@ class ContinualTrainer(TaskTrainer):
         if model_init is not None:
             self.arguments = {"pairs": pairs, "reference": reference, "objective": objective}
         if objective is not None:
-            args.refuse_unused("objective= names the loss: set this in its terms", *args.LOSS)
+            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
         self.objective = Objective(args.terms() if objective is None else objective)
-        self.objective.require(("links", "f0"), "which ContinualTrainer has not")
+        self.objective.require(("links", "f0"), "which ContinualTrainer does not compute")
         for term in self.objective:
             if term.gathers:
-                raise InputError(f"objective: {term.name} contrasts the words of all processes, which FAO has alone")
-        # Not part of the model: neither the optimizer nor a checkpoint may include it.
+                raise InputError(f"objective: {term.name} needs the words of all processes, as only FAO gathers them")
+        # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
         self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
         self._passes = (-1, 0)
         super().__init__(
@@ -152,12 +152,12 @@ class ContinualTrainer(TaskTrainer):
         if reference.config.hidden_size != model.config.hidden_size:
             raise InputError(
                 f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
-                f"{model.config.hidden_size}: give the model's encoder before alignment"
+                f"{model.config.hidden_size}. Give the model's encoder before alignment."
             )
         if {*map(id, reference.parameters())} & {*map(id, model.parameters())}:
             raise InputError(
-                "the reference shares weights with the model, so it would be trained too: give its folder or Hub id, "
-                "or a copy made before adapters were put on"
+                "the reference shares weights with the model, so it would be trained too. Give its folder or Hub id, "
+                "or a copy made before adapters were added."
             )
         self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
@@ -180,7 +180,7 @@ class ContinualTrainer(TaskTrainer):
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)
         if args.cache_reference and self.objective.reads("f0"):
             if rows is not None:
-                raise InputError("cache_reference=true: a cache has no language embeddings, leave it out")
+                raise InputError("cache_reference=true: the cache cannot use language embeddings. Remove it.")
             with args.main_process_first(desc="caching the reference vectors"):
                 pair_collator.reference, pairs = cache_features(
                     reference,
@@ -235,8 +235,8 @@ class ContinualTrainer(TaskTrainer):
             output = model(**self.task.training_inputs(batch))
         if fed and not states:
             raise RuntimeError(
-                f"{type(model).__name__} did not pass the sentence pairs on: continual training needs forward hooks, "
-                "which a compiled model or another wrapper skips; train without it"
+                f"{type(model).__name__} did not read the sentence pairs, because a compiled model or another wrapper "
+                "skips forward hooks. Train without it."
             )
         loss = self.task.loss(output, batch) * (self.args.world_size / counts[0].clamp(min=1))
         self.log_term("task", loss)
@@ -289,8 +289,8 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
     pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
     if len(pivots) != 1:
         raise InputError(
-            f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'not there'}: an encoder with language "
-            "embeddings needs one, so give pairs from hf_xalign.align_words, which are not encoded yet"
+            f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'missing'}, but an encoder with language "
+            "embeddings needs one. Give pairs from hf_xalign.align_words, which are not encoded yet."
         )
     for inputs in known:
         for language in (*pairs.unique("source_lang"), *pivots):

@@ -43,17 +43,18 @@ _TASKS = ("", "_ner", "_qa")
 class ContinualConfig(TaskConfig):
     """Settings of [`ContinualTrainer`]; fields left at None take the preset's value.
 
-    Presets, with the schedule of NLI; `_ner` and `_qa` after each name give that of words and of questions:
+    Presets (with the schedule of NLI; `_ner` and `_qa` after the name give the schedules of NER and questions):
 
     - `continual` (default): CONTINUAL's paper, L = L_task + 0.01 (L_align + L_reg), 16 pairs for 32 examples.
     - `continual_mean`: the paper's formula at the scale of its published code, with means over words and dimensions.
       With vectors of size d, both terms weigh about d times less than in `continual`.
-    - `efimov`: its published code, L_task + 0.01 L_align + 1.0 L_reg, with these means: L_reg weighs 100 times more
-      than in `continual_mean`. [CLS] and [SEP] are always in L_reg, links between identical words are
-      dropped, and batches are drawn at random.
+    - `efimov`: CONTINUAL's published code, L_task + 0.01 L_align + 1.0 L_reg, with these means. L_reg has 100 times
+      the weight of `continual_mean`. [CLS] and [SEP] are always in L_reg, links between identical words are dropped,
+      and batches are drawn at random.
 
-    The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link of a short
-    sentence weighs more than one of a long sentence. Set `train_sampling_strategy=random` to draw as the papers do.
+    The terms are divided by the counts of a step. By default a step's pairs have similar lengths, so a link in a short
+    sentence has more weight than one in a long sentence. Set `train_sampling_strategy=random` to draw as the papers
+    do.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -64,9 +65,9 @@ class ContinualConfig(TaskConfig):
     # Settings that the terms are made from; `objective=` of the trainer replaces them.
     LOSS: ClassVar[tuple[str, ...]] = ("regularizer_weight", "reduction", "mean_over_dims", "regularized_words")
     UNREAD: ClassVar[dict[str, str]] = {
-        "head": "a tagger reads a frozen encoder, so there is nothing to keep aligned: use head=linear",
-        "torch_compile": "a compiled model need not pass the sentence pairs on: leave it out",
-        "freeze_encoder": "that leaves nothing to keep aligned: use hf-xalign train finetune",
+        "head": "the encoder of a tagger is frozen, so there is nothing to keep aligned. Use head=linear.",
+        "torch_compile": "a compiled model may skip the sentence pairs. Remove it.",
+        "freeze_encoder": "a frozen encoder stays aligned. Use hf-xalign train finetune.",
     }
 
     preset: str = own("continual", f"Published variant: {', '.join(PRESETS)}.")
@@ -75,7 +76,8 @@ class ContinualConfig(TaskConfig):
     reduction: Literal["links", "words"] = by_preset("Divide both terms by the links, or each by its own words.")
     mean_over_dims: bool = by_preset("Divide squared distances by the vector size.")
     regularized_words: Literal["all", "all_specials"] = by_preset(
-        "Pivot words of L_reg; all has the specials that are linked, all_specials has [CLS] and [SEP] always."
+        "Pivot words of L_reg: all words and linked special tokens (all), or always with [CLS] and [SEP] "
+        "(all_specials)."
     )
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Sentence pairs")
     draw: Draw = by_preset(DRAW, "Sentence pairs")
@@ -86,34 +88,32 @@ class ContinualConfig(TaskConfig):
     layers: list[int] | None = own(None, "Aligned layers. Default: the last.")
     pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")
     linked_tokens: LinkedTokens = own("all", "Tokens that are linked; all means words, [CLS] and [SEP].")
-    cache_reference: bool = own(
-        False, "Compute f0 once and memory-map it, instead of a forward in each step.", "Model"
-    )
+    cache_reference: bool = own(False, "Compute f0 once into a memory-mapped file, instead of in each step.", "Model")
     max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data", least=3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A module that is checkpointed twice in one forward marks its parameters ready twice in DDP.
+        # If gradient checkpointing runs twice in a forward, parameters are marked ready twice, an error in DDP.
         recomputed = self.gradient_checkpointing_kwargs if self.gradient_checkpointing else None
         if self.world_size > 1 and isinstance(recomputed, dict) and recomputed.get("use_reentrant"):
             raise InputError(
                 "gradient_checkpointing_kwargs: use_reentrant=true fails in several processes, because the encoder "
-                "runs twice in a forward: leave it out"
+                "runs twice in a forward. Remove it."
             )
         self.layers = self.layers or [-1]
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a model or a tokenizer that these settings cannot train."""
+        """Raise an InputError for a model or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
         layer_index(self.layers or [-1], model.config.num_hidden_layers)
         if find_top(model) is not None:
             raise InputError(
-                "continual alignment trains the encoder or adapters in its layers, such as LoRA: this model has a "
-                "module of MAO on top, leave it out"
+                "continual alignment trains the encoder or adapters in its layers, such as LoRA, but this model has a "
+                "module of MAO on top. Remove the module."
             )
 
     def terms(self) -> list[Term]:
-        """Return the terms of linked words that these settings name, which alpha weighs."""
+        """Return the terms of linked words, which alpha weights."""
         scale: dict[str, Any] = {"norm": "squared_l2", "mean_over_dims": self.mean_over_dims}
         found: list[Term] = [WordDistance(**scale)]
         if self.regularizer_weight > 0:

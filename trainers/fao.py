@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 import torch
+from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel
 
+from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.modeling.features.cache import cache_features
 from hf_xalign.modeling.features.sentences import add_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
@@ -21,14 +23,14 @@ from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 class FAOTrainer(WordAlignmentTrainer):
     """Trainer of the fine-tuning alignment objective (Cao et al. 2020; MAO eq. 1-3; CONTINUAL eq. 1; ROTATE eq. 7-10).
 
-    The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder, f0
-    its vector in the encoder before training.
+    The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder,
+    and f0 its vector in the encoder before training.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -66,40 +68,41 @@ class FAOTrainer(WordAlignmentTrainer):
         if peft:
             self._check_f0(model)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
-        if not wants_sharding(args) or args.reference == "cache":
+        if not wants_sharding(args):
             cast(nn.Module, model).to(args.device)
         if not args.dropout:
             disable_dropout(model)
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
-        cached = None
-        if sentences and args.reference == "cache":
-            train_dataset = add_sentences(
-                model,
-                train_dataset,
-                layers=self.layers,
-                pad_token_id=self.processing_class.pad_token_id,
-                autocast=torch.bfloat16 if args.bf16 else None,
-                ray=args.ray,
-            )
-        if words and args.reference == "cache":
-            with args.main_process_first(desc="caching the reference vectors"):
-                cached, train_dataset = cache_features(
-                    model,
-                    train_dataset,
-                    needed={self.objective.kept_side: "all"},
-                    layers=self.layers,
-                    pooling=args.pooling,
-                    pad_token_id=self.processing_class.pad_token_id,
-                    dtype=getattr(torch, args.reference_dtype),
-                    autocast=torch.bfloat16 if args.bf16 else None,
-                    folder=args.cache_dir,
-                    ray=args.ray,
-                )
         self._add_heads(model)
         if args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
-        # Made before a checkpoint is loaded: f0 is the encoder that the run started from.
+        # The copy is made before a checkpoint is loaded, because f0 is the encoder that the run started from.
         self.reference = frozen_copy(model) if (words or sentences) and args.reference == "copy" and not peft else None
-        return model, train_dataset, self._pair_collator(cached)
+        return model, train_dataset, self._pair_collator()
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        args, dataset = self.args, cast(Dataset, self.train_dataset)
+        if args.reference != "cache":
+            return
+        shared: dict[str, Any] = {
+            "layers": self.layers,
+            "pad_token_id": self.processing_class.pad_token_id,
+            "autocast": torch.bfloat16 if args.bf16 else None,
+            "ray": args.ray,
+        }
+        if self.objective.reads("sentences0"):
+            dataset = add_sentences(model, dataset, **shared)
+        if self.objective.reads("f0"):
+            with args.main_process_first(desc="caching the reference vectors"):
+                cast(PairCollator, self.data_collator).reference, dataset = cache_features(
+                    model,
+                    dataset,
+                    needed={self.objective.kept_side: "all"},
+                    pooling=args.pooling,
+                    dtype=getattr(torch, args.reference_dtype),
+                    folder=args.cache_dir,
+                    **shared,
+                )
+        self.train_dataset = dataset

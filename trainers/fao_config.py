@@ -39,8 +39,8 @@ _ROTATE: dict[str, Any] = {
     "layers": [-4, -3, -2, -1],
     "norm": "l2",
 }
-# Ours: a contrast of words, held in place by the English words and by the midpoints of the sentence pairs. Averaged
-# with the weights before training, English keeps its structure and no language loses sentence search.
+# Our preset contrasts words, and regularizes the English words, the midpoints of the sentence pairs and the
+# similarities within English. At the end, the weights are averaged with a tenth of those before training.
 _JOINT: dict[str, Any] = {
     **_CAO,
     "objective": "infonce",
@@ -49,11 +49,12 @@ _JOINT: dict[str, Any] = {
     "pooling": "mean",
     "temperature": 0.05,
     "projection_dim": 0,
-    "regularizer_weight": 5.0,
+    "regularizer_weight": 2.0,
     "interpolation_weight": 5.0,
+    "similarity_weight": 0.2,
     "freeze_embeddings": True,
     "dropout": False,
-    "start_share": 0.3,
+    "start_share": 0.1,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
     "max_grad_norm": 1.0,
@@ -64,22 +65,23 @@ _JOINT: dict[str, Any] = {
 class FAOConfig(WordAlignmentConfig):
     """Settings of [`FAOTrainer`]; fields left at None take the preset's value.
 
-    Presets (the papers are in METHODS):
+    Presets (METHODS names the papers):
 
-    - `joint`, the default: ours. Word-level InfoNCE, with English and the midpoints of sentence pairs kept in place.
-      At the end comes the average with the weights before training, unless they are an adapter's or sharded.
-      Stronger than the published presets in every probe (Results).
-    - `mao`: the MAO paper's FAO. Last subword of the last layer, and by its eq. 3 the linked pivot words alone are
-      regularized. `regularized_words=all` is the formula of Cao et al.
-    - `continual`: the CONTINUAL paper. Mean of subwords, [CLS] and [SEP] linked too.
+    - `joint` (default): ours. Word-level InfoNCE with regularizers of English words, of the midpoints of sentence
+      pairs, and of the similarities between English sentences and words. At the end, the weights are averaged with
+      those before training, unless they are adapters or sharded. The preset is better than the published ones in every
+      probe (Results).
+    - `mao`: FAO of the MAO paper. It uses the last subword of the last layer, and regularizes only the linked pivot
+      words (eq. 3). `regularized_words=all` is the formula of Cao et al.
+    - `continual`: the CONTINUAL paper. It uses the mean of subwords, and links [CLS] and [SEP] too.
     - `cao_code`: Cao's published script. The target is the frozen pivot word, terms are means over words and
       dimensions, and every step has the same number of pairs of each language.
-    - `efimov`: CONTINUAL's published code. `continual` with means over words and dimensions of each 4 sentence pairs,
-      which are summed. [CLS] and [SEP] are always regularized, links between identical words are dropped, and batches
-      are drawn at random instead of by length.
-    - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. Plain L2 summed over the last four layers, only
-      linked words regularized. In `src2tgt` English moves and the other language is regularized; `tgt2src` does the
-      reverse.
+    - `efimov`: CONTINUAL's published code. It is `continual` with means over words and dimensions of each 4 sentence
+      pairs, which are summed. [CLS] and [SEP] are always regularized, links between identical words are dropped, and
+      batches are drawn at random instead of by length.
+    - `rotate_src2tgt`, `rotate_tgt2src`: ROTATE's FineTuneAlign. L2 distances are summed over the last four layers,
+      and only linked words are regularized. In `src2tgt` English moves and the other language is regularized; in
+      `tgt2src` it is the reverse.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -112,7 +114,9 @@ class FAOConfig(WordAlignmentConfig):
     layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
     projection_dim: int = by_preset("Size of InfoNCE's projection head; 0 compares the vectors themselves.")
     reference: Literal["copy", "cache"] = own(
-        "copy", "f0 by a frozen copy of the encoder (copy), or computed once and memory-mapped (cache).", "Model"
+        "copy",
+        "Compute f0 by a frozen copy of the encoder (copy), or once into a memory-mapped file (cache).",
+        "Model",
     )
     reference_dtype: Literal["float32", "bfloat16"] = own(
         "float32", "Data type of cached vectors.", "Model", rules=[needs(reference="cache")]
@@ -121,51 +125,51 @@ class FAOConfig(WordAlignmentConfig):
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")
     dropout: bool = by_preset("Use dropout in the tuned model.", "Model")
     start_share: float = by_preset(
-        "At the end, share of the weights before training in their average.", "Model", least=0, most=1
+        "Share of the weights before training in an average with the final weights.", "Model", least=0, most=1
     )
 
     def check_settings(self) -> None:
-        """Refuse combinations of settings that cannot be trained."""
+        """Raise an InputError for settings that cannot be trained together."""
         super().check_settings()
         if any(term.one_layer for term in self.terms()) and len(self.layers or []) != 1:
             raise InputError(
-                "objective=infonce, sentence_weight, similarity_weight: a contrast is of one layer: give one layer"
+                "objective=infonce, sentence_weight, similarity_weight: a contrast compares one layer. Give one layer."
             )
         if self.reference != "cache":
-            self.refuse_unused("without reference=cache there is no cache: leave it out", "cache_dir", "ray")
+            self.refuse_unused("this needs reference=cache. Remove it.", "cache_dir", "ray")
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train."""
+        """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         peft = hasattr(model, "peft_config")
         if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
-            raise InputError("freeze_embeddings, freeze_layers: only for a whole encoder, a PEFT model's is frozen")
+            raise InputError(
+                "freeze_embeddings, freeze_layers: the encoder of a PeftModel is frozen anyway. Remove these settings."
+            )
         if self.start_share and (peft or wants_sharding(self)):
-            reason = "weights that are divided over GPUs are not averaged"
-            if peft:
-                reason = "whole weights are averaged, not the factors of adapters"
-            self.refuse_unused(f"{reason}: leave it out", "start_share")
+            reason = "the factors of adapters cannot be averaged" if peft else "sharded weights cannot be averaged"
+            self.refuse_unused(f"{reason}. Remove it.", "start_share")
             logger.info("start_share=0 instead of the preset's %g: %s", self.start_share, reason)
             self.start_share = 0.0
         if peft and self.reference == "cache":
-            raise InputError("reference=cache: a PeftModel computes f0 without its adapters, use reference=copy")
+            raise InputError("reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy.")
         if self.freeze_layers:
             encoder_layers(model)
             if not 0 < self.freeze_layers < max(index):
                 raise InputError(
-                    f"freeze_layers={self.freeze_layers}: the aligned layer of this {type(model).__name__} is number "
-                    f"{max(index)}, and something below it must be trained"
+                    f"freeze_layers={self.freeze_layers}: give less than {max(index)}, the number of the aligned "
+                    f"layer of this {type(model).__name__}"
                 )
 
     def contrast(self) -> WordContrast:
-        """Return the contrast of words that these settings name."""
+        """Return the contrast of words of these settings."""
         return replace(super().contrast(), projection_dim=self.projection_dim)
 
     def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, and how the final weights are made, as plain text."""
+        """Return the objective and the final average of weights as plain text."""
         return super().formula(objective) + (f"; {final_weights(self.start_share)}" if self.start_share else "")
 
     def word_vector(self) -> str:
-        """Return how a word's vector f is made, as plain text."""
+        """Return the definition of a word's vector f as plain text."""
         return f"{super().word_vector()}, layers {', '.join(map(str, self.layers))}"

@@ -27,13 +27,14 @@ class MAOTrainer(WordAlignmentTrainer):
     """Trainer of the modified alignment objective (MAO section 4): L_align on the output of a small module.
 
     The settings describe the module, or `model` is a `PeftModel` that has one. A module on top of the frozen encoder
-    trains from word vectors that the encoder computes once and keeps on disk; the loss is the same without that cache.
+    is trained on word vectors that the encoder computes once and stores on disk; the loss is the same without that
+    cache.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
             `align_words`; or pairs from `encode_pairs`.
         eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]). Default: those of the settings.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -89,39 +90,48 @@ class MAOTrainer(WordAlignmentTrainer):
         if self._word_view:
             self.objective.require(
                 ("links", "f0"),
-                "and this module sees the words of links alone: leave the term out, use another peft_type such as "
-                "lora, or FAO",
+                "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or "
+                "FAO.",
             )
-        features = None
-        if self._word_view and module.adapters is None and args.feature_cache is not False:
-            features, train_dataset = self._cache(model, module, train_dataset)
+        # True if training starts from cached word vectors.
+        self._cached = self._word_view and module.adapters is None and args.feature_cache is not False
+        self._pairs_are_numbered = args.batch_of == "links"
+        self._pivot = pivot
+        if self._cached:  # rows and collator follow from the cache
+            return model, train_dataset, self._pair_collator()
+        return model, *self._batches(module, train_dataset)
+
+    def _batches(self, module: Any, dataset: Dataset, features: CachedVectors | None = None) -> tuple[Dataset, Any]:
+        """Return the rows of training, pairs or links, and their collator."""
         alone = features is not None and not (module.top == "transformer" and module.context)
         numbers = language_numbers(module) if self._word_view and module.languages else None
-        self._pairs_are_numbered = args.batch_of == "links"
         if self._pairs_are_numbered:
-            with args.main_process_first(desc="splitting pairs into links"):
-                train_dataset = link_rows(train_dataset, alone=alone)
+            with self.args.main_process_first(desc="splitting pairs into links"):
+                dataset = link_rows(dataset, alone=alone)
         if features is not None and alone and self._pairs_are_numbered:
-            collator: Any = CachedLinkCollator(features, self.objective.kept_side, numbers, pivot)
-        elif self._word_view:
-            collator = WordCollator(
-                pad_token_id=self.processing_class.pad_token_id,
-                linked_tokens=args.linked_tokens,
-                regularized_side=self.objective.kept_side,
-                regularized_words=self.objective.kept_words,
-                features=features,
-                context=not alone,
-                languages=numbers,
-                pivot=pivot,
-            )
-        else:
-            collator = self._pair_collator()
-        return model, train_dataset, collator
+            return dataset, CachedLinkCollator(features, self.objective.kept_side, numbers, self._pivot)
+        if not self._word_view:
+            return dataset, self._pair_collator()
+        return dataset, WordCollator(
+            pad_token_id=self.processing_class.pad_token_id,
+            linked_tokens=self.args.linked_tokens,
+            regularized_side=self.objective.kept_side,
+            regularized_words=self.objective.kept_words,
+            features=features,
+            context=not alone,
+            languages=numbers,
+            pivot=self._pivot,
+        )
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        if self._cached:
+            module = cast(Any, model).active_peft_config
+            features, dataset = self._cache(model, module, cast(Dataset, self.train_dataset))
+            self.train_dataset, self.data_collator = self._batches(module, dataset, features)
 
     def _cache(self, model: PreTrainedModel, module: XAlignConfig, dataset: Dataset) -> tuple[CachedVectors, Dataset]:
         """Cache the frozen encoder's vectors of all words that the loss and the module read."""
         args = self.args
-        cast(nn.Module, model).to(args.device)
         whole = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
         if self.objective.kept_words != "linked":
@@ -162,11 +172,11 @@ class MAOTrainer(WordAlignmentTrainer):
 
 
 def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list[str], str]:
-    """Return all languages of the pairs, and their pivot; refuse one that is not known."""
+    """Return all languages of the pairs, and their pivot; raise an InputError if one is not `known`."""
     if "target_lang" not in pairs.column_names:
         raise InputError(
-            "per_language: the pairs have no column target_lang, which names the pivot; give word-linked pairs, not "
-            "encoded ones"
+            "per_language: the pairs have no column target_lang, which names the pivot. Give word-linked pairs "
+            "instead of encoded ones."
         )
     pivots = set(pairs.unique("target_lang"))
     if len(pivots) > 1:
@@ -174,7 +184,7 @@ def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list
     languages = sorted({*pairs.unique("source_lang"), *pivots})
     if known is not None and (unknown := sorted(set(languages) - set(known))):
         raise InputError(
-            f"the {name} pairs are in {', '.join(unknown)} too, and there are maps for {', '.join(known)} alone: "
-            "leave those pairs out, or train on that language too, or train one map for all (per_language=none)"
+            f"the {name} pairs are also in {', '.join(unknown)}, but there are only maps for {', '.join(known)}. "
+            "Remove those pairs, train on that language too, or train one map for all languages (per_language=none)."
         )
     return languages, pivots.pop()

@@ -17,7 +17,7 @@ from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
-# The objective of MAO section 4: L_align alone, between last subwords of the last layer.
+# The objective of MAO section 4 is L_align without a regularizer, between last subwords of the last layer.
 _PUBLISHED: dict[str, Any] = {**CAO, "regularizer_weight": 0.0, "batch_of": "pairs", "init": "random", "dropout": 0.1}
 _LINEAR: dict[str, Any] = {**_PUBLISHED, "top": "linear", "adapters": "none"}
 _TRANSFORMER: dict[str, Any] = {**_PUBLISHED, "top": "transformer", "adapters": "none"}
@@ -29,8 +29,9 @@ def _variant(module: dict[str, Any], batch: int, rate: float, epochs: float = 1.
     return {**module, "per_device_train_batch_size": batch, "learning_rate": rate, "num_train_epochs": epochs}
 
 
-# Ours: a contrast instead of the distance, the mean of subwords, an identity start, and learning rates that move it.
-# At these rates the distance alone would draw all vectors into one point; the regularizer keeps the pivot's in place.
+# Our presets use a contrast instead of the distance, the mean of subwords, an identity start and larger learning
+# rates. At these rates the distance alone would make all vectors equal, so the regularizer keeps those of the pivot
+# near f0.
 _OWN: dict[str, Any] = {
     **_PUBLISHED,
     "objective": "infonce",
@@ -53,13 +54,13 @@ class MAOConfig(WordAlignmentConfig):
 
     Presets:
 
-    - `linear`, `transformer`, `adapter`: ours. InfoNCE from an identity start; with `objective=l2` the distance and
-      the regularizer. The linear map trains for six epochs on batches of links drawn from the whole corpus, the
-      transformer layer for five epochs, adapters for one.
+    - `linear`, `transformer`, `adapter`: ours. InfoNCE and the regularizer from an identity start; `objective=l2` uses
+      the distance instead. The linear map is trained for six epochs on batches of links drawn from the whole corpus,
+      the transformer layer for five epochs, and adapters for one.
     - `mbert_linear`, `mbert_transformer`, `mbert_adapter`, `xlmr_transformer`, `distilbert_linear`,
-      `distilbert_transformer`, `distilbert_adapter`, `albert_linear`, `albert_transformer`: the MAO paper's Table 6. A
-      random start, last subwords, batches of sentence pairs. At the paper's learning rates most of them stay close to
-      their random start: compare with the score of the untrained module.
+      `distilbert_transformer`, `distilbert_adapter`, `albert_linear`, `albert_transformer`: the MAO paper's Table 6,
+      with random initialization, last subwords and batches of sentence pairs. At the paper's learning rates most of
+      the modules change little, so compare the score with that of the untrained module.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -67,13 +68,13 @@ class MAOConfig(WordAlignmentConfig):
             **_OWN,
             "top": "linear",
             "adapters": "none",
-            # Links of the whole corpus seldom share a sentence, and the few that do are useful negatives.
+            # Links of the whole corpus are rarely in the same sentence, and the few that are make useful negatives.
             "negatives": "all",
             "regularized_words": "linked",
             "batch_of": "links",
             "per_device_train_batch_size": 256,
             "learning_rate": 5e-3,
-            # Without clipping the loss may jump at the peak of the learning rate (0.44 to 1.8 in one run).
+            # Without clipping, the loss may increase at the peak of the learning rate (0.44 to 1.8 in one run).
             "max_grad_norm": 0.5,
             "num_train_epochs": 6.0,
         },
@@ -95,27 +96,27 @@ class MAOConfig(WordAlignmentConfig):
     peft_options: dict | None = own(None, 'Settings of the PEFT method, as JSON: {"r": 8}.', "Module")
     top: Literal["linear", "transformer", "none"] = by_preset("Module on top of the encoder.", "Module")
     adapters: Literal["none", "pfeiffer", "adapterhub", "houlsby"] = by_preset("Adapters in every layer.", "Module")
-    init: Literal["identity", "random"] = by_preset("Start from the identity, or as published at random.", "Module")
-    linear_bias: bool = own(False, "Add a bias to the linear map; l2 does not train a shared one.", "Module")
+    init: Literal["identity", "random"] = by_preset("Initialize to the identity, or at random as published.", "Module")
+    linear_bias: bool = own(False, "Add a bias to the linear map; l2 does not train the bias of one map.", "Module")
     orthogonal: bool = own(
         False,
         "Make the linear map of each language a rotation; needs per_language.",
         "Module",
-        rules=[needs("one for all changes no distance and no cosine", per_language=("all", "others"))],
+        rules=[needs("a shared rotation changes no distance or cosine", per_language=("all", "others"))],
     )
     per_language: Literal["none", "all", "others"] = own(
         "none",
-        "Linear maps: one in all (none), of each language (all), or of each but the pivot (others).",
+        "Linear maps: one for all languages (none), one for each (all), or for each except the pivot (others).",
         "Module",
         rules=[needs("only the linear map can differ between languages", top="linear")],
     )
     num_heads: int = own(8, "Attention heads of the transformer layer.", "Module")
-    context: bool = own(True, "Let the transformer attend to the sentence; false: to the word alone.", "Module")
+    context: bool = own(True, "Let the transformer attend to the whole sentence; false: only to the word.", "Module")
     feedforward_size: int = own(2048, "Width of the transformer layer's feed-forward block.", "Module")
     dropout: float = by_preset("Dropout in the transformer layer; the frozen encoder has none.", "Module")
     reduction_factor: int = own(8, "Hidden size divided by an adapter's inner size.", "Module")
     batch_of: Literal["pairs", "links"] = by_preset("Draw sentence pairs, or links of the whole corpus.", "Data")
-    feature_cache: bool | None = own(None, "Keep word vectors on disk. Default: if the module is on top.", "Data")
+    feature_cache: bool | None = own(None, "Store word vectors on disk. Default: if the module is on top.", "Data")
     cache_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Data")
 
     @property
@@ -125,82 +126,81 @@ class MAOConfig(WordAlignmentConfig):
 
     @property
     def on_top(self) -> bool:
-        """True if the module is on top of the encoder, whose word vectors then never change."""
+        """True if the module is on top of the encoder, whose word vectors then do not change."""
         return self.own_module and self.adapters == "none"
 
     def check_settings(self) -> None:
-        """Refuse modules that cannot be made, and a cache of vectors that training changes."""
+        """Raise an InputError for a module that cannot be built, or a cache of vectors that training changes."""
         super().check_settings()
         if self.own_module and self.peft_options:
-            raise InputError("peft_options are for another peft_type; xalign is set by the fields of this config")
+            raise InputError("peft_options: peft_type=xalign is set by the fields of this config. Use them instead.")
         known = sorted(str(getattr(kind, "value", kind)).lower() for kind in PEFT_TYPE_TO_CONFIG_MAPPING)
         check_choice(known, peft_type=self.peft_type.lower())
         if not self.own_module:
             if issubclass(cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()], PromptLearningConfig):
                 raise InputError(
-                    f"peft_type={self.peft_type} adds tokens of its own before a sentence, which shifts its words "
-                    "away from the links; use xalign, lora or ia3"
+                    f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
+                    "links. Use xalign, lora or ia3."
                 )
             usual = {"linear_bias": False, "orthogonal": False, "per_language": "none"}
             usual |= {name: self.PRESETS[self.preset][name] for name in ("top", "adapters")}
             if idle := [f"{k}={getattr(self, k)}" for k, value in usual.items() if getattr(self, k) != value]:
                 raise InputError(
-                    f"{', '.join(idle)}: only peft_type=xalign has that; {self.peft_type} is set by peft_options"
+                    f"{', '.join(idle)}: only for peft_type=xalign. Set {self.peft_type} by peft_options."
                 )
         elif self.loss.reads("sentences"):
             raise InputError(
                 "interpolation_weight, sentence_weight, teacher_weight, similarity_weight: this module changes words, "
-                "and a sentence's vector is that of "
-                "its tokens: use another peft_type such as lora, or FAO"
+                "but not the tokens of sentence vectors. Use another peft_type such as lora, or FAO."
             )
         if not self.on_top:
             self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
         elif (self.cache_dir or self.ray) and self.feature_cache is False:
-            raise InputError("cache_dir, ray: this run has no cache, so leave them out")
+            raise InputError("cache_dir, ray: this run has no cache. Remove them.")
         check_choice(("links", "words", "sum"), reduction=self.reduction)
         if self.batch_of == "links" and (self.linked_tokens != "words" or self.loss.kept_words != "linked"):
             raise InputError(
-                "batch_of=links: a batch holds single words, so use linked_tokens=words and regularized_words=linked, "
-                "or batch_of=pairs"
+                "batch_of=links: a batch has single words. Use linked_tokens=words and regularized_words=linked, or "
+                "batch_of=pairs."
             )
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def _refuse_inside(self, module: str) -> None:
-        """Refuse settings that need a module on top of the encoder; `module` changes its word vectors."""
+        """Raise an InputError for settings that need a module on top, because `module` changes the word vectors."""
         if self.feature_cache or self.cache_dir or self.ray:
             raise InputError(
-                f"feature_cache, cache_dir, ray: {module} trains inside the encoder's layers, which changes the word "
-                "vectors in every step; leave them out"
+                f"feature_cache, cache_dir, ray: {module} is trained inside the encoder's layers, which changes the "
+                "word vectors in every step. Remove these settings."
             )
         if self.batch_of == "links":
             raise InputError(
-                f"batch_of=links: {module} changes the encoder, which would run over two sentences for each link; "
-                "use preset=adapter, or batch_of=pairs"
+                f"batch_of=links: {module} changes the encoder, which would encode two sentences for each link. Use "
+                "preset=adapter, or batch_of=pairs."
             )
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train, or that the module does not fit."""
+        """Raise an InputError for an encoder or a tokenizer that these settings or the module do not fit."""
         super().check_model(model, tokenizer)
         if hasattr(model, "peft_config"):
             self._check_given(cast(PeftModel, model))
             return
-        # On an encoder without weights, so that the module's own checks run and nothing is changed.
+        # The module is added to an encoder without weights, which runs its checks and changes nothing.
         with torch.random.fork_rng(), torch.device("meta"):
             empty = type(model)(model.config)
-        # Some initialisations compute with the weights that are not there.
+        # Some initializations need the weights.
         with contextlib.suppress(RuntimeError):
             self.add_module(empty, languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def _check_given(self, model: PeftModel) -> None:
-        """Refuse a `PeftModel` that does not fit the settings: its own module is trained."""
+        """Raise an InputError for a `PeftModel` whose module does not fit the settings."""
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise InputError(
-                "every weight of this PeftModel is frozen: load it with PeftModel.from_pretrained(..., "
-                "is_trainable=True)"
+                "every weight of this PeftModel is frozen. Load it with PeftModel.from_pretrained(..., "
+                "is_trainable=True)."
             )
         if len(names := model.active_adapters) > 1:
             raise InputError(
-                f"adapters {', '.join(names)} of this PeftModel are active: choose the one to train by set_adapter"
+                f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
             )
         module = cast(Any, model).active_peft_config
         own = isinstance(module, XAlignConfig)
@@ -210,9 +210,9 @@ class MAOConfig(WordAlignmentConfig):
             raise InputError(f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}")
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:
-        """Add the module to an encoder, in place; a random start depends on the seed alone.
+        """Add the module to an encoder, in place, with random weights that depend only on the seed.
 
-        `languages` have maps of their own (with `per_language`), `pivot` has none (with `per_language=others`).
+        `languages` have their own maps (with `per_language`), and `pivot` has none (with `per_language=others`).
         """
         config = self.peft_config(languages, pivot)
         advice = '. Set what PEFT asks for in peft_options, such as {"target_modules": ["query", "value"]}'
@@ -233,11 +233,11 @@ class MAOConfig(WordAlignmentConfig):
             given |= {name: None for name in ("top", "adapters") if given[name] == "none"}
             return XAlignConfig(**given, languages=languages, pivot=pivot)
         config_class = cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()]
-        with explained(f"peft_options: {self.peft_type} refuses them", TypeError, ValueError):
+        with explained(f"peft_options: not allowed by {self.peft_type}", TypeError, ValueError):
             return config_class(**{"task_type": "FEATURE_EXTRACTION", **(self.peft_options or {})})
 
     def word_vector(self) -> str:
-        """Return how a word's vector f is made, as plain text."""
+        """Return the definition of a word's vector f as plain text."""
         if not self.own_module:
             return f"{self.pooling} subword of the last layer, with {self.peft_type}"
         if self.top == "linear":

@@ -43,9 +43,9 @@ class PPATrainer(AlignmentTrainer):
     """Trainer of PPA, L = L_MoCo + L_TLM on the query encoder (PPA sections 2.1 and 2.2; METHODS section 6).
 
     L_MoCo is a mean over pairs and L_TLM a mean over masked tokens, both over the whole optimizer step and all
-    processes. The queue and the momentum encoder advance once per optimizer step.
+    processes. The queue and the momentum encoder are updated once per optimizer step.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or the result of
             `encode_sentence_pairs`.
         eval_dataset: parallel text, scored by sentence retrieval.
@@ -80,17 +80,17 @@ class PPATrainer(AlignmentTrainer):
     method = "ppa"
     can_shard = True
     args: PPAConfig
-    # Pairs that the filters kept and dropped, by language; empty if the pairs were given encoded.
+    # Counts of kept and dropped pairs by language; empty for encoded pairs.
     pair_counts: dict[str, PairCounts]
 
     def _complete(self) -> None:
         args = self.args
         self.momentum: MomentumEncoder | None = None
         self.queue: KeyQueue | None = None
-        # Keys and pairs of the optimizer step's micro-batches so far; None outside of a step.
+        # Keys and pairs of the micro-batches of an optimizer step; None outside a step.
         self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] | None = None
         if args.contrast == "moco":
-            # Made before a checkpoint is loaded, and before accelerate wraps the encoder's forward.
+            # The copy is made before a checkpoint is loaded and before accelerate wraps the encoder's forward.
             self.momentum = MomentumEncoder(
                 self.model, self._head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
             )
@@ -114,8 +114,8 @@ class PPATrainer(AlignmentTrainer):
                 )
         if args.contrast == "moco" and args.queue_size > len(train_dataset):
             logger.warning(
-                "queue_size=%d is more than the %d pairs of the corpus: the queue keeps keys of the previous epoch; a "
-                "quarter of the pairs is a good size",
+                "queue_size=%d is more than the %d pairs of the corpus, so the queue has keys of the previous epoch. "
+                "Set it to a quarter of the pairs.",
                 args.queue_size,
                 len(train_dataset),
             )
@@ -125,8 +125,8 @@ class PPATrainer(AlignmentTrainer):
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, model.config.num_hidden_layers)
-        # A submodule of the encoder, so that optimizer, DDP and checkpoints include it. Every process draws the same
-        # weights, because the momentum encoder copies them before DDP synchronizes them.
+        # The heads are a submodule of the encoder, so that optimizer, DDP and checkpoints include them. Every process
+        # draws the same weights, because the momentum encoder copies them before DDP synchronizes them.
         heads = nn.ModuleDict()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(args.seed)
@@ -167,7 +167,7 @@ class PPATrainer(AlignmentTrainer):
     def _prepare_for_training(self, *args: Any) -> Any:
         prepared = super()._prepare_for_training(*args)
         if self.is_fsdp_enabled and self.args.words != "none":
-            # The MLM head reads them after the forward pass.
+            # The MLM head reads the embeddings after the forward pass.
             cast(FSDPModule, self.model.get_input_embeddings()).set_reshard_after_forward(False)
         return prepared
 
@@ -212,7 +212,7 @@ class PPATrainer(AlignmentTrainer):
                     if k < len(chunks) - 1:
                         self.accelerator.backward(words[k])
                         words[k] = words[k].detach()
-        # The last chunk's words share a backward pass with its contrast, because DDP averages all gradients in one.
+        # The last chunk's words share a backward pass with its contrast, because DDP averages gradients in one pass.
         terms = iter(words)
         contrast = cached_backward(
             partial(self._both_sides, model),
@@ -289,7 +289,7 @@ class PPATrainer(AlignmentTrainer):
         return self.args.words != "none" and bool(cast(MaskedLMHead, self._head("words")).new)
 
     def advance(self) -> None:
-        """Update queue and momentum encoder after an optimizer step, with the same keys in order on every process."""
+        """Update queue and momentum encoder after an optimizer step, with the same sorted keys on every process."""
         assert self.momentum is not None and self.queue is not None and self._step_keys is not None
         keys = gather_rows(torch.cat([keys for keys, _ in self._step_keys]))
         pairs = gather_rows(torch.cat([pairs for _, pairs in self._step_keys]))

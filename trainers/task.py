@@ -41,11 +41,11 @@ from hf_xalign.trainers.task_config import TaskConfig
 class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
 
-    With `keep_aligned`, the head starts as the softmax regression on what the frozen encoder gives it (Kumar et al.
-    2022, arXiv 2202.10054), and `train` ends by averaging the weights with those before training (Wortsman et al.
-    2022, arXiv 2109.01903). Scores during training, and checkpoints, are of the weights before the average.
+    With `keep_aligned`, the head is initialized by a softmax regression on the frozen encoder's vectors (Kumar et al.
+    2022, arXiv 2202.10054), and at the end of `train` the weights are averaged with those before training (Wortsman et
+    al. 2022, arXiv 2109.01903). Scores and checkpoints during training have the weights before the average.
 
-    Args: (the others are those of [`AlignmentTrainer`])
+    Args: (see [`AlignmentTrainer`] for the others)
         model: the task model; or a Hub id or folder for [`~hf_xalign.tasks.load_task_model`].
         task: the task.
         train_dataset: training text of each language, or rows that the task has encoded.
@@ -73,10 +73,10 @@ class TaskTrainer(AlignmentTrainer):
 
     config_class = TaskConfig
     method = "finetune"
-    scores_start = scores_ends = False  # a new head knows nothing; eval_on_start scores it all the same
+    scores_start = scores_ends = False  # a new head has random weights; eval_on_start scores it anyway
     args: TaskConfig
     eval_dataset: Any
-    # Scores of the trained model by language, and the module between encoder and head, if the run has them.
+    # Scores of the trained model by language, and the name of a module between encoder and head.
     scores: dict[str, TaskScores]
     module: str | None = None
 
@@ -123,14 +123,14 @@ class TaskTrainer(AlignmentTrainer):
             return data
         wanted = '{"de": Examples(...)}' if by_language else "[Examples(...)]"
         raise InputError(
-            f"{name} ({type(data).__name__}) is not labelled text as the trainer takes it. Pass {wanted}, made by "
+            f"{name} ({type(data).__name__}) is not labelled text. Pass {wanted}, made by "
             'read_examples("de=FILE", kind) or Examples(name, language, dataset) of hf_xalign.tasks.'
         )
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
         if args.keep_aligned and not isinstance(self.task, TokenTask | SequenceTask):
-            raise InputError(f"keep_aligned=true fits a head of labels, not one of {self.task.kind}: leave it out")
+            raise InputError(f"keep_aligned=true fits a head for labels, not for {self.task.kind}. Remove it.")
         name_labels(model, self.task)
         self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
@@ -146,10 +146,10 @@ class TaskTrainer(AlignmentTrainer):
             trained = " or ".join(self.train_languages)
             raise InputError(
                 f"early_stopping_patience, load_best_model_at_end: there is no evaluation text in {trained}, the "
-                "language of training, and one that is only tested must not select the checkpoint. Add such text, or "
-                "choose by the target language with selection=target"
+                "training language, and a test language must not select the checkpoint. Add such text, or select by "
+                "the target language with selection=target."
                 if args.selection == "source"
-                else f"selection=target: all evaluation text is in {trained}, the language of training"
+                else f"selection=target: all evaluation text is in {trained}, the training language. Add other text."
             )
         if not args.dropout:
             disable_dropout(model)
@@ -163,7 +163,7 @@ class TaskTrainer(AlignmentTrainer):
             self._fit_head(model, train_dataset, collator)
             if args.start_share:
                 self._average = AverageAtEnd(model, args.start_share)
-        # The model is saved whole: no weight of the encoder's original checkpoint is added.
+        # The model is saved without weights from the encoder's original checkpoint.
         model.name_or_path = ""
         return model, train_dataset, collator
 
@@ -201,7 +201,7 @@ class TaskTrainer(AlignmentTrainer):
     def score(
         self, evaluation: Mapping[str, Examples] | None = None, *, desc: str | None = None
     ) -> dict[str, TaskScores]:
-        """Score `evaluation`, text by language (default: `eval_dataset`); `desc` labels the progress bars."""
+        """Score `evaluation`, {language: text}, by default `eval_dataset`; `desc` labels the progress bars."""
         encoded = self._encoded
         if evaluation is not None and evaluation is not self.eval_dataset:
             encoded = {language: (part, self._encode(part)) for language, part in evaluation.items()}
@@ -215,9 +215,9 @@ class TaskTrainer(AlignmentTrainer):
         )
 
     def _metrics(self, dataset: Any) -> dict[str, float]:
-        """Return `<lang>_<metric>` for each language and metric, and the headline's mean over languages.
+        """Return `<lang>_<metric>` for each language and metric, and the mean of the headline score over languages.
 
-        `selection` is the headline's mean over the languages that choose the checkpoint, or over all if none does.
+        `selection` is the mean over the languages that select the checkpoint, or over all if there are none.
         """
         scores = {language: found.totals() for language, found in self.score(dataset).items()}
         metrics = {f"{language}_{name}": value for language, found in scores.items() for name, value in found.items()}
@@ -227,7 +227,7 @@ class TaskTrainer(AlignmentTrainer):
         return metrics | {"selection": float(np.mean(own)) if own else metrics[self.task.metric]}
 
     def _selecting(self, languages: Iterable[str]) -> list[str]:
-        """Return the languages, of those with evaluation text, that choose the checkpoint."""
+        """Return the languages with evaluation text that select the checkpoint."""
         source = self.args.selection == "source"
         return sorted(language for language in languages if (language in self.train_languages) == source)
 
@@ -237,12 +237,12 @@ class TaskTrainer(AlignmentTrainer):
         return bool(self.eval_dataset)
 
     def _trained_on(self) -> tuple[list[Examples], list[str]]:
-        """Return the training text, if it was given as such, and its languages."""
+        """Return the training text, empty if it was given encoded, and its languages."""
         given = [] if isinstance(self._given, Dataset) else list(self._given or ())
         return given, list(dict.fromkeys(part.language for part in given)) or self.train_languages
 
     def text_entries(self) -> dict[str, Any]:
-        """Return languages and entries of the text; the pivot is the first language of training."""
+        """Return languages and entries of the text; the pivot is the first training language."""
         given, trained = self._trained_on()
         scored = [language for language in self.eval_dataset if language not in trained]
         return {
@@ -255,7 +255,7 @@ class TaskTrainer(AlignmentTrainer):
         }
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score the trained model on all text, and keep its scores in `scores`, and those before if it was scored."""
+        """Score the trained model on all text, and store the scores, with those of step 0 if there are any."""
         run = cast(Run, self.run)
         self.scores = self.score(run.held_out, desc=f"Scoring seed {self.args.seed}")
         run.examples[when] = {language: found.examples for language, found in self.scores.items()}
@@ -275,7 +275,7 @@ class TaskTrainer(AlignmentTrainer):
         return {"task": self._task_entry(), "intervals": {"before": {}, "after": after}}
 
     def _task_entry(self) -> dict[str, Any]:
-        """Return the record's entry of the task, its model, and how the encoder was made."""
+        """Return the record's entry of the task, its model, and the origin of the encoder."""
         args, run = self.args, cast(Run, self.run)
         given, trained = self._trained_on()
         held_out = run.held_out or self.eval_dataset
@@ -331,7 +331,7 @@ def origin_of(source: str) -> dict[str, Any] | None:
 
 
 def text_entry(source: str, part: Examples, split: str | None = None) -> dict[str, Any]:
-    """Return the record's entry of a labelled text; only one of the Hub has a split and a revision."""
+    """Return the record's entry of a labelled text; text from the Hub has a split and a revision."""
     entry = {"source": source, "language": part.language, "examples": len(part), "fingerprint": part.fingerprint}
     return {**entry, "split": split, "revision": part.revision} if part.revision else entry
 

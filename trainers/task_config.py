@@ -25,7 +25,7 @@ _OURS: dict[str, Any] = {
 }
 # Defaults of transformers' example scripts, in batches of 32.
 _EXAMPLE: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
-# CONTINUAL's README and scripts: those without a Trainer, which clip nothing.
+# CONTINUAL's README and its scripts without a Trainer, which do not clip gradients.
 _CONTINUAL: dict[str, Any] = {**_EXAMPLE, "num_train_epochs": 2.0, "max_grad_norm": 0.0}
 _MAO: dict[str, Any] = {**_EXAMPLE, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
 _PPA: dict[str, Any] = {**_OURS, "num_train_epochs": 2.0, "warmup_steps": 1000}
@@ -40,23 +40,24 @@ _ROTATE: dict[str, Any] = {
 }
 
 Head = Literal["linear", "tagger"]
-CHOOSING = "no checkpoint is chosen without it, and eval_strategy=epoch and save_strategy=epoch"
+CHOOSING = "selecting a checkpoint needs it, and eval_strategy=epoch and save_strategy=epoch"
 
 
 @dataclass
 class TaskConfig(AlignmentConfig):
     """Settings of [`TaskTrainer`]; fields left at None take the preset's value.
 
-    Presets (where a paper states nothing, the defaults of transformers' example scripts: no warm-up, no decay):
+    Presets, with learning rate and epochs. For settings that a paper does not state, they have the defaults of
+    transformers' example scripts (no warm-up, no weight decay):
 
-    - `ours` (default with a linear head): 5e-5, 3 epochs, a tenth of warm-up.
+    - `ours` (default with a linear head): 5e-5, 3 epochs, warm-up over a tenth of the steps.
     - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its XLM-R: 4).
     - `align_mlm_xnli`, `align_mlm_tagging`: 2e-5, 5 epochs for XNLI, 10 for NER and POS.
     - `continual`, `continual_ner`, `continual_qa`: CONTINUAL's NLI (5e-5, 2 epochs), NER (2e-5, 3 epochs) and
       questions (3e-5, 2 epochs, 384 tokens), in batches of 32, without clipping.
-    - `ppa_xnli`: 5e-5, 2 epochs, 1000 steps of warm-up, decay 0.01.
+    - `ppa_xnli`: 5e-5, 2 epochs, 1000 steps of warm-up, weight decay 0.01.
     - `rotate` (default with `head=tagger`): constant 1e-4, 40 epochs, batches of 10. ROTATE uses 1e-5 for languages
-      that are far from English: Armenian, Hindi, Thai and Turkish.
+      far from English: Armenian, Hindi, Thai and Turkish.
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -70,7 +71,7 @@ class TaskConfig(AlignmentConfig):
         "ppa_xnli": _PPA,
         "rotate": _ROTATE,
     }
-    # Languages of training select the checkpoint, unless `selection` says otherwise.
+    # By default, training languages select the checkpoint, see `selection`.
     headline: ClassVar[str] = "eval_selection"
 
     preset: str = own("", "Published settings. Default: ours, or rotate with a tagger.", "Schedule")
@@ -86,8 +87,8 @@ class TaskConfig(AlignmentConfig):
     )
     keep_aligned: bool = own(
         False,
-        "Keep what an alignment gave: first fit the head to the frozen encoder, and at the end average all weights "
-        "with those before training.",
+        "Preserve an alignment: first fit the head on the frozen encoder, and at the end average all weights with "
+        "those before training.",
         "Model",
         rules=[excludes("a tagger's encoder is frozen and stays aligned", head="tagger")],
     )
@@ -103,8 +104,8 @@ class TaskConfig(AlignmentConfig):
     max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data", least=3)
     selection: Literal["source", "target"] = own(
         "source",
-        "Languages whose text chooses the checkpoint (load_best_model_at_end, early_stopping_patience): source, those "
-        "of training; target, the others, as in ROTATE: a choice by the target language, no zero-shot transfer.",
+        "Languages whose text selects the checkpoint (load_best_model_at_end, early_stopping_patience): the training "
+        "languages (source), or the others as in ROTATE (target), which is not zero-shot transfer.",
         "Run",
         rules=[needs(CHOOSING, "target", load_best_model_at_end=True)],
     )
@@ -120,22 +121,22 @@ class TaskConfig(AlignmentConfig):
         return self.load_best_model_at_end or self.early_stopping_patience is not None
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a model or a tokenizer that these settings cannot train."""
+        """Raise an InputError for a model or a tokenizer that these settings cannot train."""
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
             raise InputError(
-                f"head={self.head} does not fit a {type(model).__name__}: load a tagger with "
-                "hf_xalign.tasks.load_tagger, any other model with load_task_model"
+                f"head={self.head} does not fit a {type(model).__name__}. Load a tagger by "
+                "hf_xalign.tasks.load_tagger, and other models by load_task_model."
             )
         if not tokenizer.is_fast:
-            raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer: use the fast one of the same model")
+            raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer. Use the fast one of the same model.")
         super().check_model(model, tokenizer)
         if self.keep_aligned and isinstance(model, PeftModel):
-            raise InputError("keep_aligned=true averages whole weights, not the factors of adapters: leave it out")
+            raise InputError("keep_aligned=true: the factors of adapters cannot be averaged. Remove it.")
         limit = position_limit(model.config)
         if min(self.max_length, tokenizer.model_max_length) > limit:
             raise InputError(
-                f"max_length={self.max_length}: {type(model).__name__} takes {limit} tokens: set max_length to "
-                f"{limit} or less"
+                f"max_length={self.max_length}: {type(model).__name__} reads at most {limit} tokens. Set max_length "
+                f"to {limit} or less."
             )
 
     def formula(self) -> str:
@@ -145,7 +146,7 @@ class TaskConfig(AlignmentConfig):
         return f"L_task = - mean over labelled items log p(label){self.start_and_end()}"
 
     def start_and_end(self) -> str:
-        """Return what `keep_aligned` does to the weights, as plain text; empty without it."""
+        """Return the effect of `keep_aligned` on the weights as plain text, empty without it."""
         if not self.keep_aligned:
             return ""
-        return f"; the head starts fitted to the frozen encoder; {final_weights(self.start_share)}"
+        return f"; the head is first fitted on the frozen encoder; {final_weights(self.start_share)}"

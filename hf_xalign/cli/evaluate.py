@@ -27,28 +27,28 @@ DESCRIPTION = """Score a model, and compare it with its base.
     hf-xalign evaluate owner/name --base FacebookAI/xlm-roberta-base --data bn=my_test.jsonl
     hf-xalign evaluate runs/fao_embedded --probe slots en=train.jsonl en=test.jsonl bn=bengali.jsonl
 
-Words: share of linked words whose nearest word of the other language, by CSLS, is the linked one.
-Sentences: share of sentences whose nearest sentence, by cosine, is the translation.
---protocol mao adds the published protocol, in rows that end in `, mao`: last subword, identical words, numbers and
-special tokens are linked words too, and the published variant of CSLS.
-`to_pivot` and `from_pivot` are the two directions. `pool` is the number of candidates: scores with different pools
-are not comparable.
-Probes: a linear classifier on the frozen encoder's vectors learns labelled words (or texts) of the first file and is
-tested on the others: accuracy, or where words have the label O, the mean F1 of the other labels. It needs no pairs, so
-only probes are run unless --data or --links is there too.
+The word score is the share of linked words whose nearest word of the other language, by CSLS, is the linked one. The
+sentence score is the share of sentences whose nearest sentence, by cosine, is the translation. `to_pivot` and
+`from_pivot` are the two directions. `pool` is the number of candidates; scores with different pools are not
+comparable. --protocol mao adds the published protocol, in rows that end in `, mao`: words have the vector of their
+last subword, identical words, numbers and special tokens are linked too, and CSLS is the published variant.
 
---examples FOLDER keeps every sentence's part of each score, which `hf-xalign compare FOLDER/NAME/before
-FOLDER/NAME/after` tests: NAME is retrieval_mean, sentence_mean or a probe's. Runs of other seeds add theirs there.
+--probe trains a linear classifier on the frozen encoder's vectors of labelled words (or texts) in the first file, and
+tests it on the other files. The score is accuracy, or the mean F1 of the other labels if words have the label O. A
+probe needs no pairs, so only probes are run unless --data or --links is given too.
 
-Of a run's folder, base, text, links, pooling, protocols and batch size are the run's: the scores are those of its own
-table. Other text (--data) is linked by fast_align, fitted on it and on the run's training text, if that is still
-there. --links takes word-aligned text, such as eval_links.jsonl in the folder of another run. The lines above the
-table say what is scored, on which links."""
+--examples FOLDER writes the scores of single sentences, which `hf-xalign compare FOLDER/NAME/before FOLDER/NAME/after`
+tests. NAME is retrieval_mean, sentence_mean or the name of a probe. Give the same folder for runs with other seeds.
+
+If MODEL is the folder of a run, its base, held-out text, links, pooling, protocols and batch size are used, so the
+scores are those of the run's own table. Other text (--data) is linked by fast_align, which is fitted on it and on the
+run's training text, if that is still there. --links takes word-aligned text, such as eval_links.jsonl in the folder of
+another run. The lines above the table name the text and its links."""
 
 
 @dataclass(kw_only=True)
 class Arguments(TextOptions):
-    """The models, what to score, and the options of the text."""
+    """The models, the scores, and the options of the text."""
 
     model: str = setting(
         positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
@@ -57,29 +57,31 @@ class Arguments(TextOptions):
     probe: list[list[str]] | None = setting(
         None,
         metavar=("NAME", "LANG=FILE"),
-        help="labelled text (JSON, JSONL, TSV, CSV, CoNLL or CoNLL-U; embedded:en, de, bn are parts of speech): a "
-        "name, or name:column of the labels, the file to learn from and those to test on; can be repeated",
+        help="a name, or name:column of the labels, then the file to train on and the files to test on (JSON, JSONL, "
+        "TSV, CSV, CoNLL or CoNLL-U; embedded:en, de, bn are parts of speech); can be repeated",
     )
     max_pairs: int | None = setting(
-        None, least=1, help="use the first N pairs of each source or language, or sentences to test a probe on"
+        None, least=1, help="use the first N pairs of each source or language, and test probes on N sentences"
     )
     tasks: list[Literal["words", "sentences"]] = setting(None, help="what to score")
     protocol: list[str] | None = setting(
         None,
         metavar="NAME",
-        help="score words by these protocols too: mao (as published), or identical, specials, legacy, joined by + "
-        "(default: the run's)",
+        help="also score words by these protocols: mao (as published), or identical, specials, legacy, joined by + "
+        "(default: those of the run)",
     )
     layer: int | None = setting(
         None, help="layer to score: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
     )
     prompt: str | None = setting(
-        None, help="text before every sentence, such as 'query: ' of e5 (default: that of the run's training)"
+        None, help="text before every sentence, such as 'query: ' for e5 (default: the one in the run's training)"
     )
-    batch_size: int | None = setting(None, least=1, help="sentences per forward pass (default: the run's, else 64)")
+    batch_size: int | None = setting(
+        None, least=1, help="sentences per forward pass (default: that of the run, otherwise 64)"
+    )
     device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
-    examples: str | None = setting(None, metavar="FOLDER", help="keep every sentence's scores here, for compare")
-    json: str | None = setting(None, metavar="FILE", help="also write the scores to this file, as shares")
+    examples: str | None = setting(None, metavar="FOLDER", help="write the scores of single sentences, for compare")
+    json: str | None = setting(None, metavar="FILE", help="also write the scores to this file, as fractions")
 
     def __post_init__(self) -> None:
         self.tasks = self.tasks or ["words", "sentences"]
@@ -135,7 +137,7 @@ def run(args: Arguments) -> None:
                 probed[stage, number] = found
             del model
     fill_words(scores, pooling)
-    if args.examples:  # all at the end: a run that is interrupted before leaves nothing that the next would refuse
+    if args.examples:  # written at the end, so that an interrupted command can be run again
         fill_words(examples, pooling)
         keep_examples(Path(args.examples), seed, examples, probes, probed)
     record = {"scores": scores}
@@ -150,7 +152,7 @@ def run(args: Arguments) -> None:
 
 
 def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
-    """Return layer, batch size and poolings, by default those of the run's own table."""
+    """Return the layer, the batch size and the poolings, by default those of the run."""
     poolings, layer, batch_size = ["mean", "last"], -1, 64
     if job and job.record.get("method") == "mapping":
         layer, batch_size = job.layer, job.setting("batch_size", 64)
@@ -167,10 +169,10 @@ def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
 
 
 def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
-    """Return the seed that example scores are kept under: the run's, 0 for another model.
+    """Return the seed in the names of the example scores: that of the run, or 0 for another model.
 
     Raises:
-        InputError: scores are there already, or the folder cannot be written to.
+        InputError: there are such scores already, or the folder cannot be written to.
     """
     assert args.examples is not None
     check_output(args.examples)
@@ -182,7 +184,7 @@ def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Pro
     for name in names:
         for stage in stages:
             for folder in Path(args.examples).glob(f"{name}/{stage}/seed-{seed}"):
-                raise InputError(f"{folder}: holds example scores already; give another --examples folder")
+                raise InputError(f"{folder}: there are example scores already. Give another folder to --examples.")
     return seed
 
 
@@ -196,7 +198,7 @@ def _score(
     options: dict[str, Any],
     examples: Examples | None,
 ) -> dict[str, Any]:
-    """Score one model; returns {language: {metric: value}}, and fills `examples`."""
+    """Score one model, return {language: {metric: value}}, and fill `examples`."""
     from hf_xalign.evaluation import score_retrieval
     from hf_xalign.evaluation.scores import merge_scores
     from hf_xalign.evaluation.sentence_scores import score_sentences

@@ -16,8 +16,9 @@ DESCRIPTION = """Write an encoder for sentence-transformers, or with --onnx for 
     hf-xalign export runs/fao_embedded exported
     hf-xalign export runs/mao_transformer_embedded exported --onnx --int8
 
-The folder loads as SentenceTransformer("exported"), with backend="onnx" where it is ONNX. An ONNX graph has MAO's
-modules and maps in it. Without --onnx they are refused, because that package loads an encoder alone."""
+Load the folder by SentenceTransformer("exported"), or SentenceTransformer("exported", backend="onnx") for ONNX. An
+ONNX graph contains MAO's modules and maps. Without --onnx they cannot be exported, because sentence-transformers loads
+only the encoder."""
 
 
 @dataclass(kw_only=True)
@@ -29,9 +30,9 @@ class Arguments:
     pooling: Literal["mean", "cls", "last"] = setting("mean", help="sentence vector")
     onnx: bool = setting(False, flag=True, help="write ONNX (extra onnx)")
     int8: bool = setting(False, flag=True, help="with --onnx: also write a model in 8 bits", rules=[needs(onnx=True)])
-    allow_nonfinite: bool = setting(False, flag=True, help="write weights that are NaN or infinite too")
+    allow_nonfinite: bool = setting(False, flag=True, help="also write weights that are NaN or infinite")
     lang: str | None = setting(
-        None, metavar="LANG", help="with --onnx: language of a model with one map for each", rules=[needs(onnx=True)]
+        None, metavar="LANG", help="with --onnx: language of a model with a map per language", rules=[needs(onnx=True)]
     )
 
 
@@ -42,7 +43,9 @@ def run(args: Arguments) -> None:
     modules = Path(args.model, "adapter_config.json")
     alone = modules.exists() and not Path(args.model, "config.json").exists() and not args.onnx
     if alone and read_json(modules)["peft_type"] == "XALIGN":
-        raise InputError(f"{args.model}: sentence-transformers loads an encoder alone. Add --onnx for its modules.")
+        raise InputError(
+            f"{args.model}: sentence-transformers cannot load the modules of this model. Add --onnx to export them."
+        )
 
     from peft import PeftModel
 

@@ -1,4 +1,4 @@
-"""`hf-xalign extend-vocabulary`: give an encoder pieces for words that its tokenizer writes badly."""
+"""`hf-xalign extend-vocabulary`: add pieces for words that an encoder's tokenizer cannot write, or splits badly."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hf_xalign.cli.pairs import PairOptions
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 
-DESCRIPTION = """Give an encoder pieces for a language whose script its tokenizer writes as unknown tokens or bytes.
+DESCRIPTION = """Add pieces for a language whose script the encoder's tokenizer writes as unknown tokens or bytes.
 
     hf-xalign extend-vocabulary embedded nqo=pairs.tsv --output runs/extended
     hf-xalign train fao --model_name_or_path runs/extended --train_data nqo=pairs.tsv --freeze_embeddings false ...
     hf-xalign extend-vocabulary embedded yo=pairs.tsv --split_over 3 --output runs/extended
 
-New pieces are trained on the source side of the pairs, and all of them occur in it; the same text gives the same
-pieces. Their embeddings start as those of the pivot words that their words are linked to. Train the result with
---freeze_embeddings false. Text that the tokenizer could write before keeps its tokens. --split_over also gives pieces
-to words that are known but split badly; the last lines then count what changes."""
+The new pieces are learned from the source side of the pairs, and all of them occur in it. The same text gives the same
+pieces. The embedding of a piece is computed from the pivot words that its words are linked to. Train the result with
+--freeze_embeddings false. Text that the tokenizer could write before keeps its tokens. --split_over also adds pieces
+for words that are split into many pieces; the last lines then count the sentences that change."""
 
 
 @dataclass(kw_only=True)
@@ -33,9 +33,9 @@ class Arguments(PairOptions):
         positional=True, metavar="PAIRS", nargs="+", help="parallel text, as in hf-xalign align-words"
     )
     output: str = setting(metavar="FOLDER", help="folder to write")
-    pieces: int = setting(4000, help="most pieces to add")
-    split_over: int | None = setting(None, least=1, help="give pieces to words of more than N pieces too, such as 3")
-    aligner: str = setting("fast_align", help="aligner of hf-xalign align-words; a dictionary is dictionary:PATH")
+    pieces: int = setting(4000, help="add at most N pieces")
+    split_over: int | None = setting(None, least=1, help="also add pieces for words of more than N pieces, such as 3")
+    aligner: str = setting("fast_align", help="aligner of hf-xalign align-words, or dictionary:PATH for a dictionary")
     max_pairs: int | None = setting(None, least=1, help="use the first N pairs of each text")
 
 
@@ -44,7 +44,7 @@ def run(args: Arguments) -> None:
     folder = Path(args.output)
     check_output(folder)
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} exists and is not an empty folder: name another for --output")
+        raise InputError(f"{folder} exists and is not an empty folder. Give another folder to --output.")
     check_models([args.model])
     check_files(args.pairs)
 
@@ -63,7 +63,7 @@ def run(args: Arguments) -> None:
     prefix, carried = carried_weights(model)
     tokens = model.config.vocab_size
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
-    # The language model's head is of the old vocabulary.
+    # The weights of the language-model head have the size of the old vocabulary.
     save_encoder(model, folder, prefix, {name: own for name, own in carried.items() if tokens not in own.shape})
     tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
     tokenizer.save_pretrained(folder)

@@ -34,10 +34,10 @@ class Arguments:
     target: str = setting(help="its translation: the columns")
     base: str | None = setting(None, metavar="MODEL", help="model to compare with: the encoder before training")
     source_lang: str = setting(
-        "und", help="language of the source: needed to split Thai into words, and for models with a map per language"
+        "und", help="language of the source, needed to split Thai into words and for models with a map per language"
     )
     target_lang: str = setting("en", help="language of the target")
-    measure: Literal["cosine", "csls"] = setting("cosine", help="csls discounts hubs")
+    measure: Literal["cosine", "csls"] = setting("cosine", help="similarity; csls corrects the cosine for hubs")
     k: int = setting(10, help="neighbours of CSLS, in the other sentence")
     layer: int = setting(-1, help="layer: -1 is the last, 0 the embeddings")
     pooling: Literal["mean", "first", "last"] = setting("mean", help="subwords of a word")
@@ -95,7 +95,7 @@ def _block(title: str, one: WordSimilarity) -> list[str]:
     """Return the lines of a titled matrix."""
     rows = [("", *(cut(word, _LONGEST_WORD) + " " for word in one.target_words))]
     for word, values, best in zip(one.source_words, one.values.tolist(), one.nearest(), strict=True):
-        # NaN is a word without a vector. A star or a blank follows each number.
+        # A word without a vector has NaN. A star or a space follows each number.
         cells = ["-" if value != value else f"{value:.2f}" for value in values]
         marked = (cell + ("*" if column == best else " ") for column, cell in enumerate(cells))
         rows.append((cut(word, _LONGEST_WORD), *marked))

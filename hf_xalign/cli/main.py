@@ -1,9 +1,9 @@
 """Entry point of `hf-xalign`.
 
 Each command has a module with `DESCRIPTION`, the dataclass `Arguments` of its options, and `run(args)`, which may
-return an exit status; one that passes words on to a recipe has `main(name, words)` instead. `main` imports only the
-module of the command, and no module imports torch or transformers before it runs: help and mistyped options answer at
-once.
+return an exit status. A command that passes words on to a recipe has `main(name, words)` instead. `main` imports only
+the module of the command, and no module imports torch or transformers before it runs, so that help and mistyped
+options answer at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from collections.abc import Collection, Sequence
 from hf_xalign._version import __version__
 from hf_xalign.errors import InputError, NonFiniteLossError
 
-# {name: line of `hf-xalign --help`}
-COMMANDS = {
+COMMANDS = {  # {name: line of `hf-xalign --help`}
     "prepare": "clean noisy sentence pairs",
     "align-words": "align the words of sentence pairs",
     "extend-vocabulary": "add pieces for words that an encoder's tokenizer cannot write, or splits badly",
@@ -50,12 +49,9 @@ options:
   --debug     show the traceback of an error
 
 Run hf-xalign COMMAND --help for the options of a command."""
-# Modules of several commands.
-_HOME = dict.fromkeys(("compare", "distances", "reproduce"), "recipe")
-# Commands that pass unknown words on to a recipe.
-_PASSING = ("train", "compare", "distances", "reproduce", "demo")
-# The recipes, which run in their own processes, read it too.
-DEBUG_VARIABLE = "HF_XALIGN_DEBUG"
+_HOME = dict.fromkeys(("compare", "distances", "reproduce"), "recipe")  # {command: module of several commands}
+_PASSING = ("train", "compare", "distances", "reproduce", "demo")  # commands that pass unknown words on to a recipe
+DEBUG_VARIABLE = "HF_XALIGN_DEBUG"  # read by recipes in their own processes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = importlib.import_module(f"hf_xalign.cli.{_HOME.get(name, name.replace('-', '_'))}")
         if arguments := getattr(module, "Arguments", None):
             options = {f"--{option}" for option in arguments.__dataclass_fields__}
-        # Recipes have a setting `--debug`: here the flag counts only before the command.
+        # Recipes have a setting `--debug`, so for them the flag counts only before the command.
         if debug := debug or (name not in _PASSING and "--debug" in words):
             os.environ[DEBUG_VARIABLE] = "1"
         if name in _PASSING:
@@ -88,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("interrupted\n")
         return 130
     except BrokenPipeError:
-        # The reader (`head`, say) has closed the pipe: nothing may be flushed at exit.
+        # A reader such as `head` has closed the pipe, so nothing may be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
@@ -125,7 +121,7 @@ def _typed(message: str, options: Collection[str]) -> str:
             return found[0]
         return f"--{name} {value.strip(chr(39))}" if value and value != "true" else f"--{name}"
 
-    # A name after a file's is a field in it.
+    # A name after that of a file is a field in it.
     return re.sub(
         r"(?<![\w/.-])(?<!\.json: )(?<!\.md: )([a-z]+\d*(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message
     )

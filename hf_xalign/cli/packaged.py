@@ -9,8 +9,7 @@ from typing import Any
 from hf_xalign import recipes
 
 FOLDER = Path(str(recipes.__file__)).parent
-# {method: line of `hf-xalign train --help`}
-METHODS = {
+METHODS = {  # {method: line of `hf-xalign train --help`}
     "fao": "fine-tune the encoder on word links, with a regularizer (Cao et al. 2020)",
     "mao": "train a small module on top of the frozen encoder, on word links",
     "ppa": "align sentences by momentum contrast, and words by TLM (post-pretraining alignment)",
@@ -34,5 +33,5 @@ def option_lines(arguments: type[Any]) -> str:
 
 
 def config_names(method: str) -> list[str]:
-    """Return the configurations of a method, whose name begins theirs."""
+    """Return the names of a method's configurations."""
     return sorted(path.stem for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))

@@ -26,12 +26,12 @@ _MODEL_FILES = ("config.json", "adapter_config.json")
 
 @dataclass(kw_only=True)
 class PairColumns:
-    """Options of reading sentence pairs."""
+    """Options to read sentence pairs."""
 
     split: str = setting("train", help="split of embedded and Hub text")
     target_lang: str | None = setting("en", help="the pivot: language of the target side")
-    source_column: str | None = setting(None, metavar="NAME", help="column of source text (default: by its name)")
-    target_column: str | None = setting(None, metavar="NAME", help="column of target text (default: by its name)")
+    source_column: str | None = setting(None, metavar="NAME", help="column of source text (default: found by name)")
+    target_column: str | None = setting(None, metavar="NAME", help="column of target text (default: found by name)")
     dataset_revision: str | None = setting(None, metavar="NAME", help="branch, tag or commit of Hub datasets")
 
     def columns(self) -> dict[str, Any]:
@@ -42,9 +42,11 @@ class PairColumns:
 
 @dataclass(kw_only=True)
 class PairOptions(PairColumns):
-    """Options of reading sentence pairs of which a side may be empty."""
+    """Options to read sentence pairs of which a side may be empty."""
 
-    on_empty: Literal["error", "drop"] | None = setting(None, help="pairs with an empty side (default: error)")
+    on_empty: Literal["error", "drop"] | None = setting(
+        None, help="stop at pairs with an empty side, or drop them (default: error)"
+    )
 
     def columns(self) -> dict[str, Any]:
         """Return the arguments of `load_sources` for these options, without the split."""
@@ -59,22 +61,22 @@ class TextOptions(PairOptions):
         None,
         metavar="PAIRS",
         help="parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 "
-        "or a Hub dataset (default: the run's held-out text; of a model that is no run, embedded:de embedded:bn)",
+        "or a Hub dataset (default: the run's held-out text; for other models, embedded:de embedded:bn)",
     )
     links: str | None = setting(
         None,
         metavar="FILE",
         help="word-aligned text, such as eval_links.jsonl of a run, instead of --data",
-        rules=[excludes("it already names the text", data=GIVEN)],
+        rules=[excludes("both name the text", data=GIVEN)],
     )
     split: str = setting("test", help="split of embedded and Hub text")
     target_lang: str | None = setting(
-        None, help="the pivot: language of the target side (default: the run's, else en)"
+        None, help="the pivot: language of the target side (default: that of the run, otherwise en)"
     )
     max_pairs: int | None = None
 
     def check_files(self) -> None:
-        """Refuse files that are not there."""
+        """Raise an InputError if a file is missing."""
         check_files([self.links] if self.links else self.data or [])
 
 
@@ -82,7 +84,7 @@ BASE = "model to compare with: the encoder before training (default: the one in 
 
 
 class Run(NamedTuple):
-    """A model that a recipe wrote, or a checkpoint of it: its name, folder and record, empty until the run ends."""
+    """Model or checkpoint of a recipe: its name, its folder and its record, which is empty until the run ends."""
 
     name: str
     folder: Path
@@ -90,13 +92,13 @@ class Run(NamedTuple):
 
     @property
     def base(self) -> str | None:
-        """Encoder before training, None if the run began with random weights or has no record."""
+        """Return the encoder before training, or None if the run began with random weights or has no record."""
         name = self.record.get("base_model", {}).get("name")
         return None if name in (None, "new") else recorded_name(name)
 
     @property
     def layer(self) -> int:
-        """Layer that the run is scored on: the last, or the last mapped one."""
+        """Return the layer that the run is scored on: the last one, or the last mapped one."""
         return self.setting("layers", [-1])[-1] if self.record.get("method") == "mapping" else -1
 
     def setting(self, name: str, default: Any = None) -> Any:
@@ -108,26 +110,26 @@ class Run(NamedTuple):
 
 
 def find_model(name: str, base: str | None) -> Run | None:
-    """Return the run that a folder or Hub id names, None for any other model, before heavy imports.
+    """Return the run of a folder or Hub id, or None for any other model, without heavy imports.
 
     Raises:
-        InputError: `name` or `base` is no model, or the folder of a run that kept none or several.
+        InputError: `name` or `base` is not a model, or the run's folder has no model or several.
     """
     check_models([name], whole=False)
     run, folder = find_run(name), Path(name).expanduser()
     if folder.is_dir() and not any((folder / file).is_file() for file in _MODEL_FILES):
         if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
-            raise InputError(f"{name} holds several models: name one, such as {kept[0].parent}")
+            raise InputError(f"{name} has several models. Name one of them, such as {kept[0].parent}.")
         if any(folder.glob("seed-*/scores.json")):
-            raise InputError(f"{name} holds scores alone: fine-tune with --save_models true to keep the models")
+            raise InputError(f"{name} has scores but no models. Fine-tune with --save_models true to keep the models.")
         if run and run.record.get("maps"):
-            raise InputError(f"{name} holds maps between two spaces, not a model. Their scores are in its {FILENAME}")
+            raise InputError(f"{name} has maps between two spaces, not a model. Their scores are in its {FILENAME}.")
     check_models([name, base])
     return run
 
 
 def find_run(name: str) -> Run | None:
-    """Return the run that a folder (or a Hub id) names; None for any other model."""
+    """Return the run of a folder or Hub id, or None for any other model."""
     folder = Path(name).expanduser()
     folder = folder.parent if folder.name.startswith("checkpoint-") else folder
     if (folder / FILENAME).is_file():
@@ -146,27 +148,25 @@ def find_run(name: str) -> Run | None:
     try:
         file = hf_hub_download(name, FILENAME)
     except (OSError, ValueError, TransportError):
-        return None  # no such file; where the Hub is to blame, loading the model says so
+        return None  # there is no such file, or the Hub fails, which is an error when the model is loaded
     found = find_run(str(Path(file).parent))
     return found and found._replace(name=name)
 
 
 def without_base(error: InputError, *, needed: bool) -> str:
-    """Return the line that says why there are no scores before training; raise the error where the model is needed."""
+    """Return a line that explains why there are no scores before training, or raise the error if they are needed."""
     if needed:
         raise error
-    return f"no base ({error}): name it by --base"
+    return f"the base is not scored ({error}). Name a base by --base."
 
 
 def read_text(
     args: TextOptions, run: Run | None, *, linked: bool = True, shown: Callable[[str], str] = str
 ) -> tuple[Dataset, list[str]]:
-    """Load the text of [`TextOptions`], word-aligned if `linked`, and describe it, a line for each language.
-
-    `shown` is how the lines write the name of a run or file.
+    """Load the text of [`TextOptions`], word-aligned if `linked`, and describe it in a line for each language.
 
     By default it is the run's held-out text. A run without sentence pairs is scored on the embedded text in its
-    languages, and a model that is no run on all of it.
+    languages, and any other model on all embedded text. `shown` shortens the name of a run or file in the lines.
     """
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.evaluation.vectors import language_rows
@@ -185,7 +185,7 @@ def read_text(
         text, name = load_sources(items, split=args.split, **options), " ".join(items)
     how = dict.fromkeys(language_rows(text), "")
     if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
-        how = dict.fromkeys(how, "those of the file" if args.links else "those of the run")
+        how = dict.fromkeys(how, "from the file" if args.links else "from the run")
     elif linked:
         text, how = _link(text, run, args)
     if args.max_pairs and not args.data:
@@ -208,17 +208,17 @@ def _embedded_text(run: Run | None) -> list[str]:
     found = [item for item in _EMBEDDED_TEXT if item.removeprefix(EMBEDDED) in languages["others"]]
     if not found or languages["pivot"] != "en":
         code = next(iter(languages["others"]), "LANG")
-        raise InputError(f"{run.name} has no held-out sentence pairs: give --data {code}=FILE or --links FILE")
+        raise InputError(f"{run.name} has no held-out sentence pairs. Give --data {code}=FILE or --links FILE.")
     if missing := sorted({*languages["others"]} - {item.removeprefix(EMBEDDED) for item in found}):
-        logger.warning("%s are not scored: the package has no text in them, give --data", ", ".join(missing))
+        logger.warning("%s: not scored, because the package has no such text. Give --data.", ", ".join(missing))
     return found
 
 
 def _held_out(run: Run) -> Dataset | None:
-    """Return the run's held-out pairs, with their links where it kept them; None if it has none.
+    """Return the run's held-out pairs, with the links that it kept, or None if it has none.
 
     Raises:
-        InputError: the run names a text that is not there any more.
+        InputError: the text that the run names is missing or has changed.
     """
     from hf_xalign.links.frozen import read_links
 
@@ -231,7 +231,8 @@ def _held_out(run: Run) -> Dataset | None:
     except InputError as error:
         code = next(iter(run.record["languages"]["others"]), "LANG")
         raise InputError(
-            f"{run.name}: its held-out text cannot be read again ({error}). Give --data {code}=FILE or --links FILE"
+            f"{run.name}: the held-out text of this run cannot be read ({error}). Give --data {code}=FILE or "
+            "--links FILE."
         ) from error
 
 
@@ -239,7 +240,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     """Read texts of a run again, as the recipe did.
 
     Raises:
-        InputError: there is none, it is gone, or it has changed.
+        InputError: the run has no such text, or the text is missing or has changed.
     """
     from dataclasses import fields, replace
 
@@ -258,17 +259,18 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
             own = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
             part, [now] = load_parts([entry["source"]], entry.get("split") or "", most, own, keep_unlinked=kept)
             if now["fingerprint"] != entry.get("fingerprint"):
-                raise InputError(f"{entry['source']} is not what the run has read")
+                raise InputError(f"{entry['source']} has changed since the run")
             parts.append(part)
     if not parts:
-        raise InputError("it has no sentence pairs")
+        raise InputError("the run has no sentence pairs")
     return concatenate(parts)
 
 
 def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, dict[str, str]]:
-    """Link text by the run's links if it is the run's, else by an aligner; and describe the links of each language.
+    """Add the run's links to its own text, or those of an aligner to other text; describe the links by language.
 
-    The aligner is fitted on the text and the run's training text; embedded text in no language of it, on its own.
+    The aligner is fitted on the text and the run's training text. If that has none of the languages, embedded text is
+    linked by an aligner that is fitted on the embedded training text.
     """
     from hf_xalign.data.mapped import count_languages
     from hf_xalign.data.parallel import load_sources
@@ -281,7 +283,7 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
         places = {pair: row for row, pair in enumerate(_pairs(own))}
         rows = [places.get(pair) for pair in _pairs(text)]
         if None not in rows:
-            return own.select(rows), dict.fromkeys(languages, f"those of {run.name}")
+            return own.select(rows), dict.fromkeys(languages, f"from {run.name}")
     more, whose, missing = None, "", ""
     if run and run.record:
         try:
@@ -302,5 +304,5 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
 
 
 def _pairs(text: Dataset) -> list[tuple[str, ...]]:
-    """Return what tells the pairs of a text apart."""
+    """Return the languages and texts of each pair, which identify it."""
     return list(zip(*(text[name][:] for name in ("source_lang", "target_lang", "source", "target"))))

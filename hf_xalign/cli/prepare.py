@@ -9,15 +9,15 @@ from hf_xalign.checks import setting
 from hf_xalign.cli.pairs import PairColumns
 from hf_xalign.prepare.rules import STEPS, Limits
 
-DESCRIPTION = """Clean noisy sentence pairs: Parquet shards and a report.
+DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a report.
 
     hf-xalign prepare de=opus/*.tsv.gz bn=pairs.jsonl --output clean --test_data de=test.jsonl
     hf-xalign prepare de=crawl.de,crawl.en --output clean --skip numbers language --margin embedded
 
 SOURCE is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
-embedded:de. FILE may hold * and ?.
+embedded:de. FILE may contain * and ?.
 
-The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.html (examples of what was removed).
+The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.html (examples of removed pairs).
 Run the same command again to resume a killed run. The result does not depend on --workers."""
 
 
@@ -32,13 +32,13 @@ class Arguments(PairColumns):
 
     sources: list[str] = setting(positional=True, nargs="+", metavar="SOURCE", help="sentence pairs, see above")
     output: str = setting(metavar="FOLDER", help="folder to write")
-    test_data: list[str] = setting([], metavar="SOURCE", help="test sets that may not leak in")
+    test_data: list[str] = setting([], metavar="SOURCE", help="test sets whose sentences are removed from the pairs")
     skip: list[str] = setting(
         [],
         metavar="STEP",
-        help="steps to leave out of: " + "; ".join(f"{step} ({what})" for step, what in STEPS.items()),
+        help="steps to leave out; each removes: " + "; ".join(f"{step} ({what})" for step, what in STEPS.items()),
     )
-    max_words: int = _limit("max_words", "most words of a side")
+    max_words: int = _limit("max_words", "largest number of words on a side")
     max_ratio: float = _limit("max_ratio", "largest ratio of the sides' lengths")
     min_script: float = _limit("min_script", "least share of letters in the language's script")
     min_numbers: float = _limit("min_numbers", "least share of digits that both sides have")

@@ -12,15 +12,14 @@ from hf_xalign.data.sources import nearby
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import check_model_folder, check_whole
 
-DESCRIPTION = """Push a run's folder to the Hub in one commit: model, tokenizer, card and record, no pickled files.
+DESCRIPTION = """Push a run's model, tokenizer, card and record to the Hub in one commit, without pickled files.
 
     hf-xalign push runs/my_bengali me/aligned --dry_run
     hf-xalign push runs/my_bengali me/aligned --private
 
-Log in first with `hf auth login`, or set HF_TOKEN. The command line takes no token. --dry_run needs neither token nor
+Log in first with `hf auth login`, or set HF_TOKEN; there is no option for the token. --dry_run needs neither token nor
 network."""
-
-_VISIBILITY = {True: "private", False: "public", None: "as visible as your Hub settings say"}
+_VISIBILITY = {True: "private", False: "public", None: "private or public by your Hub settings"}
 
 
 @dataclass(kw_only=True)
@@ -28,12 +27,12 @@ class Arguments:
     """The folder and the options of the repository."""
 
     folder: str = setting(positional=True, help="folder that a recipe wrote")
-    repo_id: str = setting(positional=True, metavar="OWNER/NAME", help="Hub repository, created if missing")
+    repo_id: str = setting(positional=True, metavar="OWNER/NAME", help="Hub repository, created if it is missing")
     private: bool = setting(False, flag=True, help="make a new repository private", rules=[excludes(public=True)])
     public: bool = setting(False, flag=True, help="make a new repository public")
     revision: str | None = setting(None, help="branch to push to (default: main)")
     base_model: str | None = setting(
-        None, metavar="OWNER/NAME", help="Hub id of the encoder, if the folder names it by a local path"
+        None, metavar="OWNER/NAME", help="Hub id of the encoder, if the folder has its local path"
     )
     space: bool = setting(
         False,
@@ -41,30 +40,29 @@ class Arguments:
         help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
         rules=[needs("its page shows the branch main", revision=(None, "main"))],
     )
-    allow_nonfinite: bool = setting(False, flag=True, help="push weights that are NaN or infinite too")
-    dry_run: bool = setting(False, flag=True, help="check everything and list the files; send nothing")
+    allow_nonfinite: bool = setting(False, flag=True, help="also push weights that are NaN or infinite")
+    dry_run: bool = setting(False, flag=True, help="check everything and list the files, but send nothing")
 
     @property
     def visible(self) -> bool | None:
-        """True for a private repository, False for a public one, None as your Hub settings say."""
+        """Return True for a private repository, False for a public one, None for the default of the account."""
         return True if self.private else False if self.public else None
 
 
 def run(args: Arguments) -> None:
     """Push the folder and print the commit's address."""
     if "/" not in args.repo_id:
-        raise InputError(f"{args.repo_id}: name the owner too, as in your-name/{args.repo_id}")
+        raise InputError(f"{args.repo_id}: give the owner too, as in your-name/{args.repo_id}")
     if not Path(args.folder).is_dir():
         raise InputError(f"{args.folder}: no such folder{nearby(Path(args.folder), 'name the folder of a run')}")
     check_model_folder(Path(args.folder))
-    if not Path(args.folder, "maps").is_dir():  # of a mapping between two encoders
+    if not Path(args.folder, "maps").is_dir():  # the result of a mapping between two encoders has no model
         check_whole(Path(args.folder), finite=not args.allow_nonfinite)
     space: dict[str, bytes] = {}
     if args.space:
         from hf_xalign.explore.space import model_space, push_model_space
 
-        # Errors come before anything is sent.
-        space = model_space(args.folder, args.repo_id, base_model=args.base_model)
+        space = model_space(args.folder, args.repo_id, base_model=args.base_model)  # raises before anything is sent
     if args.dry_run:
         return _list(args, space)
 
@@ -79,7 +77,7 @@ def run(args: Arguments) -> None:
 
 
 def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
-    """Print the repository, and every file that a push would send, in the form and size in which it would."""
+    """Print the repository, and the name and size of every file that a push would send."""
     from hf_xalign.hub.files import Contents
     from hf_xalign.hub.upload import check_repo_id
     from hf_xalign.tables import table
@@ -96,4 +94,4 @@ def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
             rows = [(path, f"{size:,}") for path, size in {**sizes, "in all": sum(sizes.values())}.items()]
             print(f"{kind} {args.repo_id}, branch {args.revision or 'main'}; if new, {_VISIBILITY[args.visible]}")
             print(table([("file", "bytes"), *rows], 1) + "\n")
-    print("dry run: nothing was sent. A push also deletes weights and configs of an earlier one that are not listed")
+    print("dry run: nothing was sent. A push also deletes weights and configs of earlier pushes that are not listed.")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from hf_xalign.checks import setting
 
-DESCRIPTION = """Write one HTML file about a run, which opens without a network: scores before and after, training
-curves, histograms of distances, retrieval examples, and the settings of the run.
+DESCRIPTION = """Write an HTML report of a run: scores before and after training, training curves, histograms of
+distances, retrieval examples, and the settings of the run. The file needs no network.
 
 The report reads results.json, the log of the last checkpoint, distances.json and retrievals.json of the folder.
---examples writes retrievals.json, the words whose nearest translation changed: it encodes the run's evaluation text
+--examples writes retrievals.json, the words whose nearest translation changed. It encodes the run's evaluation text
 with the model and with its base."""
 
 
@@ -20,7 +20,7 @@ class Arguments:
 
     folder: str = setting(positional=True, help="folder that a recipe wrote")
     output: str | None = setting(None, metavar="FILE", help="file to write (default: report.html in the folder)")
-    examples: int | None = setting(None, least=1, help="first retrieve, and keep N examples per language")
+    examples: int | None = setting(None, least=1, help="first write retrievals.json with N examples per language")
     seed: int = setting(0, help="seed of the sample of examples")
     device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
 

@@ -1,4 +1,4 @@
-"""`hf-xalign train METHOD`: run a method's recipe here, or several processes of it under `accelerate launch`."""
+"""`hf-xalign train METHOD`: run a method's recipe in this process, or in several under `accelerate launch`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hf_xalign.checks import GIVEN, check_choice, excludes, setting
 from hf_xalign.cli import packaged
 from hf_xalign.errors import InputError
 
-DESCRIPTION = """Train by a method: run its recipe, which is inside the package.
+DESCRIPTION = """Train an encoder by the recipe of a method.
 
     hf-xalign train fao --config fao_embedded --output_dir runs/mine
     hf-xalign train mao --processes 2 --config my_settings.yaml
 
-All other options go to the recipe, and so does everything after `--`. The recipe's --config takes a path, or the name
-of a configuration inside the package."""
+All other options, and everything after `--`, are passed to the recipe. Its --config is a path, or the name of a
+configuration inside the package."""
 
 
 @dataclass(kw_only=True)
@@ -33,20 +33,20 @@ class Arguments:
     processes: int | None = setting(
         None,
         least=1,
-        help="processes on this machine (default: as in `accelerate config`, else one per GPU)",
+        help="processes on this machine (default: those of `accelerate config`, otherwise one per GPU)",
         rules=[excludes("both set the number of processes", accelerate_config=GIVEN)],
     )
     accelerate_config: str | None = setting(
         None,
         metavar="FILE",
-        help="file of `accelerate config`, or ddp_2gpu or fsdp2 of the package, instead of --processes",
+        help="file of `accelerate config`, or ddp_2gpu or fsdp2 inside the package, instead of --processes",
     )
 
 
 def main(name: str, words: Sequence[str]) -> int:
-    """Run the recipe of the method that the first word names, and return its exit status."""
+    """Run the recipe of the method in the first word, and return its exit status."""
     if not words:
-        raise InputError(f"METHOD is missing: name one of {', '.join(packaged.METHODS)}")
+        raise InputError(f"METHOD is missing. Give one of {', '.join(packaged.METHODS)}.")
     if words[0] in ("-h", "--help"):
         print(f"usage: hf-xalign {name} METHOD ...\n\n{DESCRIPTION}\n\nmethods:")
         print("\n".join(f"  {method:<11}{text}" for method, text in packaged.METHODS.items()))
@@ -68,8 +68,8 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     """Run a recipe with its command line (`words`) under accelerate and return its exit status."""
     alone = method == "mapping"
     if alone and (accelerate_config or (processes or 1) > 1):
-        raise InputError(f"{method} runs in one process: leave --processes and --accelerate_config out")
-    # Imports `recipes.parts` too, which chooses threads and how they wait, before torch reads it.
+        raise InputError(f"{method} runs in one process. Remove --processes and --accelerate_config.")
+    # The import also sets threads by `recipes.parts`, before torch reads them.
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     if "--help" in words or "-h" in words:
         recipe.main(["--help"])
@@ -83,7 +83,7 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
 
 
 def launcher_options(processes: int | None) -> list[str] | None:
-    """Return options of `accelerate launch`, empty if the user has configured accelerate; None for one process."""
+    """Return options of `accelerate launch`, which are empty if accelerate is configured, or None for one process."""
     if processes is None:
         from accelerate.commands.config.config_args import default_config_file
 
@@ -94,13 +94,13 @@ def launcher_options(processes: int | None) -> list[str] | None:
         processes = torch.cuda.device_count()
     if processes <= 1:
         return None
-    # Without `--multi_gpu` and without a GPU, accelerate quietly runs one process. The recipe's fields set precision.
+    # Without a GPU, accelerate would run one process if `--multi_gpu` were missing. The recipe sets the precision.
     options = ["--multi_gpu", "--num_processes", str(processes), "--num_machines", "1"]
     return [*options, "--dynamo_backend", "no", "--mixed_precision", "no"]
 
 
 def _run_here(command: list[str]) -> int:
-    """Run a recipe in this process and return its exit status: a launcher would import torch a second time."""
+    """Run a recipe in this process, without a launcher that imports torch again, and return its exit status."""
     before, sys.argv = sys.argv, command
     try:
         runpy.run_path(command[0], run_name="__main__")
@@ -112,7 +112,7 @@ def _run_here(command: list[str]) -> int:
 
 
 def _launch(words: list[str]) -> int:
-    """Run `accelerate launch` in this process: its command hides the recipe's exit status."""
+    """Run `accelerate launch` in this process, because its command does not return the recipe's exit status."""
     from accelerate.commands.launch import launch_command, launch_command_parser
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -131,7 +131,7 @@ def _launch(words: list[str]) -> int:
 
 
 def _status(returncode: int) -> int:
-    """Return a shell's exit status, and report the signal of a process that was killed."""
+    """Return the exit status as a shell does, and report the signal of a process that was killed."""
     if returncode >= 0:
         return returncode
     hint = " (out of memory?)" if -returncode == signal.SIGKILL else ""
@@ -141,7 +141,7 @@ def _status(returncode: int) -> int:
 
 @contextmanager
 def _interrupt_left_to_children() -> Iterator[None]:
-    """Ignore Ctrl-C here: the recipe gets it too, prints how to resume, and exits."""
+    """Ignore Ctrl-C in this process, because the recipe gets it too, prints how to resume, and exits."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

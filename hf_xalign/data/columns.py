@@ -1,9 +1,9 @@
-"""Names of text columns: which of them hold the two sides of sentence pairs, and whether a row is a header.
+"""Find the two columns of sentence pairs by their names, and decide whether a row is a header.
 
-A name says a language by a code of any standard and case or by a name, in English or in one of the two languages, also
-next to words such as `text`: `EN`, `eng_Latn`, `German`, `Deutsch`, `text_de`, `translation (Hindi)`, `non_english`.
-Names without a language say the sides: `source` or `src`, and `target`, `tgt`, `trg` or `translation`. Names such as
-`anchor` and `positive`, or `sentence1` and `sentence2`, only say which side is first.
+A column name can contain a language: its code in any standard and case, or its name in English or in one of the two
+languages, also next to words such as `text`. Examples are `EN`, `eng_Latn`, `German`, `Deutsch`, `text_de`,
+`translation (Hindi)` and `non_english`. Other names say which side they are: `source` or `src`; `target`, `tgt`, `trg`
+or `translation`. Names such as `anchor` and `positive`, or `sentence1` and `sentence2`, only give an order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hf_xalign.language_codes import (
     same_language,
 )
 
-# Words for the first and the second side, by family; only those of the first family say which one is the translation.
+# Words for the first and the second side. Only those of the first row say which side is the translation.
 _SIDES: tuple[tuple[set[str], set[str]], ...] = (
     ({"source", "src", "original", "input"}, {"target", "tgt", "trg", "translation", "translated", "output"}),
     ({"anchor"}, {"positive"}),
@@ -57,7 +57,7 @@ _VARIABLE = regex.compile("[A-Za-z]+(?:[0-9]+|_[A-Za-z0-9]+|(?<=[a-z])[A-Z][a-z]
 
 
 class Pair(NamedTuple):
-    """Names of the columns of both sides; without a direction if the names only say which side is first."""
+    """Names of the columns of both sides; `directed` is False if the names only give an order."""
 
     source: str
     target: str
@@ -65,7 +65,7 @@ class Pair(NamedTuple):
 
 
 class _Meaning(NamedTuple):
-    """Meaning of a name: its language, or the language that it is not in; or else its word for a side, "" for text."""
+    """Meaning of a column name: a language, an excluded language (`non_english`), or a side ("" for plain text)."""
 
     language: str | None = None
     excluded: str | None = None
@@ -96,7 +96,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
 
 
 def _language(text: str, asked: tuple[str | None, str]) -> str | None:
-    """Return the language that a text names; codes that were not asked for only count if they have a name."""
+    """Return the language that a text names; a code that was not asked for must be that of a known language."""
     code = find_language(text, *filter(None, asked))
     if code and not (_is_asked(code, asked) or parse_language(code).language in Locale("en").languages):
         return None
@@ -108,7 +108,7 @@ def _is_asked(code: str, asked: tuple[str | None, str]) -> bool:
 
 
 def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, other: str | None) -> list[str]:
-    """Return the columns of a language that come closest: one, none, or several if it is not clear."""
+    """Return the columns that match a language best: none, one, or several that match equally well."""
     if asked is None:
         return []
     codes = tuple(meaning.language for meaning in meanings.values() if meaning.language)
@@ -124,10 +124,10 @@ def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, other: str
 
 @lru_cache(1000)
 def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: str) -> Pair | None:
-    """Return the columns that hold the two sides, by their names; None if no two or several could.
+    """Return the columns that hold the two sides, by their names; None if no pair or several pairs match.
 
-    Columns of the two languages come first, then those of a first and a second side. Where only one language is named,
-    the only other column of text has the other.
+    Columns that name the two languages are preferred to columns that name the sides. If only one language is named,
+    the only other text column holds the other language.
 
     Example:
         >>> find_columns(("id", "English text", "Hindi text"), "hi", "en")
@@ -158,11 +158,11 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
 def looks_like_header(
     cells: Sequence[str], following: Sequence[str], source_lang: str | None, target_lang: str
 ) -> bool:
-    """Return whether two cells without a pair of [`find_columns`] name columns all the same, and are no text.
+    """Return whether a first row of two cells is a header, although [`find_columns`] finds no pair in it.
 
-    They do if they name two languages, or one that was asked for, or are only words for columns. Two names of one
-    language (`Deutsch`, `German`) are text. So are words that happen to be codes (`war`, `was`) in a list of words,
-    which the row after them, `following`, shows.
+    It is a header if it names two languages, one of the languages asked for, or only usual column names. Two names of
+    one language (`Deutsch`, `German`) are text, and so are words that happen to be codes (`war`, `was`) in a list of
+    words; the next row, `following`, shows whether the file is one.
     """
     asked = (source_lang, target_lang)
     if cells[0].strip().casefold() == cells[1].strip().casefold():
@@ -181,7 +181,7 @@ def looks_like_header(
         return canonical_language(named[0]) != canonical_language(named[1])
     if named:
         code, other = named[0], cells[1 if meanings[0].language == named[0] else 0]
-        # One name in both languages, with more around it: `Englisch (USA)`, `English (United States)`.
+        # A translation pair of language names is text: `Englisch (USA)`, `English (United States)`.
         inside = [_language(word, asked) for word in _PARTS.findall(other)]
         return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
     known = [one.side is not None or one.excluded is not None for one in meanings]

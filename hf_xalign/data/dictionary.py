@@ -11,10 +11,11 @@ from hf_xalign.errors import InputError
 
 
 def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
-    """Read (target word, source word) entries in MUSE's format: one a line, English (the pivot) first.
+    """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
 
-    A tab separates the two fields, which may then contain blanks (Vietnamese); without a tab, a blank does. Several
-    translations are several lines. Text is NFC-normalised; empty lines are skipped.
+    A tab or a blank separates the two words; words may contain blanks (Vietnamese) if a tab separates them. Several
+    translations of a word are several lines. Text is NFC-normalised; empty lines are skipped. A line without two words
+    raises an InputError.
     """
     entries = []
     for row, line in read_lines(path):
@@ -24,20 +25,20 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
         fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
         if len(fields) != 2 or not all(fields):
             raise InputError(
-                f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab, the "
-                "other word."
+                f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab and "
+                "the other word."
             )
         entries.append((fields[0], fields[1]))
     if not entries:
-        raise InputError(f"{path}: no entries. Write one a line: the English word, a tab, the other word.")
+        raise InputError(f"{path}: no entries. Write one on each line: the English word, a tab and the other word.")
     return entries
 
 
 class DictionaryLinker:
-    """Linker of unambiguous dictionary pairs (Gaschi et al. 2023).
+    """Link the words of a sentence pair by a dictionary, where they are unambiguous (Gaschi et al. 2023).
 
-    Two words are linked if each is the other's only dictionary partner in the sentence pair and occurs once in its
-    sentence. Entries of [`load_dictionary`] of several words (with blanks) never match.
+    Two words are linked if each is the only translation of the other in the sentence pair, and occurs once in its
+    sentence. `entries` are those of [`load_dictionary`]; an entry with blanks never matches.
     """
 
     def __init__(self, entries: Sequence[tuple[str, str]]):

@@ -27,22 +27,21 @@ logger = logging.getLogger(__name__)
 
 # XLM-R puts a lone word-boundary mark before some words; it is not part of the word.
 _BOUNDARY = "▁"
-# Words with an unknown piece: shares of a language's words to warn of and to refuse, and texts to look at.
+# Words with an unknown piece: share of a language's words that is warned of, share that is refused, sampled texts.
 _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
-_FIRST = 1000  # pairs that an error counts cut sentences in
-# Characters of sentences that are encoded at once.
-_CHARACTERS = 1_000_000
+_FIRST = 1000  # pairs in which an error counts truncated sentences
+_CHARACTERS = 1_000_000  # characters of sentences that are encoded at once
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
-# The highest id of a tokenizer, and what it was read from: to read a large vocabulary takes a quarter of a second.
+# A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
 _HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
-# Special tokens that tokenizers and masking put in; text makes the others only by spelling them out.
+# Special tokens that tokenizers and masking insert; other special tokens occur only if the text spells them out.
 _PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
 class EncodedWords(NamedTuple):
-    """Sentences as token ids, and of each the token spans `[start, end)` of its words, int32 (words, 2).
+    """Token ids of each sentence, and the token spans `[start, end)` of its words, int32 (words, 2).
 
     A word without subwords, or cut by truncation even in part, has the empty span (0, 0).
     """
@@ -55,12 +54,12 @@ def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBas
     """Return the tokenizer to use on text that is already split into words.
 
     Many tokenizers mark the start of a word by the blank before it (byte-level ones, Gemma's). Split text has no
-    blanks, so this returns a copy that puts one before each word.
+    blanks, so for these tokenizers this returns a copy that puts a blank before each word.
     """
     if not tokenizer.is_fast:
         raise InputError(
-            f"{type(tokenizer).__name__} has no word_ids(), so words cannot be found among its tokens. Use the fast "
-            "tokenizer of the same model (AutoTokenizer.from_pretrained(...) gives it when tokenizer.json is there)."
+            f"{type(tokenizer).__name__} is not a fast tokenizer, so it cannot tell which tokens a word has. Use the "
+            "fast tokenizer of the same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
         )
     backend = tokenizer.backend_tokenizer
     running = backend.encode("a a", add_special_tokens=False).tokens
@@ -99,14 +98,14 @@ def tokenize_words(
 
 
 def _token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
-    """Return the most tokens of a sentence, special ones included."""
+    """Return the largest number of tokens of a sentence, including special tokens."""
     return min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
 
 
 def _encodings(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], limit: int
 ) -> Iterator[tuple[Encoding, Sequence[str]]]:
-    """Yield sentences with their encodings, which hold about 100 bytes a token, cut off ones too: a few at a time."""
+    """Yield encodings with their sentences, made a few at a time: an encoding takes about 100 bytes for each token."""
 
     def encode(part: Sequence[Sequence[str]]) -> list[Encoding]:
         return tokenizer(
@@ -126,7 +125,7 @@ def _encodings(
         if characters < _CHARACTERS and number < len(sentences):
             continue
         for own, encoding in zip(part, encode([own[:limit] for own in part]), strict=True):
-            # Nearly every word has a token, so later words are cut off in any case.
+            # Nearly every word has a token, so words after the limit are truncated in any case.
             yield encoding if len(own) <= limit or encoding.overflowing else encode([own])[0], own
         part, characters = [], 0
 
@@ -137,8 +136,8 @@ def first_position(config: PretrainedConfig) -> int:
 
 
 def position_limit(config: PretrainedConfig) -> int:
-    """Return the most tokens of a sentence; the tokenizer's own `model_max_length` is missing in many folders."""
-    # T5's positions are relative, without a limit; 512 is what it was trained on.
+    """Return the encoder's largest number of tokens of a sentence; many tokenizers lack `model_max_length`."""
+    # T5's positions are relative and unlimited; it was trained on 512 tokens.
     positions = getattr(config, "max_position_embeddings", 512)
     return positions - first_position(config)
 
@@ -161,18 +160,15 @@ def check_vocabulary(
     language: str | None,
     what: str,
 ) -> None:
-    """Warn of text in one language, or refuse it, if words have pieces that the tokenizer does not know.
+    """Warn of text in one language, or refuse it, if the tokenizer writes many of its words with unknown pieces.
 
-    From 2% of the words there is a warning, once for each tokenizer and language. `texts` are strings or lists of
-    words; of more than 1,000, a sample is looked at that does not depend on the other languages.
-
-    Raises:
-        InputError: 30% of the words or more have such a piece.
+    The warning comes from 2% of the words on, once for each tokenizer and language. `texts` are strings or lists of
+    words, of which at most 1,000 are sampled. From 30% on, an InputError is raised.
     """
     rows = np.sort(np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]).tolist()
     some = texts[rows] if isinstance(texts, Column) else [texts[row] for row in rows]
     counts = Counter(word for text in some if text for word in lettered_words(text))
-    # An empty list is refused by tokenizers.
+    # Tokenizers raise on an empty list, so an empty string comes first.
     ids = tokenizer(["", *counts], add_special_tokens=False, verbose=False).input_ids[1:]
     lost = Counter(
         {word: n for (word, n), own in zip(counts.items(), ids) if not own or tokenizer.unk_token_id in own}
@@ -198,9 +194,10 @@ def check_pieces(
     what: str,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> None:
-    """Apply [`check_vocabulary`] to each language of both sides of sentence pairs, of their words or else their text.
+    """Apply [`check_vocabulary`] to each language of both sides of sentence pairs.
 
-    `pivot_tokenizer` is that of the target side, if it has its own.
+    The columns of words are read if they are there, and else the text. `pivot_tokenizer` is the tokenizer of the
+    target side, if it differs.
     """
     for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         code = f"{side}_lang" if f"{side}_lang" in dataset.column_names else None
@@ -212,7 +209,7 @@ def check_pieces(
 
 
 def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list[int]]:
-    """Return up to 1,000 row numbers of each language, evenly drawn."""
+    """Return up to 1,000 random row numbers of each language."""
     found: dict[str | None, list[np.ndarray]] = defaultdict(list)
     if column is None:
         found[None] = [np.arange(len(dataset))]
@@ -229,9 +226,9 @@ def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list
 
 
 def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer with ids that have no word embedding in the model, where they would be an `IndexError`.
+    """Raise an InputError if the model lacks the embedding of a token; its forward pass would raise an `IndexError`.
 
-    Special tokens that nothing puts in, such as the image token of a text model's tokenizer, need none.
+    Special tokens that are never inserted, such as the image token of a text model's tokenizer, need no embedding.
     """
     put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
     state = len(tokenizer), put_in
@@ -243,7 +240,7 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     if highest >= rows:
         name = f"the tokenizer {tokenizer.name_or_path}" if tokenizer.name_or_path else "the tokenizer"
         raise InputError(
-            f"{name} has ids up to {highest}, and the encoder has {rows} word embeddings: take the encoder's own "
+            f"{name} has ids up to {highest}, but the encoder has only {rows} word embeddings. Take the encoder's own "
             "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
         )
 
@@ -251,7 +248,7 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 def token_ids(
     tokenizer: PreTrainedTokenizerBase, batch: dict[str, list], column: str, rows: Sequence[int], where: str
 ) -> list[list[int]]:
-    """Encode a column of texts or word lists without special tokens and without truncation; no cell may be missing."""
+    """Encode a column of texts or word lists without special tokens or truncation; a null raises an InputError."""
     cells = batch[column]
     if None in cells:
         row = rows[cells.index(None)]
@@ -269,7 +266,7 @@ def token_ids(
 def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:
-    """Encode sentences whose "words" are this tokenizer's own tokens (subword links)."""
+    """Encode sentences whose "words" are the tokenizer's own tokens (subword links)."""
     limit = _token_limit(tokenizer, max_length)
     before, after = special_frame(tokenizer)
     room = limit - len(before) - len(after)
@@ -290,14 +287,14 @@ class _PairEncoder:
     def __init__(self, dataset: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int | None, subwords: bool):
         needed = ("source_words", "target_words", "links", "source_lang")
         check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
-        if not subwords:  # whose "words" are the tokenizer's own tokens
+        if not subwords:  # with subword links, the tokenizer knows all "words"
             check_pieces(dataset, tokenizer, "the dataset")
         self.tokenizer = word_tokenizer(tokenizer)
         self.max_length = max_length
         self.subwords = subwords
 
     def __call__(self, batch: dict[str, list], rows: Sequence[int] | None = None) -> dict[str, list]:
-        """Encode the pairs; an error names one by its number in `rows`."""
+        """Encode the pairs; errors name a pair by its number in `rows`."""
         encode = _encode_subwords if self.subwords else tokenize_words
         columns: dict[str, list] = {"links": [], "source_lang": batch["source_lang"]}
         if "teacher" in batch:
@@ -312,7 +309,8 @@ class _PairEncoder:
             if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
                 raise InputError(
                     f"{batch['source_words'][k] if rows is None else f'row {rows[k]}'}: a link points outside the "
-                    f"sentence ({len(source)} source and {len(target)} target words; links {row_links})"
+                    f"sentence ({len(source)} source and {len(target)} target words; links {row_links}). Align the "
+                    "words again"
                 )
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
             columns["links"].append(pairs[alive].tolist())
@@ -329,10 +327,10 @@ def encode_when_read(
     max_length: int | None = None,
     subword_links: bool = False,
 ) -> Dataset:
-    """Return the dataset with rows that are encoded, as [`encode_pairs`] does, whenever they are read.
+    """Return the dataset with a transform that encodes rows, as [`encode_pairs`] does, whenever they are read.
 
-    Nothing is computed or stored ahead, so that training on a corpus of any size begins at once. A pair whose links
-    are all cut by truncation stays, without links.
+    Nothing is computed or stored in advance, so training on a corpus of any size begins at once. A pair that loses all
+    its links by truncation is kept, without links.
     """
     encode = _PairEncoder(dataset, tokenizer, max_length, subword_links)
     return dataset.with_transform(partial(_encode_read, encode, mapped_files(dataset)))
@@ -355,21 +353,23 @@ def encode_pairs(
 ) -> Dataset:
     """Encode a word-aligned dataset for training.
 
-    A link is dropped, never clamped, if either word has no subword or was cut by truncation, and so is a pair without
-    links, unless `keep_unlinked`; the log counts these.
+    A link is dropped if either of its words has no subword or was cut by truncation. A pair without links is dropped
+    too, unless `keep_unlinked`; the log says how many were.
 
     Args:
         dataset: columns `source_words`, `target_words`, `links` and `source_lang`, see [`align_words`].
         tokenizer: a fast tokenizer.
-        max_length: largest number of tokens a side; the tokenizer's `model_max_length` by default.
+        max_length: largest number of tokens on a side, including special tokens; the tokenizer's `model_max_length` by
+            default.
         subword_links: the `*_words` are this tokenizer's tokens, and links connect tokens.
         keep_unlinked: keep pairs without links, for losses on sentences.
         num_proc: processes of `datasets.map`.
 
     Returns:
         A memory-mapped dataset with these columns: `source_ids` and `target_ids` (token ids); `source_starts`,
-        `source_ends`, `target_starts` and `target_ends` (token span of each word, start == end if it has none);
-        `links` ((i, j) word indices); `source_lang`; `length` (tokens of the longer side); `teacher`, if it is there.
+        `source_ends`, `target_starts` and `target_ends` (token span of each word; start == end if it has no token);
+        `links` ((i, j) word indices); `source_lang`; `length` (tokens of the longer side); `teacher`, if `dataset` has
+        it.
 
     Raises:
         InputError: a column is missing, the tokenizer has no `word_ids`, a link points outside its sentence, or no

@@ -1,4 +1,4 @@
-"""Sentence pairs whose Parquet files hold their words and links, read and checked in Arrow."""
+"""Read Parquet files of word-aligned sentence pairs, and check them in Arrow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BATCH = 10_000  # rows
 
 
 def is_linked(path: Path) -> bool:
-    """Return whether a Parquet file has the columns of words and links, as `hf-xalign align-words` writes them."""
+    """Return whether a Parquet file has the columns of words and links that `hf-xalign align-words` writes."""
     with open_parquet(path) as file:
         return set(_SCHEMA.names) <= set(file.schema_arrow.names)
 
@@ -35,11 +35,11 @@ def is_linked(path: Path) -> bool:
 def read_linked(
     path: Path, columns: Columns, *, drop_empty: bool, keep_unlinked: bool = False
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the pairs of a Parquet file with words and links, as they are; those without a link if `keep_unlinked`.
+    """Yield the pairs of a Parquet file with words and links; pairs without a link only if `keep_unlinked`.
 
     Raises:
-        InputError: a column is missing or of another type, a value is null, a language is not the one asked for, a
-            side is empty unless `drop_empty`, or a link points outside its sentence.
+        InputError: a column is missing or has another type, a value is null, a language differs from the one asked
+            for, a side is empty without `drop_empty`, or a link points outside its sentence.
     """
     first = unlinked = empty = 0
     with open_parquet(path) as file:
@@ -61,7 +61,7 @@ def read_linked(
 
 
 def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Remove U+FEFF, which joined files leave inside text and words."""
+    """Remove U+FEFF, the byte order mark, which joining files leaves inside text and words."""
     for place, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
         words = column.type == _WORDS
         texts = column.values if words else column
@@ -75,7 +75,7 @@ def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 
 
 def _in_asked_form(batch: pyarrow.RecordBatch, columns: Columns) -> pyarrow.RecordBatch:
-    """Write the languages of a batch as they were asked for: `de`, not `deu`."""
+    """Replace the language codes of a batch by the codes asked for, such as `deu` by `de`."""
     for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
         if asked is not None:
             place = _SCHEMA.get_field_index(name)
@@ -86,7 +86,7 @@ def _in_asked_form(batch: pyarrow.RecordBatch, columns: Columns) -> pyarrow.Reco
 def _check_rows(
     batch: pyarrow.RecordBatch, columns: Columns, path: Path, first: int, *, drop_empty: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows have an empty side and which have links, bool (rows,), of a batch without faults."""
+    """Check a batch, and return which rows have an empty side and which have links, bool (rows,)."""
 
     def refuse(bad: np.ndarray, what: str) -> None:
         if bad.any():
@@ -101,7 +101,7 @@ def _check_rows(
     for side in ("source", "target"):
         blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
     if not drop_empty:
-        refuse(blank, "empty side. Correct it, or drop such pairs by on_empty='drop'.")
+        refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
     pairs = batch["links"].flatten()
     owners = pyarrow.compute.list_parent_indices(batch["links"]).to_numpy()
     bad = np.zeros(len(batch), dtype=bool)

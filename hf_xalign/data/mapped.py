@@ -1,9 +1,9 @@
-"""Read datasets that are mapped from disk in little resident memory.
+"""Read memory-mapped datasets without counting their pages as memory of the process.
 
-The system counts every page of a mapped file that was read as memory of the process, until it needs the room. Batch
-schedulers and containers with a limit go by that count, so pages are given back as soon as they are read: with 3.6 GB
-of mapped text a run counts 0.8 GB at most (benchmarks/train_shards.py). Python's `mmap` has no way to do so for a
-mapping that Arrow made.
+The system counts every page of a mapped file that was read as memory of the process, until other programs need it.
+Batch schedulers and containers enforce their limits by that count. So pages are released as soon as they are read:
+with 3.6 GB of mapped text, a run counts 0.8 GB at most (benchmarks/train_shards.py). Python's `mmap` cannot release
+pages of a mapping that Arrow made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DONTNEED = 4  # of Linux's madvise
 
 
 def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
-    """Yield the rows of these columns as Arrow tables, and give back the pages of each."""
+    """Yield the rows of these columns as Arrow tables, and release the pages after each table."""
     files = mapped_files(dataset)
     for table in dataset.select_columns(list(columns)).with_format("arrow").iter(_ROWS):
         yield table
@@ -31,15 +31,15 @@ def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
 
 
 def mapped_files(dataset: Dataset) -> frozenset[str]:
-    """Return the paths of the dataset's mapped files; rows in memory have none."""
+    """Return the paths of the dataset's memory-mapped files; rows in memory have none."""
     return frozenset(str(Path(file["filename"]).resolve()) for file in dataset.cache_files)
 
 
 def release_pages(files: frozenset[str]) -> None:
-    """Give back the pages of mapped files, which are read again when they are needed. Linux only."""
+    """Release the pages of mapped files; the system reads them again when they are needed. Linux only."""
     if not files or not sys.platform.startswith("linux"):
         return
-    # Read each time: at an address that is remembered, something else may lie by now.
+    # Read each time, because another file may be mapped to an earlier address by now.
     for line in Path("/proc/self/maps").read_text("utf-8", errors="replace").splitlines():
         addresses, mode, *_, name = line.split(maxsplit=5)
         if name in files and mode.startswith("r-"):  # a page that was written to would be lost
@@ -53,7 +53,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def count_languages(pairs: Dataset) -> Counter[str]:
-    """Count the pairs of each source language. A list of every pair's language would fill the memory."""
+    """Count the pairs of each source language."""
     counts = Counter[str]()
     for batch in scan_columns(pairs, "source_lang"):
         for code in batch["source_lang"].value_counts().to_pylist():

@@ -35,11 +35,11 @@ def load_monolingual(
     words: bool = False,
     revision: str | None = None,
 ) -> Dataset:
-    """Load sentences of one language as a dataset with the column `text`; empty sentences stay, U+FEFF goes.
+    """Load sentences of one language as a dataset with the column `text`; empty sentences are kept.
 
-    `source` is a file (.txt with one sentence a line, or .jsonl, each also .gz, or .parquet), or a Hub dataset written
-    owner/name or owner/name:config (its split `train`, at `revision`). `words` also takes a column of word lists, and
-    calls it so; a CoNLL-U file then has its words and the columns of its trees.
+    `source` is a file (.txt with one sentence on each line, or .jsonl, each also .gz, or .parquet), or the split
+    `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. With `words`, `text_column` may
+    hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
     """
     _, paths = find_source(source, TEXT)
     path = Path(source).expanduser()
@@ -66,7 +66,7 @@ def load_monolingual(
 
 def _no_column(source: str | Path, column: str, there: Iterable[str], row: str = "") -> InputError:
     return InputError(
-        f"{source}: no column {column!r} with text{row}; the columns there are {', '.join(there)}. Name one by "
+        f"{source}: no text column {column!r}{row}; the columns are {', '.join(there)}. Name one of them by "
         "text_column."
     )
 
@@ -76,9 +76,9 @@ def _read(path: Path, column: str) -> Dataset:
     if file_format(path) not in _FORMATS:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
     if not path.stat().st_size:
-        raise InputError(f"{path}: the file is empty; it should have one sentence a line")
+        raise InputError(f"{path}: the file is empty. Write one sentence on each line.")
     if is_conllu(path):
-        raise InputError(f"{path}: CoNLL-U, not one sentence a line. Write the text of its sentences to a file.")
+        raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
     key = hashlib.blake2b(json.dumps([_READING, hash_file(path), file_format(path), column]).encode(), digest_size=16)
     table = cache_dir("monolingual") / f"{key.hexdigest()}.arrow"
     batches = _parquet(path, column) if file_format(path) == ".parquet" else _lines(path, column)
@@ -92,14 +92,14 @@ def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
             raise _no_column(path, column, file.schema_arrow.names)
         kind = file.schema_arrow.field(column).type
         if pyarrow.types.is_nested(kind) and not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)):
-            raise InputError(f"{path}: the column {column!r} is of type {kind}, which is no text. Write it as text.")
+            raise InputError(f"{path}: the column {column!r} holds {kind}, not text. Write it as text.")
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(_BATCH, row_groups=[group], columns=[column], use_threads=False):
                 yield pyarrow.record_batch([_clean(batch[column])], names=[column])
 
 
 def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the lines of plain text, or a column of JSON Lines, whose empty lines do not count."""
+    """Yield the lines of plain text, or a column of JSON Lines without its empty lines."""
     rows: Iterator[tuple[int, Mapping[str, Any]]]
     if file_format(path) == ".txt":
         rows = ((row, {column: line}) for row, line in read_lines(path))

@@ -1,6 +1,6 @@
-"""Parallel text from files, the Hub or the package, as a memory-mapped `datasets.Dataset`.
+"""Load parallel text from files, the Hub or the package as a memory-mapped `datasets.Dataset`.
 
-`hf_xalign.data.sources` says how a source is written.
+`hf_xalign.data.sources` describes how sources are written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hf_xalign.network import TransportError
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str, str, str]
-Words = tuple[list[str] | None, list[str] | None]  # given words of both sides
+Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
 OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
@@ -48,8 +48,9 @@ _PAIRS_A_BATCH = 10_000
 _SCHEMA = pyarrow.schema(
     {**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, pyarrow.list_(pyarrow.string()))}
 )
-_SAMPLE = 100  # pairs whose scripts are looked at
-_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}  # scripts under another name, or a part
+_SAMPLE = 100  # pairs whose scripts are checked
+# Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
+_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
@@ -63,9 +64,9 @@ def load_sources(
     on_empty: OnEmpty = "error",
     **options: Any,
 ) -> Dataset:
-    """Load several sources into one corpus; `max_pairs` limits each of them, `options` are [`load_parallel`]'s."""
+    """Load several sources into one corpus; `max_pairs` limits each source, `options` go to [`load_parallel`]."""
     if not items:
-        raise InputError("no parallel text is named. Write for example embedded:de, or de=PATH for your own file.")
+        raise InputError("no parallel text is given. Write for example embedded:de, or de=PATH for your own file.")
     common: dict[str, Any] = {"target_lang": target_lang, "split": split, "max_pairs": max_pairs, "on_empty": on_empty}
     return concatenate(
         [load_parallel(source, source_lang=lang, **common, **options) for source, lang in map(parse_source, items)]
@@ -88,25 +89,27 @@ def load_parallel(
     """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
 
     Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
-    memory-mapped from there, so memory does not grow with their number. The input's content and the arguments make up
-    the file's name and the dataset's fingerprint. Columns `source_words` and `target_words` (lists of strings, null
-    for text to split) are kept for word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have
-    `links` keep all three; their text is taken as it is, and pairs without a link go unless `keep_unlinked`.
+    memory-mapped from there, so memory does not grow with the corpus. The file's name and the dataset's fingerprint
+    are a hash of the input's content and the arguments.
+
+    Columns `source_words` and `target_words` (lists of strings; null for text that is still to be split) are kept for
+    word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have `links` keep all three columns;
+    their text is not changed, and pairs without a link are dropped unless `keep_unlinked`.
 
     Args:
-        source: a source as described in [`hf_xalign.data.sources`], without language prefix; or two line-aligned
+        source: a source as described in [`hf_xalign.data.sources`], without language prefix, or two line-aligned
             paths.
-        source_lang: language of the source side; each row's own `source_lang` (or `src_lang`) column by default.
+        source_lang: language of the source side; by default the column `source_lang` (or `src_lang`) of each row.
         target_lang: language of the target side, the pivot.
-        split: split of an embedded or Hub dataset. A file has no splits and is read whole.
-        source_column: name of the source's text column. By default the column named after the language, at the top
-            level or in a `translation` dict, then `source`, as in [`~hf_xalign.data.columns`]. The first line of a TSV
-            or CSV file is a header if it names both columns so.
-        target_column: name of the target's text column; needed if `source_column` is given. Embedded and line-aligned
-            text has no named columns, and ignores both.
+        split: split of an embedded or Hub dataset; files have no splits and are read whole.
+        source_column: text column of the source side. By default the column named after the language, at the top
+            level or in a `translation` dict, else the column `source`, see [`~hf_xalign.data.columns`]. The first line
+            of a TSV or CSV file is a header if it names both columns.
+        target_column: text column of the target side, required with `source_column`. Embedded and line-aligned text
+            ignores both.
         max_pairs: keep only this many pairs from the start.
         on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
-        keep_unlinked: keep pairs without links of files with links, for losses on sentences.
+        keep_unlinked: keep pairs without links in files with links, for losses on sentences.
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
@@ -128,7 +131,7 @@ def load_parallel(
         if code is not None:
             check_language(code, field)
     if source_lang is not None and same_language(source_lang, target_lang):
-        raise InputError(f"{source}: its source language is the pivot, {target_lang}; name the other side's language")
+        raise InputError(f"{source}: the source language is the pivot, {target_lang}. Give the other side's language.")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
     kind, files, hub, columns, rows = _open(source, asked, split, revision)
@@ -157,7 +160,7 @@ def load_parallel(
         data = data.drop(list(WORDS))
     elif not linked:
         counts = " and ".join(f"{column} of {count:,}" for column, count in given.items())
-        logger.info("%s: %s pairs, with words given in %s; other text is split", name, f"{len(data):,}", counts)
+        logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
     found = Dataset(data, info=info, fingerprint=key)
     logger.info("%s: %s pairs, the first: %s", name, f"{len(found):,}", describe_pair(found[0]))
     _check_sides(found, name)
@@ -165,25 +168,25 @@ def load_parallel(
 
 
 def _check_sides(pairs: Dataset, name: str) -> None:
-    """Refuse pairs in two scripts whose sides are each in the script of the other; a sample shows that."""
+    """Raise an InputError if a sample shows that the sides are swapped: each is in the script of the other."""
     first, sample = pairs[0], pairs[:_SAMPLE]
     scripts = [likely_language(first[column]).script or "" for column in ("source_lang", "target_lang")]
     try:
         source, target = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
-    except regex.error:  # a script that Unicode has not
+    except regex.error:  # a script that Unicode does not know
         return
     sides = ("".join(sample["source"]), "".join(sample["target"]))
     counts = [[len(script.findall(side)) for script in (source, target)] for side in sides]
     if source.pattern != target.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
         raise InputError(
-            f"{name}: the sides are swapped, for the source ({first['source_lang']}) is in the script of the target "
-            f"({first['target_lang']}): {describe_pair(first)}. Name the columns by source_column and target_column "
-            "(--source_column and --target_column on the command line), or two files in the other order."
+            f"{name}: the sides are swapped, because the source ({first['source_lang']}) is in the script of the "
+            f"target ({first['target_lang']}): {describe_pair(first)}. Name the columns by source_column and "
+            "target_column (--source_column and --target_column on the command line), or swap the two files."
         )
 
 
 def describe_pair(pair: Mapping[str, Any]) -> str:
-    """Return both sides of a pair, shortened, with their languages and which of them is the pivot.
+    """Describe a pair in a log line: both sides, shortened, with their languages.
 
     Example:
         >>> describe_pair({"source": "Hund", "target": "dog", "source_lang": "de", "target_lang": "en"})
@@ -203,7 +206,7 @@ def stream_parallel(
     target_column: str | None = None,
     revision: str | None = None,
 ) -> Iterator[Pair]:
-    """Yield the pairs of a source, also those with an empty side, without a cache; see [`load_parallel`]."""
+    """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`]."""
     asked = Columns(source_lang, target_lang, source_column, target_column)
     kind, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
@@ -211,7 +214,7 @@ def stream_parallel(
     for pair, words in itertools.islice(pairs, 1):
         logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, pair, strict=True))))
         if any(words):
-            logger.warning("%s: its words (%s) are not kept, as its text may change", name, ", ".join(WORDS))
+            logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
         yield pair
     yield from (pair for pair, _ in pairs)
 
@@ -219,7 +222,10 @@ def stream_parallel(
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """Concatenate parallel datasets (language pairs, sources) without copying their text.
 
-    Where only some have given words, those of the others are null.
+    If only some of them have columns of words, the others get null there.
+
+    Raises:
+        InputError: there is no dataset, or their other columns differ.
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
@@ -227,26 +233,22 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     for number, part in enumerate(parts, 1):
         if {*part.column_names} - {*WORDS} != {*parts[0].column_names} - {*WORDS}:
             raise InputError(
-                f"dataset {number} of {len(parts)} has the columns {part.column_names}, the first has "
-                f"{parts[0].column_names}; word-align all of them or none"
+                f"dataset {number} of {len(parts)} has the columns {part.column_names}, but the first has "
+                f"{parts[0].column_names}. Word-align all of them or none."
             )
     return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(list(parts))
 
 
 def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
-    """Refuse what is no dataset, or lacks a column."""
+    """Raise an InputError if `dataset` is not a `datasets.Dataset` or lacks a column."""
     check_dataset(dataset, what)
     if missing := [name for name in names if name not in dataset.column_names]:
         there = ", ".join(dataset.column_names)
-        raise InputError(f"{what} has no column {', '.join(missing)} (there are {there}). {remedy}")
+        raise InputError(f"{what} has no column {', '.join(missing)} (it has {there}). {remedy}")
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
-    """Return `data`, which must be a `datasets.Dataset`: not its splits, a stream, or rows of another library.
-
-    Raises:
-        InputError: it is not; the message says how to make it one.
-    """
+    """Return `data`, or raise an InputError that says how to make it a `datasets.Dataset`."""
     kind = type(data).__name__
     match data:
         case Dataset():
@@ -254,34 +256,35 @@ def check_dataset(data: Any, name: str) -> Dataset:
         case Mapping() if any(isinstance(part, Dataset | datasets.IterableDataset) for part in data.values()):
             how = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
         case _ if hasattr(data, "__iter__") and not hasattr(data, "__len__"):
-            how = "is a stream, and its rows are needed again. Load it without streaming, or take its first rows: "
-            how += "Dataset.from_list(list(stream.take(100_000)))"
+            how = "is a stream, but its rows are read several times. Load it without streaming, or take its first "
+            how += "rows: Dataset.from_list(list(stream.take(100_000)))"
         case Mapping():
-            how = "is no datasets.Dataset. Make it one by Dataset.from_dict(...)"
+            how = "is not a datasets.Dataset. Convert it by Dataset.from_dict(...)"
         case list() | tuple():
-            how = "is no datasets.Dataset. Make it one by Dataset.from_list(...)"
+            how = "is not a datasets.Dataset. Convert it by Dataset.from_list(...)"
         case _ if hasattr(data, "to_parquet") and hasattr(data, "columns"):  # pandas and its like
-            how = "is no datasets.Dataset. Make it one by Dataset.from_pandas(...)"
+            how = "is not a datasets.Dataset. Convert it by Dataset.from_pandas(...)"
         case _:
-            how = "is no datasets.Dataset. Load it by load_parallel or datasets.load_dataset"
+            how = "is not a datasets.Dataset. Load it by load_parallel or datasets.load_dataset"
     raise InputError(f"{name} ({kind}) {how}.")
 
 
 def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
-    """Return a dataset; sentence pairs in a column `translation` (`{"de": ..., "en": ...}`) become our columns.
+    """Return a dataset of sentence pairs with the columns `source`, `target`, `source_lang` and `target_lang`.
 
-    The target, or pivot, is then `target_lang`, or English, and the source the other language; text is in NFC. To
-    other pairs the languages are added as columns.
+    A column `translation` (`{"de": ..., "en": ...}`) is split into these columns, with text in NFC: the target, or
+    pivot, is `target_lang`, English by default, and the source is the other language. To other datasets, the given
+    languages are added as columns.
 
     Raises:
-        InputError: `data` is no dataset, or its translations lack a language, or have several that could be meant; or
-            a column of languages is there.
+        InputError: `data` is not a dataset, its translations lack a language or have several others, or it has a
+            language column already.
     """
     dataset = check_dataset(data, name)
     if "translation" not in dataset.column_names or "source" in dataset.column_names:
         for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
             if language is not None and column in dataset.column_names:
-                raise InputError(f"{column}={language}: {name} has this column already; leave the argument out")
+                raise InputError(f"{column}={language}: {name} has a column {column} already. Remove the argument.")
             if language is not None:
                 dataset = dataset.add_column(column, [language] * len(dataset))
         return dataset
@@ -292,8 +295,8 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     others = [own[source_lang]] if source_lang else [code for code in there if code != own[target]]
     if len(others) != 1 or None in (*others, own[target]) or others == [own[target]]:
         raise InputError(
-            f"{name}: its column translation has {', '.join(there) or 'no languages'}. Name two of them by "
-            "source_lang and target_lang, the pivot (of align_words)."
+            f"{name}: its column translation has {', '.join(there) or 'no languages'}. Name two of them by the "
+            "arguments source_lang and target_lang (the pivot) of align_words."
         )
     languages = ((others[0], source_lang or others[0]), (own[target], target))
     options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
@@ -301,10 +304,9 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
 
 
 def join_languages(data: Any, name: str) -> Dataset:
-    """Return one dataset of pairs, given as such or by language (`{"de": dataset}`); rows get the language they lack.
+    """Return one dataset of pairs, given as a dataset or by language (`{"de": dataset}`).
 
-    Raises:
-        InputError: what is no dataset, or the datasets of two languages have other columns.
+    A dataset without a column `source_lang` gets the language that it is given by.
     """
     if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
         return read_dataset(data, name)
@@ -316,9 +318,9 @@ def join_languages(data: Any, name: str) -> Dataset:
     first = next(iter(parts.values()), None)
     for language, part in parts.items():
         if first is not None and (odd := sorted({*part.column_names} ^ {*first.column_names})):
-            raise InputError(f"{name}[{language!r}]: {odd[0]} is a column of some languages only: give all the same")
+            raise InputError(f"{name}[{language!r}]: only some languages have a column {odd[0]}. Give all the same.")
     if first is None:
-        raise InputError(f"{name} is an empty dict: give pairs by language")
+        raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
     return concatenate_datasets(list(parts.values()))
 
 
@@ -335,12 +337,12 @@ def _translated(batch: dict[str, list[Any]], languages: Sequence[tuple[str, str]
 
 
 def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
-    """Return sentence pairs as [`read_dataset`] does, and refuse those that lack a column or have no rows."""
+    """Apply [`read_dataset`], and raise an InputError if a column, a row or a valid language code is missing."""
     dataset = read_dataset(data, name, source_lang, target_lang)
     remedy = "Load it by load_parallel, rename its columns, or give languages to align_words."
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
-        raise InputError(f"{name} has no rows")
+        raise InputError(f"{name} has no rows. Give at least one sentence pair.")
     for column in ("source_lang", "target_lang"):
         codes = (code for table in scan_columns(dataset, column) for code in table[column].unique().to_pylist())
         for code in dict.fromkeys(codes):
@@ -351,7 +353,7 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
 def _open(
     source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
 ) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
-    """Return the kind of a source; its files, else its dataset; the columns that it has; and its rows."""
+    """Return a source's kind, its files or else its dataset, its columns, and its rows."""
     scheme, files = find_source(source, PAIRS, split)
     if scheme == "hub":
         return "hub", [], *_of_dataset(load_hub(str(source), split, revision), columns, str(source))
@@ -374,7 +376,7 @@ def _of_dataset(found: Dataset, columns: Columns, name: str) -> tuple[Dataset, C
 
 
 def _load_saved(folder: Path, split: str) -> Dataset:
-    """Load a folder that `save_to_disk` wrote, of a dataset or of its splits."""
+    """Load a dataset, or a split of several, from a folder that `save_to_disk` wrote."""
     try:
         found = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
@@ -382,38 +384,38 @@ def _load_saved(folder: Path, split: str) -> Dataset:
     if isinstance(found, Dataset):
         return found
     if split not in found:
-        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, found))}")
+        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, found))}. Name one.")
     return found[split]
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
-    """Load a split of a Hub dataset, written owner/name or owner/name:config; [`hub_commit`] returns its commit."""
+    """Load a split of a Hub dataset, written owner/name or owner/name:config."""
     match = HUB_ID.fullmatch(name)
     assert match is not None  # callers have checked the name
     repository, config = match.groups()
     try:
-        # `load_dataset` in steps, because only the builder knows the commit.
-        # The Hub's own conversion to Parquet has a folder for each configuration, and does not know their names.
+        # Not `load_dataset`, because only the builder knows the commit.
+        # In the Hub's own conversion to Parquet, configurations are folders.
         converted = revision == PARQUET and config is not None
         where: dict[str, Any] = {"data_dir": config} if converted else {}
         builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
         builder.download_and_prepare()
         found = builder.as_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
-        raise InputError(f"{name}: no such file, and no such dataset that you may read on the Hub") from error
+        raise InputError(f"{name}: no such file, and no dataset on the Hub that you may read. Check it.") from error
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
         raise InputError(
-            f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Without it, "
+            f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Offline, "
             f"use a local file or the text inside the package: {EMBEDDED}de"
         ) from error
-    except ValueError as error:  # unknown configuration or split; the text lists those there are
+    except ValueError as error:  # unknown configuration or split; the text lists the known ones
         raise InputError(f"{name}: {error}") from error
     except RuntimeError as error:
         if "scripts are no longer supported" not in str(error):
             raise
         raise InputError(
-            f"{name}: a dataset that is read by a script of its own, which `datasets` no longer runs. Read the Hub's "
-            f"conversion to Parquet, where there is one, by --dataset_revision {PARQUET}"
+            f"{name}: the dataset needs a loading script, which `datasets` no longer runs. If the Hub has converted "
+            f"it to Parquet, read that by --dataset_revision {PARQUET}"
         ) from error
     # The field in which `datasets` keeps download addresses when it verifies them.
     found.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
@@ -421,7 +423,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
 
 
 def hub_commit(dataset: Dataset) -> str | None:
-    """Return the commit of a dataset that [`load_hub`] or [`load_parallel`] read from the Hub; None for others."""
+    """Return the commit of a dataset from the Hub, as [`load_parallel`] loads it; None for other datasets."""
     matches = map(_HUB_URL.match, dataset.info.download_checksums or ())
     return next((match[1] for match in matches if match), None)
 
@@ -429,7 +431,7 @@ def hub_commit(dataset: Dataset) -> str | None:
 def _pairs(
     rows: Iterator[tuple[int, Pair | None, Words]], names: tuple[str, str], on_empty: OnEmpty
 ) -> Iterator[tuple[Pair, Words]]:
-    """Yield the pairs of the rows without empty ones; errors call the source and target side by `names`."""
+    """Yield the pairs with two sides; errors call the file of the source and of the target side by `names`."""
     dropped = 0
     for row, pair, words in rows:
         if pair is not None and pair[0] and pair[1]:
@@ -439,18 +441,18 @@ def _pairs(
         else:
             side = "line" if pair is None else "target side" if pair[0] else "source side"
             where = names[1] if side == "target side" else names[0]
-            raise InputError(f"{where}, row {row}: empty {side}. Correct it, or drop such pairs by on_empty='drop'.")
+            raise InputError(f"{where}, row {row}: empty {side}. Fill it, or drop such pairs by on_empty='drop'.")
     if dropped:
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
 def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[int, Pair | None, Words]]:
-    """Yield the pair and the given words of each row, None of an empty line.
+    """Yield the pair and the words of each row, None for an empty line.
 
-    It says once which columns hold the pair, unless they are plain, and that links are not read.
+    Logs once which columns hold the pair, unless their names are obvious, and that links are not read.
     """
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
-    said = kind in (".tsv", ".csv")  # by the reader, of a header
+    said = kind in (".tsv", ".csv")  # the reader of the header has logged it
     for row, record in rows:
         if record is not None and not said and (found := columns.locate(record)[1]):
             said = True
@@ -460,13 +462,13 @@ def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[
             yield row, None, (None, None)
             continue
         if row == 1 and "links" in record:
-            logger.warning("%s: its links are not read; only those of Parquet files with both sides' words are", name)
+            logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
         pair = columns.read(record, f"{name}, row {row}")
         yield row, pair, _words(record, pair, columns, f"{name}, row {row}")
 
 
 def _words(record: Record, pair: Pair, columns: Columns, where: str) -> Words:
-    """Return the words that a row gives for its sides, None for a side without."""
+    """Return the words of both sides of a row, None for a side without words."""
     own = WORDS[::-1] if columns.source == "target" else WORDS
     source, target = (
         None if record.get(name) is None else check_words(record[name], f"{where}: {name}", text)
@@ -493,8 +495,7 @@ def _first(batches: Iterator[pyarrow.RecordBatch], rows: int | None) -> Iterator
 def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> None:
     """Stream the rows of a source into an Arrow file that appears under `path` only when it is complete.
 
-    Raises:
-        InputError: there is no row. `unit` says of what, for the message and the progress bar.
+    `unit` says what a row is, in the progress bar and in the InputError for a source without rows.
     """
     unfinished = path.with_name(f".{path.name}.partial")
     first = next(batches, None)
@@ -508,7 +509,7 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
                     bar.update(len(batch))
                     out.write_batch(batch)
         if not count:
-            raise InputError(f"{name}: no {unit} in it")
+            raise InputError(f"{name}: there are no {unit} in it")
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
-"""Prompts: text before every sentence, such as `query: ` of the e5 encoders, kept in the tokenizer.
+"""Prompts: text before every sentence, such as `query: ` for the e5 encoders, kept in the tokenizer.
 
-A prompt is part of the tokenizer's template, like [CLS]. So everything that encodes text puts it there: training,
-scores, [`~hf_xalign.encode_sentences`], and whoever loads the saved tokenizer. Its tokens belong to no word.
+A prompt is part of the tokenizer's template, like [CLS]. So everything that encodes text adds it: training,
+evaluation, [`~hf_xalign.encode_sentences`], and every program that loads the saved tokenizer. Its tokens belong to no
+word.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ _MARK = "[prompt] "
 
 
 def prompt_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the prompt of a tokenizer, the empty text without one."""
+    """Return the prompt of a tokenizer, "" if it has none."""
     template = _template(_processors(tokenizer))
     return next((name.removeprefix(_MARK) for name in template["special_tokens"] if name.startswith(_MARK)), "")
 
 
 def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTokenizerBase:
-    """Put a prompt before every text that a fast tokenizer encodes, in place of an earlier one; return the tokenizer.
+    """Make a fast tokenizer put a prompt before every text, in place of an earlier prompt, and return the tokenizer.
 
-    The ids are those of `prompt + text`. Of a pair of texts the first gets the prompt. The empty text removes it.
-    `save_pretrained` saves it with the tokenizer.
+    The token ids are those of `prompt + text`. In a pair of texts, only the first gets the prompt. The prompt ""
+    removes it. `save_pretrained` saves it with the tokenizer.
 
     Raises:
-        InputError: the tokenizer is not a fast one, or writes a text otherwise after the prompt than alone.
+        InputError: the tokenizer is not a fast one, or splits a text differently after the prompt than alone.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -54,8 +55,9 @@ def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTok
         ids, text, both = (tokenizer(one, add_special_tokens=False).input_ids for one in (prompt, "a", f"{prompt}a"))
         if both != [*ids, *text]:
             raise InputError(
-                f"prompt={prompt!r}: {tokenizer.name_or_path or 'this tokenizer'} writes a text otherwise after it "
-                f"than alone ({tokenizer.convert_ids_to_tokens(both)}): end it with a blank, or put it into the text"
+                f"prompt={prompt!r}: {tokenizer.name_or_path or 'this tokenizer'} splits a text differently after the "
+                f"prompt than alone ({tokenizer.convert_ids_to_tokens(both)}). End the prompt with a blank, or put it "
+                "into the text"
             )
         name = _MARK + prompt
         for sequence in (template["single"], template["pair"]):
@@ -70,7 +72,7 @@ def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTok
 
 @contextlib.contextmanager
 def prompted(tokenizer: PreTrainedTokenizerBase, prompt: str | None) -> Iterator[None]:
-    """Give a tokenizer this prompt for a while; None leaves it its own."""
+    """Set a tokenizer's prompt within a `with` block; None keeps its own."""
     if prompt is None:
         yield
         return
@@ -83,9 +85,9 @@ def prompted(tokenizer: PreTrainedTokenizerBase, prompt: str | None) -> Iterator
 
 
 def _processors(tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
-    """Return the states of a tokenizer's post-processors, a template among them."""
+    """Return the states of a tokenizer's post-processors, with a template among them."""
     if not tokenizer.is_fast:
-        raise InputError(f"{type(tokenizer).__name__} takes no prompt: use the fast tokenizer of the same model")
+        raise InputError(f"{type(tokenizer).__name__} cannot have a prompt. Use the fast tokenizer of the same model.")
     processor: Any = tokenizer.backend_tokenizer.post_processor
     state = json.loads(processor.__getstate__()) if processor else None
     states = [] if state is None else state["processors"] if state["type"] == "Sequence" else [state]
@@ -100,7 +102,7 @@ def _template(states: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _as_template(state: dict[str, Any] | None) -> dict[str, Any]:
-    """Return BERT's or RoBERTa's post-processor, or none at all (None), as a template."""
+    """Convert BERT's or RoBERTa's post-processor, or None, into a template."""
     texts = [{"Sequence": {"id": text, "type_id": 0}} for text in "AB"]
     if state is None:
         return {"type": "TemplateProcessing", "single": texts[:1], "pair": texts, "special_tokens": {}}

@@ -1,7 +1,7 @@
 """Read sentence pairs, labelled sentences and plain lines from files, one row at a time.
 
-Readers of rows yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line). Whatever
-bytes a file holds, a reader yields rows or raises an InputError that names the file and the row.
+Readers of rows yield `(row, record)`: the number of a row, from 1, and its columns (None for an empty line). A reader
+raises an InputError that names file and row for every content that it cannot read.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 MARK = "\ufeff"  # the byte order mark
-_LONGEST_LINE = 64 << 20  # bytes; what a line of a gzip bomb may take in memory
-# Text is never compressed to a thousandth of its size, but for a file of a few repeated lines: bytes, and the factor.
+_LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
+# Except for small files of repeated lines, text is never compressed to a thousandth of its size: bytes, and the
+# factor.
 _SUSPICIOUS, _DENSEST = 16 << 20, 1000
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 
@@ -56,17 +57,17 @@ _NUMBER = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
 _FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
 _KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
-WITHHELD = "its words are withheld (all are _). Merge the text by the treebank's own script, or take another treebank."
+WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 # Columns of a row's own languages.
 _LANGUAGES = {"source_lang": ("source_lang", "src_lang"), "target_lang": ("target_lang", "tgt_lang", "trg_lang")}
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
-# Elements of a segment that hold a format's markup, not text, and what stands for them until blanks are decided.
+# Elements of a segment that hold markup, not text, and the characters that stand for them until blanks are decided.
 _CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
 _BREAK = "\x04"
 _IS_BREAK = regex.compile(r"(?:x-)?(?:html-)?(?:lb|pb|br|line-?break)|\s*(?:<br\b[^>]*>|\\[nr]|\n)\s*", regex.I)
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p{N}\p{Ps}\p{Pi}¿¡]"
-# A hot key, an index, a part of a word that goes on.
+# Markup of a hot key, of an index, or inside a word.
 _INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")
 _PARTING = regex.compile(
     rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*\x04[\x01-\x04\s]*"
@@ -75,7 +76,7 @@ _MARKUP = regex.compile(r"[\x01-\x03]")
 
 
 def file_format(path: Path) -> str:
-    """Return the file's suffix in lower case, without `.gz`."""
+    """Return a file's suffix in lower case, ignoring `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
@@ -94,24 +95,25 @@ def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def clean_text(text: str) -> str:
-    """Return a text in NFC and without U+FEFF, the byte order mark, which joined files leave inside."""
+    """Return a text in NFC and without U+FEFF, the byte order mark, which joining files leaves inside text."""
     return unicodedata.normalize("NFC", text.replace(MARK, ""))
 
 
 def read_lines(
     path: str | Path, *, keep_marks: bool = False, undecodable: Literal["strict", "replace"] = "strict"
 ) -> Iterator[tuple[int, str]]:
-    """Yield `(row, line)` of a UTF-8 file, without line ends and U+FEFF; `keep_marks` removes it at line starts only.
+    """Yield `(row, line)` of a UTF-8 file, without line ends and U+FEFF.
 
-    Only a line feed ends a line, so that odd separators inside a sentence never shift the alignment. Where a file has
-    none, a carriage return does. Bytes that are not UTF-8 are an error, or U+FFFD with `undecodable="replace"`.
+    Only a line feed ends a line, so that other separators inside a sentence never shift the alignment. In a file
+    without line feeds, carriage returns do. With `keep_marks`, U+FEFF is removed at line starts only. Bytes that are
+    not UTF-8 raise an InputError, or become U+FFFD with `undecodable="replace"`.
     """
     row, offset = 0, 0
     with open_bytes(path) as stream:
         try:
             for row, raw in enumerate(_raw_lines(stream), 1):
                 if len(raw) > _LONGEST_LINE:
-                    raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is no text")
+                    raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
                 if row < 3 and (encoding := _other_encoding(raw, row)):
                     raise InputError(f"{path}, line {row}: {encoding}, not UTF-8. {_convert(encoding)}")
                 line = raw.decode(errors=undecodable).rstrip("\r\n")
@@ -125,7 +127,7 @@ def read_lines(
 
 
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream with their ends; one of more than `_LONGEST_LINE` bytes in pieces."""
+    """Yield the lines of a stream with their ends; a line of more than `_LONGEST_LINE` bytes comes in pieces."""
     first = stream.readline(_LONGEST_LINE + 1)
     if b"\r" not in first.rstrip(b"\r\n") or (first.endswith(b"\n") and stream.read(1)):
         stream.seek(0)
@@ -143,12 +145,12 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _other_encoding(raw: bytes, row: int = 1) -> str | None:
-    """Return the encoding that the bytes of a first or second line show, if it is not UTF-8."""
+    """Return the encoding that a first or second line reveals, if it is not UTF-8."""
     if row == 1 and raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "UTF-32"
     if row == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "UTF-16"
-    if row == 1 and raw.endswith(b"\0\n"):  # without a mark; half of the line feed begins the next line
+    if row == 1 and raw.endswith(b"\0\n"):  # without a mark; half of UTF-16's line feed begins the next line
         return "UTF-16LE" if len(raw) % 2 else "UTF-16BE"
     return "UTF-16LE" if row == 2 and raw.startswith(b"\0") else None
 
@@ -159,7 +161,7 @@ def _convert(encoding: str) -> str:
 
 def read_jsonl(path: str | Path) -> Rows:
     """Yield `(row, record)` of a JSON Lines file; the record of an empty line is None."""
-    for row, line in read_lines(path, keep_marks=True):  # answers have offsets into texts
+    for row, line in read_lines(path, keep_marks=True):  # removing marks would shift the offsets of answers
         if not line.strip():
             yield row, None
             continue
@@ -172,14 +174,14 @@ def read_jsonl(path: str | Path) -> Rows:
         except UnicodeEncodeError as error:
             raise InputError(f"{path}, row {row}: a \\u escape is half a surrogate pair, which is not text") from error
         except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deeply nested brackets
-            raise InputError(f"{path}, row {row}: JSON that Python cannot hold ({error})") from error
+            raise InputError(f"{path}, row {row}: Python cannot read this JSON ({error})") from error
         if not isinstance(record, dict):
             raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
         yield row, record
 
 
 def load_json(path: str | Path) -> Any:
-    """Return the content of a JSON file."""
+    """Return the content of a JSON file; a file that is not valid UTF-8 JSON raises an InputError."""
     try:
         with open_bytes(path) as stream:
             raw = stream.read()
@@ -191,17 +193,18 @@ def load_json(path: str | Path) -> Any:
         raise InputError(f"{path}: not UTF-8 text ({error}). Convert the file.") from error
     except json.JSONDecodeError as error:
         raise InputError(
-            f"{path}, line {error.lineno}: not JSON ({error.msg}). Name a file with one record a line .jsonl."
+            f"{path}, line {error.lineno}: not JSON ({error.msg}). If each line is a record, call the file .jsonl."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: JSON that Python cannot hold ({error})") from error
+        raise InputError(f"{path}: Python cannot read this JSON ({error})") from error
     return content
 
 
 def read_json(path: str | Path) -> Rows:
-    """Yield `(row, record)` of a list of objects, or of the lists in an object, whose names are the column `list`.
+    """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists.
 
-    JSON Lines under this suffix, as `datasets` and pandas write them, are read too.
+    In an object of lists, the column `list` holds each list's name. JSON Lines under this suffix, as `datasets` and
+    pandas write them, are read too.
     """
     start = [line for _, line in itertools.islice(read_lines(path), 2)]
     if len(start) == 2 and start[0].startswith("{") and start[0].endswith("}") and start[1]:
@@ -217,14 +220,14 @@ def read_json(path: str | Path) -> Rows:
                 raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
             yield row, record if name is None else {"list": name, **record}
     if not row:
-        raise InputError(f"{path}: no rows. JSON is read as a list of objects, or as an object of such lists.")
+        raise InputError(f"{path}: no rows. Write a list of objects, or an object of such lists.")
 
 
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield `(row, cells)` of a TSV file, which has no quoting, or of a CSV file; an empty line has no cells.
+    """Yield `(row, cells)` of a TSV or CSV file; an empty line has no cells.
 
-    CSV has double quotes, and commas or, if its first line has more of them, semicolons; or what Excel's first line
-    `sep=;` says.
+    TSV has no quoting. CSV quotes by double quotes, and separates by commas, by semicolons if the first line has more
+    of them, or by the character in Excel's first line `sep=;`.
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
@@ -244,15 +247,13 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
-    """Yield `(row, record)` of a TSV or CSV file; the first line names the columns, unless `names` does."""
+    """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names."""
     header = list(names)
     for row, cells in read_cells(path):
         if not header:
             header = cells
             if twice := [name for name in header if header.count(name) > 1]:
-                raise InputError(
-                    f"{path}: the column {twice[0]!r} is there {header.count(twice[0])} times. Rename one."
-                )
+                raise InputError(f"{path}: the column {twice[0]!r} occurs {header.count(twice[0])} times. Rename one.")
         elif not cells:
             yield row, None
         elif len(cells) != len(header):
@@ -264,12 +265,12 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
 
 
 def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
-    """Yield the sentences of a file with one word a line and a blank line after each sentence.
+    """Yield the sentences of a file with one word on each line and a blank line after each sentence.
 
-    With the line of the first word comes every column by its number, `1`, `2`, and so on. CoNLL-U, known by its ten
-    columns and the number of each word, has them by its names too (`tokens` is FORM); multi-word tokens (`3-4`) and
-    empty nodes (`5.1`) are skipped. Other files have `tokens` (the first column, unless it numbers the words) and
-    `labels` (the last). A line with a tab is split at tabs alone. Comments are skipped.
+    Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
+    also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
+    files have `tokens` (the first column, unless it numbers the words) and `labels` (the last column). A line with a
+    tab is split at tabs only. Comments are skipped.
     """
     yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
 
@@ -283,12 +284,12 @@ def is_conllu(path: str | Path) -> bool:
 
 
 def is_withheld(words: Sequence[str]) -> bool:
-    """Return whether at least half of a sentence's words are underscores, in place of text that may not be copied."""
+    """Return whether at least half of a sentence's words are underscores, which replace copyrighted text."""
     return 0 < len(words) <= 2 * sum(not word.strip("_") for word in words)
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    """Split a line at its tabs; one without tabs at its blanks. Other white space belongs to words."""
+    """Split a line at tabs, or at blanks if it has no tab. Other white space belongs to words."""
     if "\t" not in line:
         return tuple(filter(None, line.split(" ")))
     return tuple(cell.strip(" ") for cell in line.rstrip("\t ").split("\t"))
@@ -311,13 +312,13 @@ def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]
         if not cells[0].isdecimal():
             continue
         if rows and cells[0] == "1":
-            raise InputError(f"{path}, line {number}: a word 1 within a sentence. End each sentence by a blank line.")
+            raise InputError(f"{path}, line {number}: a word 1 inside a sentence. End each sentence by a blank line.")
         first = first if rows else number
         rows.append(cells)
 
 
 def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first column has the numbers of the words, from 0 or 1 in each sentence."""
+    """Return whether the first column numbers the words, from 0 or 1 in each sentence."""
     if not all(_NUMBER.fullmatch(cell) for cells in sentences for cell in cells):
         return False
     counts = [[cell for cell in cells if cell.isdecimal()] for cells in sentences]
@@ -352,15 +353,15 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]
                     f"{len(start)}. Give every word the same columns."
                 )
             if len(cells) < 2:
-                raise InputError(f"{path}, line {number}: one column, so a word without a label")
+                raise InputError(f"{path}, line {number}: the word has no label. Write it in a second column.")
             if not cells[0]:
-                raise InputError(f"{path}, line {number}: the first column is empty, so a label without a word")
+                raise InputError(f"{path}, line {number}: the label has no word. Write it in the first column.")
         columns = _columns([cells for _, _, cells in rows])
         yield first, ({} if numbered else {"tokens": columns["1"]}) | {"labels": columns[str(len(start))]} | columns
 
 
 def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Sequence[_Line]], bool]:
-    """Return a test of a line in its sentence: is it a word, or a comment?
+    """Return a test whether a line of a sentence is a word or a comment.
 
     A line that begins with `#` is a word if it has the columns and a label of other words.
     """
@@ -384,8 +385,8 @@ def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Seq
         if number < min(other[0] for other in others) or others is words:
             return False
         raise InputError(
-            f"{path}, line {number}: {text!r} is a comment or a word, as no other word has the label {cells[-1]!r}. "
-            "Remove the line, or separate all columns by tabs."
+            f"{path}, line {number}: {text!r} may be a comment or a word, because no other word has the label "
+            f"{cells[-1]!r}. Remove the line, or separate all columns by tabs."
         )
 
     return test
@@ -401,25 +402,25 @@ class Columns:
     target: str | None = None
 
     def find(self, names: Iterable[str], source_lang: str | None = None) -> Pair | None:
-        """Return the columns of the two sides, by their names; `source_lang` is a row's own."""
+        """Return the columns of the two sides; `source_lang` is the language that a row names."""
         if self.source and self.target:
             return Pair(self.source, self.target) if {self.source, self.target} <= set(names) else None
         own = tuple(name for name in names if name not in (*WORDS, "links"))
         return find_columns(own, self.source_lang or source_lang, self.target_lang)
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
-        """Return the columns worth reading."""
+        """Return the columns that need to be read."""
         there = list(columns)
         found = self.find(there)
         if found is None and self.source is None and self.source_lang is None and "source_lang" in there:
-            return there  # a row's language may be the name of its column
+            return there  # each row's language may name its column
         if found is None and "translation" not in there:
             raise self.missing(there, name)
         wanted = {"translation", *itertools.chain(*_LANGUAGES.values()), *WORDS, *(found or ())[:2]}
         return [column for column in there if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
-        """Return the error for columns that do not say which two hold the sides."""
+        """Make the error for columns whose names do not say which two hold the sides."""
         if self.source:
             wanted = f"no columns {self.source!r} and {self.target!r}"
         else:
@@ -427,7 +428,7 @@ class Columns:
             wanted = f"not one column each for {languages}'source' and 'target'"
         names = [name if len(name) <= 40 else f"{name[:37]}..." for name in columns]
         return InputError(
-            f"{where}: {wanted}; the columns there are: {', '.join(map(repr, names)) or 'none'}. Name the columns by "
+            f"{where}: {wanted}; the columns are: {', '.join(map(repr, names)) or 'none'}. Name the two columns by "
             f"source_column and target_column (--source_column and --target_column on the command line){hint}."
         )
 
@@ -442,7 +443,7 @@ class Columns:
         return source, target, source_lang, target_lang
 
     def locate(self, record: Record) -> tuple[Record, Pair | None]:
-        """Return a record with the texts of its `translation`, if it has one, and the columns of the two sides."""
+        """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
         translation, own = record.get("translation"), record.get("source_lang")
         own = own if isinstance(own, str) and own else None
         if not isinstance(translation, Mapping):
@@ -451,26 +452,26 @@ class Columns:
         return flat, self.find(translation, own) or self.find(flat, own)
 
     def announce(self, found: Pair, where: str) -> None:
-        """Say once which column is which side."""
+        """Log which column holds which side."""
         source, target, directed = found
         line = f"{where}: {source!r} is the source ({self.source_lang or 'of any language'}), {target!r} the target "
         line += f"({self.target_lang}, the pivot)"
         if directed:
             logger.info(line)
         else:
-            logger.warning("%s, because of their order; if it is wrong, give source_column and target_column", line)
+            logger.warning("%s, by their order. If that is wrong, give source_column and target_column", line)
 
 
 def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
-    """Return the language asked for, or else a row's own; the two may not differ, but in their form (`de`, `deu`)."""
+    """Return the language asked for, or else the row's; if both are given they must agree (`de` and `deu` do)."""
     column = next((name for name in _LANGUAGES[column] if record.get(name) not in (None, "")), column)
     own = record.get(column)
     if own not in (None, "", asked):
-        named = find_language(own) if isinstance(own, str) and own == own.strip() else None  # a code has no line end
+        named = find_language(own) if isinstance(own, str) and own == own.strip() else None
         own = check_language(named or own, f"{where}: {column}")
     if asked is None and not own:
         raise InputError(
-            f"{where}: the row does not say its {column}. Give it by {column}=, or before the source as in de=PATH."
+            f"{where}: the row has no {column}. Give it by {column}=, or before the source as in de=PATH."
         )
     if asked is not None and own and not same_language(own, asked):
         raise InputError(f"{where}: {column} is {own!r} in the row, but {asked!r} was asked for. Make the two agree.")
@@ -500,16 +501,16 @@ def read_file(path: Path, columns: Columns) -> Rows:
             return _tmx(path, columns)
         case suffix:
             raise InputError(
-                f"{path}: cannot tell its format from the suffix {suffix!r}. Known are {', '.join(FORMATS)} (all but "
-                "Parquet also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
+                f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet "
+                "also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
             )
 
 
 def _has_header(path: Path, columns: Columns) -> bool:
-    """Return whether the first row of a TSV or CSV file names its columns, and say so if it does.
+    """Return whether the first row of a TSV or CSV file is a header, and log its columns.
 
     Raises:
-        InputError: it seems to, but not the columns of the two sides.
+        InputError: the first row is a header, but does not name the columns of the two sides.
     """
     rows = ((row, cells) for row, cells in read_cells(path) if cells)
     row, first = next(rows, (1, []))
@@ -521,7 +522,7 @@ def _has_header(path: Path, columns: Columns) -> bool:
         raise columns.missing(first, where)
     languages = (columns.source_lang, columns.target_lang)
     if len(first) > 2 or (len(first) == 2 and looks_like_header(first, next(rows, (0, []))[1], *languages)):
-        hint = "" if len(first) > 2 else ", or, if it is a pair, write a first line `source`, `target`"
+        hint = "" if len(first) > 2 else ", or, if this row is a pair, write `source` and `target` into a row above it"
         raise columns.missing(first, where, hint)
     return False
 
@@ -535,7 +536,7 @@ def read_aligned(source: Path, target: Path) -> Rows:
             counts = (row - 1, longer) if left is None else (longer, row - 1)
             raise InputError(
                 f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row} has no partner. "
-                "Line-aligned files need one line a pair."
+                "Line-aligned files need the same number of lines."
             )
         yield row, {"source": left[1], "target": right[1]}
 
@@ -553,43 +554,41 @@ def _parquet(path: Path, columns: Columns) -> Rows:
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Open a Parquet file; it and what is read in the block give an `InputError` if they are damaged."""
+    """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
     check_regular(path)
     try:
         # Arrow keeps every chunk it has read unless the buffer is small and row groups are read one at a time.
         with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file:
             names = file.schema_arrow.names
             if twice := [name for name in names if names.count(name) > 1]:
-                raise InputError(
-                    f"{path}: the column {twice[0]!r} is there {names.count(twice[0])} times. Rename one."
-                )
+                raise InputError(f"{path}: the column {twice[0]!r} occurs {names.count(twice[0])} times. Rename one.")
             check_expansion(file, path)
             yield file
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow has no error of its own for these
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow raises all three for damaged files
         raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
 
 
 def check_expansion(file: pyarrow.parquet.ParquetFile, path: Path) -> None:
-    """Refuse a Parquet file that would fill the memory: with a value or a compression that no text has."""
-    # Not by column: Arrow ends the process on the damaged metadata of one.
+    """Raise an InputError for a Parquet file that would fill the memory, by its size or its compression."""
+    # By row group, because Arrow aborts the process on a column with damaged metadata.
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
     if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
         raise InputError(
-            f"{path}: {packed:,} bytes that become {size:,} in {file.metadata.num_rows:,} rows, which no text does. "
+            f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
             "Write the file again."
         )
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:
-    """Yield the units of a translation memory (TMX 1.1 to 1.4) that have both languages, as a stream.
+    """Stream the units of a translation memory (TMX 1.1 to 1.4) that have both languages.
 
-    Of each language comes the variant that [`~hf_xalign.language_codes.closest_language`] chooses: `pt` means `pt-BR`,
-    and takes `pt-PT` only where a unit has no closer one. How often that happens is said at the end.
+    [`~hf_xalign.language_codes.closest_language`] chooses among the variants of a language: `pt` means `pt-BR`, and
+    takes `pt-PT` only in a unit without a closer variant. The log says how often that happened.
     """
     source_lang, target_lang = columns.source_lang, columns.target_lang
     if source_lang is None:
-        raise InputError(f"{path}: a TMX file can hold many languages. Give source_lang=, or write de={path}.")
+        raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
     unit, found = 0, 0
     seen: set[str] = set()
     away: Counter[tuple[str, str]] = Counter()
@@ -611,7 +610,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
                     yield unit, {"source": segments[source[0]], "target": segments[target[0]]}
                 element.clear()
                 for body in root:
-                    body.clear()  # finished units, though empty, would pile up
+                    body.clear()  # empty units would pile up in memory
         except ParseError as error:
             raise InputError(f"{path}: not well-formed XML ({error})") from error
         except DefusedXmlException as error:
@@ -622,17 +621,17 @@ def _tmx(path: Path, columns: Columns) -> Rows:
             raise InputError(f"{path}: its encoding cannot be read ({error}). Save it as UTF-8.") from error
         except RecursionError as error:
             raise InputError(f"{path}: unit {unit} has elements nested too deeply ({error})") from error
-        finally:  # also where only the first pairs are read
+        finally:  # also if the caller stops after the first pairs
             for (asked, tag), count in away.items():
                 if count:
                     logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{found:,}", tag, asked)
             if found < unit:
                 there = ", ".join(sorted(seen))
-                lacking = f"{unit - found:,} of {unit:,} units have not both {source_lang} and {target_lang}"
-                logger.info("%s: %s, and are left out; the file has %s", path, lacking, there)
+                lacking = f"{unit - found:,} of {unit:,} units lack {source_lang} or {target_lang}"
+                logger.info("%s: %s and are left out; the file has %s", path, lacking, there)
     if not found:
         there = ", ".join(sorted(seen)) or "none"
-        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}; its languages: {there}")
+        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {there}.")
 
 
 def _tag(element: Element) -> str:
@@ -641,7 +640,7 @@ def _tag(element: Element) -> str:
 
 
 def _segments(unit: Element) -> dict[str, str]:
-    """Return `{language tag: text}` of one unit; the first variant of a tag counts."""
+    """Return `{language tag: text}` of one unit, with the first variant of each tag."""
     segments: dict[str, str] = {}
     for variant in unit:
         if _tag(variant) != "tuv":
@@ -656,16 +655,15 @@ def _segments(unit: Element) -> dict[str, str]:
 def _segment_text(segment: Element) -> str:
     """Return the segment's text without the markup of its original format.
 
-    Markup between words leaves a blank: a line break always; other markup between letters, digits or the end of a
-    sentence and the next word, but not in a script without blanks. Markup around one character or inside a word, such
-    as of a hot key, leaves none.
+    A line break becomes a blank. So does other markup between two words, unless their script has no blanks. Markup
+    around one character or inside a word, such as of a hot key, is removed without a blank.
     """
     text = _INSIDE_WORD.sub(r"\1\2", _with_codes(segment))
     return _MARKUP.sub("", _PARTING.sub(" ", text))
 
 
 def _with_codes(element: Element) -> str:
-    """Return the text of an element, with a control character, which XML has not, for each inline code."""
+    """Return the text of an element with a control character (which XML cannot contain) for each inline code."""
     parts = [element.text or ""]
     for child in element:
         content = "".join(child.itertext())

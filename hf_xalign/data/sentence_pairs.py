@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class PairCounts(NamedTuple):
-    """One language's pairs: kept, dropped because a side is too short, and dropped because both are too long."""
+    """Pairs of one language: kept, dropped as too short (on a side), and dropped as too long (both sides together)."""
 
     kept: int
     short: int
@@ -29,14 +29,14 @@ class PairCounts(NamedTuple):
 
 
 class SentencePairs(NamedTuple):
-    """Encoded pairs with their counts by `source_lang`."""
+    """Encoded pairs, and their counts by `source_lang`."""
 
     dataset: Dataset
     counts: dict[str, PairCounts]
 
 
 class SentenceFrame(NamedTuple):
-    """Special tokens that the tokenizer puts around one sentence and two."""
+    """Special tokens that the tokenizer puts around one sentence or two."""
 
     before: list[int]  # [CLS] or <s>
     between: list[int]  # [SEP] or </s></s>
@@ -44,12 +44,12 @@ class SentenceFrame(NamedTuple):
 
     @property
     def pair_specials(self) -> int:
-        """Number of special tokens in a sequence of two sentences."""
+        """Number of special tokens around two sentences."""
         return len(self.before) + len(self.between) + len(self.after)
 
 
 def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
-    """Return the tokenizer's special tokens for one sentence and two, which must start and end alike."""
+    """Return the tokenizer's special tokens; an InputError is raised if a pair starts or ends unlike one sentence."""
     before, after = special_frame(tokenizer)
     text = tokenizer("a", add_special_tokens=False).input_ids
     pair = tokenizer("a", "a").input_ids
@@ -58,9 +58,9 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
     if not frame.between or pair != [*before, *text, *frame.between, *text, *after]:
         raise InputError(
             f"{tokenizer.name_or_path or type(tokenizer).__name__} encodes two sentences as "
-            f"{tokenizer.convert_ids_to_tokens(pair)}. There must be a separator between them, and the ends must be "
-            "those of one sentence. Take the model's own tokenizer, or give it a post-processor with a pair template "
-            "(tokenizers.processors.TemplateProcessing)."
+            f"{tokenizer.convert_ids_to_tokens(pair)}. There must be a separator between them, and the same special "
+            "tokens at the ends as around one sentence. Take the model's own tokenizer, or give it a post-processor "
+            "with a pair template (tokenizers.processors.TemplateProcessing)."
         )
     return frame
 
@@ -74,21 +74,22 @@ def encode_sentence_pairs(
 ) -> SentencePairs:
     """Encode the two texts of each pair, and drop pairs that are too short or too long (PPA, section 3.2).
 
-    Special tokens do not count, so a concatenated pair has up to `max_tokens` and its 3 or 4 special tokens.
-    Nothing is truncated. A smaller `model_max_length` of the tokenizer lowers the limit.
-    The result has `source_ids`, `target_ids` (without special tokens), `length` (of both sides), `source_lang`,
-    `target_lang`, and `pair`: the row's number in `dataset`.
+    A pair is kept if each side has at least `min_tokens`, and both together have at most `max_tokens`, without special
+    tokens. A smaller `model_max_length` of the tokenizer lowers the limit. Nothing is truncated.
+
+    Returns the counts, and a dataset with `source_ids`, `target_ids` (without special tokens), `length` (both sides
+    together), `source_lang`, `target_lang`, and `pair`, the row's number in `dataset`.
     """
     dataset = as_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
     if min_tokens < 1 or 2 * min_tokens > limit:
         raise InputError(
-            f"min_tokens={min_tokens} and at most {limit} tokens on both sides together (max_tokens={max_tokens}, the "
-            f"tokenizer's model_max_length {tokenizer.model_max_length}) let no pair pass. min_tokens must be at "
-            "least 1 and at most half of the other."
+            f"min_tokens={min_tokens} excludes every pair of at most {limit} tokens (max_tokens={max_tokens}, the "
+            f"tokenizer's model_max_length {tokenizer.model_max_length}). min_tokens must be at least 1 and at most "
+            "half of that."
         )
     if limit < max_tokens:
-        logger.info("max_tokens=%d is more than the tokenizer allows a pair; the limit is %d", max_tokens, limit)
+        logger.info("max_tokens=%d exceeds the tokenizer's limit for a pair, %d, which is used", max_tokens, limit)
     check_pieces(dataset.select_columns(list(COLUMNS)), tokenizer, "the dataset")
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
@@ -107,11 +108,11 @@ def encode_sentence_pairs(
     )
     kept, counts = _filtered(encoded, min_tokens, limit)
     summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {sum(n)}" for name, n in counts.items())
-    rules = f"short: a side under {min_tokens} tokens, long: over {limit} on both sides together"
+    rules = f"short: fewer than {min_tokens} tokens on a side, long: more than {limit} on both sides together"
     if not len(kept):
         raise InputError(
-            f"no pair is left ({summary}; {rules}). Lower min_tokens, as user-interface strings and titles need, or "
-            "raise max_tokens."
+            f"no pair is left ({summary}; {rules}). Lower min_tokens, for example for user-interface strings and "
+            "titles, or raise max_tokens."
         )
     if len(kept) < len(encoded):
         logger.info("pairs dropped: %s (%s)", summary, rules)
@@ -120,7 +121,7 @@ def encode_sentence_pairs(
 
 
 def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
-    """Count each token of encoded pairs: int64 (vocabulary,), of a vocabulary of that size."""
+    """Count each token of encoded pairs, int64 (vocabulary,); `vocabulary` is the number of tokens."""
     counts = np.zeros(vocabulary, dtype=np.int64)
     for table in scan_columns(dataset, "source_ids", "target_ids"):
         for column in table.columns:
@@ -129,7 +130,7 @@ def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
 
 
 def _filtered(encoded: Dataset, min_tokens: int, max_tokens: int) -> tuple[np.ndarray, dict[str, PairCounts]]:
-    """Return the numbers of the rows that pass and the counts by language, without a Python object a row."""
+    """Return the numbers of the rows that are kept, and the counts by language."""
     passed: list[np.ndarray] = []
     tally: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
     columns = encoded.select_columns(["length", "shorter", "source_lang"]).with_format("numpy")

@@ -1,4 +1,4 @@
-"""Folders of Parquet shards: work that resumes, writing a shard, reading any range of rows."""
+"""Folders of Parquet shards: resumable work, writing a shard, reading a range of rows."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hf_xalign.cache import checksum, hold_folder, leave_folder, read_mark, repl
 from hf_xalign.data.readers import open_parquet
 from hf_xalign.errors import InputError
 
-_WORK = ".work"  # inside an output folder, until its run is done
-_GROUP = 50_000  # rows; what a reader of a shard holds in memory
+_WORK = ".work"  # subfolder of an output folder until its run is done
+_GROUP = 50_000  # rows that a reader of a shard holds in memory
 _BATCH = 10_000  # rows
 
 
 @contextmanager
 def open_work(folder: Path, identity: str) -> Iterator[Path]:
-    """Make and hold an output folder for a block, and yield the work folder inside it.
+    """Make and lock an output folder for a `with` block, and yield the work folder inside it.
 
-    That holds what a killed run left there if the run had this identity. What another run left is removed, also its
-    shards. A block that fails before any work is done leaves no new folder behind.
+    The work folder keeps the files of a killed run with the same `identity`; files and shards of other runs are
+    removed. A block that fails before any work is done leaves no new folder behind.
 
     Raises:
-        InputError: the folder cannot be made, another run writes there, or it holds Parquet files of something else.
+        InputError: the folder cannot be made, another run writes there, or it holds other Parquet files.
     """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     hold_folder(folder)
@@ -36,7 +36,7 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
     mark = work / "settings.json"
     try:
         if not work.exists() and any(folder.glob("*.parquet")):
-            raise InputError(f"{folder}: holds Parquet files already. Give another folder, or remove them.")
+            raise InputError(f"{folder} already holds Parquet files. Give another folder, or remove them.")
         if (read_mark(mark) or {}).get("identity") != identity:
             for shard in folder.glob("part-*-of-*.parquet"):
                 shard.unlink()
@@ -57,11 +57,11 @@ def finished_shards(folder: Path) -> list[Path]:
     """
     if (folder / _WORK).exists():
         raise InputError(
-            f"{folder}: the command that writes it has not finished. Run it again to resume it: what is missing "
-            "would not be noticed later."
+            f"{folder}: the command that writes it has not finished, so shards are missing. Run the same command "
+            "again to resume it."
         )
     if not (shards := sorted(folder.glob("*.parquet"))):
-        raise InputError(f"{folder} is a folder without .parquet files; name a file in it")
+        raise InputError(f"{folder} is a folder without .parquet files. Name a file in it.")
     return shards
 
 
@@ -71,7 +71,7 @@ def shard_name(number: int, total: int) -> str:
 
 
 def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
-    """Write tables, one at least, whole or not at all, and return `file`, `pairs` and `checksum` (XXH3)."""
+    """Write one or more tables atomically, and return `file`, `pairs` and `checksum` (XXH3)."""
     rows = 0
     with replacing(path) as partial:
         stream = iter(tables)
@@ -87,11 +87,7 @@ def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
 def read_rows(
     files: Sequence[tuple[Path, int]], first: int = 0, last: int | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows from `first` to before `last` of files, given with their numbers of rows, in batches.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Yield the rows `[first, last)` of files in batches; `files` are paths and their numbers of rows."""
     start = 0
     for path, rows in files:
         if start + rows > first and (last is None or start < last):

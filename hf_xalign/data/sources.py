@@ -1,11 +1,11 @@
-"""Names of texts and models: how a source is written, and whether files are there. Imports nothing heavy.
+"""Find texts and models by the names that users write. Imports nothing heavy.
 
-A source is written in one of these ways, on the command line, in a recipe's YAML and in Python:
+A source of text is written in one of these ways, on the command line, in YAML and in Python:
 
-    embedded:de                    Chromium's interface, inside the package (`de`, `bn`; splits train, test); as
-                                   labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
+    embedded:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test);
+                                   as labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
-    clean/                         a folder of .parquet files, or that `Dataset.save_to_disk` wrote
+    clean/                         a folder of .parquet files, or one from `Dataset.save_to_disk`
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 
@@ -29,7 +29,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.pretrained import check_base, check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
 
-_PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # no Hub id; the recipes write to runs/
+_PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # cannot be a Hub id; recipes write to runs/
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
 EMBEDDED = "embedded:"
@@ -38,11 +38,11 @@ Scheme = Literal["package", "folder", "file", "aligned", "pattern", "hub"]
 
 
 class SourceKind(NamedTuple):
-    """Forms of the sources of one kind of text, as its reader says.
+    """Forms that the sources of one kind of text may have.
 
     Attributes:
-        suffixes: of its files, each also with `.gz`; a name that ends in one is no Hub id.
-        schemes: what a source may be in addition to a file and a Hub dataset.
+        suffixes: file suffixes, each also with `.gz`; a name that ends in one is not a Hub id.
+        schemes: forms of a source in addition to a file and a Hub dataset.
         inside: end of the names of its files in the package.
     """
 
@@ -52,7 +52,7 @@ class SourceKind(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Place of a source's text; a Hub dataset has no paths."""
+    """Location of a source's text; a Hub dataset has no paths."""
 
     scheme: Scheme
     paths: Sequence[Path] = ()
@@ -62,7 +62,7 @@ _ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
 
 
 def parse_source(text: str) -> tuple[str, str | None]:
-    """Split `de=pairs.tsv` into source and language, which is None if the rows name it; `embedded:de` holds both."""
+    """Split `de=pairs.tsv` into source and language; None without a prefix, except that `embedded:de` is German."""
     source = text.strip()
     if match := _PREFIXED.fullmatch(source):
         return match[2], match[1]
@@ -82,10 +82,10 @@ def parse_named(text: str, option: str) -> tuple[str, str]:
 
 
 def embedded_file(source: str, split: str, kind: str = "") -> Path:
-    """Return the file of `embedded:de` inside the package: of pairs, or of the kind `.pos`, tagged words.
+    """Return the file of `embedded:de` inside the package, of pairs, or of tagged words with `kind=".pos"`.
 
     Raises:
-        InputError: there is none in that language or split.
+        InputError: there is no file for that language and split.
     """
     folder = Path(str(importlib.resources.files("hf_xalign.data"))) / "chromium_ui"
     path = folder / f"{source.removeprefix(EMBEDDED)}.{split}{kind}.jsonl"
@@ -94,19 +94,16 @@ def embedded_file(source: str, split: str, kind: str = "") -> Path:
     # A file of another kind keeps a third part.
     names = (file.name.removesuffix(f"{kind}.jsonl").split(".") for file in sorted(folder.glob("*.jsonl")))
     there = (f"{EMBEDDED}{name[0]} ({name[1]})" for name in names if len(name) == 2)
-    raise InputError(f"there is no {source} ({split}); the package holds {', '.join(there)}")
+    raise InputError(f"there is no {source} ({split}). The package holds {', '.join(there)}.")
 
 
 def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, split: str = "train") -> Place:
-    """Return where the text of a source lies: in the package, here, or, if a Hub id can be meant, on the Hub.
+    """Return the location of a source's text: in the package, on disk, or, if the name can be a Hub id, on the Hub.
 
-    Args:
-        source: a source without language prefix, or paths.
-        kind: kind of text.
-        split: split of text in the package.
+    `source` is a source without language prefix, or paths; `split` is the split of text in the package.
 
     Raises:
-        InputError: nothing is there, or no regular file.
+        InputError: there is no such file, or it is not a regular file.
     """
     name = str(source) if isinstance(source, (str, Path)) else ""
     place = os.path.expanduser(name)
@@ -121,7 +118,7 @@ def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, spl
     else:
         paths = [Path(place)]
     if not 1 <= len(paths) <= 2:
-        raise InputError(f"{len(paths)} files are named; line-aligned text has two, the source's and the target's")
+        raise InputError(f"{len(paths)} files are named. Line-aligned text has two: the source's and the target's.")
     for path in paths:
         check_regular(path)
         if path.exists():
@@ -136,7 +133,7 @@ def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, spl
 
 
 def check_files(items: Iterable[str]) -> None:
-    """Refuse items whose files are not there, of any kind of text; the readers look closer, but import for seconds."""
+    """Raise an InputError for files that are missing, before the readers are imported, which takes seconds."""
     for item in items:
         source = item.strip() if os.path.exists(item) else item.partition("=")[2].strip() or item.strip()
         if not source.startswith(EMBEDDED) and not os.path.exists(os.path.expanduser(source)):
@@ -146,12 +143,12 @@ def check_files(items: Iterable[str]) -> None:
 def check_models(
     names: Iterable[str | None], *, whole: bool = True, adapters: bool = True, finite: bool = True
 ) -> None:
-    """Refuse paths to no folder, for which the Hub would be asked in vain, and folders that can hold no model.
+    """Raise an InputError for paths without a folder, and for folders that hold no model.
 
     Args:
-        names: folders, Hub ids or names of built-in encoders; None is left out.
-        whole: also refuse a folder without weights or tokenizer, and an adapter without its encoder.
-        adapters: False refuses an adapter too.
+        names: folders, Hub ids or names of built-in encoders; None is skipped.
+        whole: also refuse folders without weights or tokenizer, and adapters without their encoder.
+        adapters: False refuses adapters.
         finite: with `whole`, also refuse weights that are NaN or infinite.
     """
     for name in filter(None, names):
@@ -164,8 +161,8 @@ def check_models(
                 check_base(path, finite=finite)
             if not adapters and not (path / "config.json").exists() and (path / "adapter_config.json").exists():
                 raise InputError(
-                    f"{name} holds an adapter, and an encoder is trained here. Name an encoder, or give the model of "
-                    "hf_xalign.load to a trainer."
+                    f"{name} holds an adapter, but this command trains an encoder. Name an encoder, or load the "
+                    "adapter by hf_xalign.load and give the model to a trainer."
                 )
         if _PATH.fullmatch(name) and "{seed}" not in name and not path.is_dir():
             hint = nearby(path, "name a run's folder, a Hub model as owner/name, or builtin")
@@ -173,7 +170,7 @@ def check_models(
 
 
 def nearby(path: Path, otherwise: str) -> str:
-    """Return the end of an error message: similar file names in the folder, or what could be named instead."""
+    """Return the end of an error message: similar names in the folder, or else the advice `otherwise`."""
     if not path.parent.is_dir():
         return f", nor a folder {path.parent}"
     close = difflib.get_close_matches(path.name, sorted(os.listdir(path.parent)))

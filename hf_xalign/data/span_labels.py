@@ -1,4 +1,4 @@
-"""Labels that mark spans of words, such as names: every scheme is read as BIO (IOB2)."""
+"""Read labels of spans of words, such as names, in any scheme, and convert them to BIO (IOB2)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ class Span(NamedTuple):
 def find_spans(labels: Sequence[str]) -> list[Span]:
     """Return the spans that labels `PART-kind` mark, in any scheme.
 
-    As in CoNLL's `conlleval` and seqeval's default mode, a span also begins at a label that continues no span of its
-    kind.
+    As in CoNLL's `conlleval` and seqeval's default mode, an `I-` label without an open span of its kind begins one.
     """
     spans: list[Span] = []
     start, kind = 0, ""
@@ -67,8 +66,8 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
 def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]:
     """Return each label as `PART-kind` or `O`, if the labels mark spans; else an empty dictionary.
 
-    They do if all have a part of a span in one form, unless they may as well be parts of speech (`S_noun`, `M`). With
-    `certain` the form is enough. `_` stands for `O` if there is no other label for it.
+    They mark spans if all of them contain the part of a span (`B`, `I`, ...) in one form, unless they could also be
+    parts of speech (`S_noun`, `M`); with `certain` the form is enough. `_` means `O` if no label is `O`.
     """
     names = set(names)
     outside = names & {OUTSIDE, "o"} or names & {UNLABELLED}
@@ -91,7 +90,7 @@ def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]
 
 
 def bio_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the BIO label of each label; plain labels stay, and `_` is left out.
+    """Return the BIO form of each label; labels that mark no spans stay, and `_` is left out.
 
     Example:
         >>> bio_names(["O", "B-city", "E-city", "S-city"])
@@ -111,7 +110,7 @@ def bio_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
-    """Return the spans of each sentence, whose labels are all of spans.
+    """Return the spans of each sentence of span labels.
 
     Raises:
         InputError: a label marks no span.
@@ -120,22 +119,20 @@ def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
     for number, labels in enumerate(sentences):
         for label in labels:
             if label not in parts and not _FORMS[0].fullmatch(label):
-                raise InputError(f"sentence {number}: label {label!r} is not O, B-... or I-..., nor of another scheme")
+                raise InputError(f"sentence {number}: the label {label!r} is in no scheme of spans, such as O, B-, I-")
     return [find_spans([parts[label] for label in labels]) for labels in sentences]
 
 
 def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[list[str]]:
-    """Return the column `labels` of a dataset, with the names of classes, and spans as BIO labels.
-
-    What is converted is logged once.
+    """Return the column `labels` of a dataset as strings, with spans as BIO labels; the log says what was converted.
 
     Args:
-        rows: sentences; `labels` holds one str or class a word.
+        rows: sentences; `labels` holds one string or class label for each word.
         name: name of the text, for messages.
-        place: returns the place of a row (from 0), for messages.
+        place: function that describes the place of a row (from 0), for messages.
 
     Raises:
-        InputError: labels of spans are mixed with others, or their schemes are mixed; the message names the place.
+        InputError: labels of spans are mixed with other labels, or several schemes are mixed.
     """
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
     if label is not None and hasattr(label, "int2str"):
@@ -158,7 +155,7 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         count = sum(map(len, spans))
         begun = sum(own[start][0] == "I" for own, there in zip(marks, spans, strict=True) for start, _, _ in there)
         if scheme == "BIO" and begun:
-            logger.info("%s: %s of %s spans began with I-, as in IOB1, and begin with B- now", name, begun, count)
+            logger.info("%s: %s of %s spans began with I-, as in IOB1, and now begin with B-", name, begun, count)
         else:
             old, new = next(pair for pair in zip(chain(*sentences), chain(*found), strict=True) if pair[0] != pair[1])
             logger.info("%s: %s spans labelled in %s are read as BIO: %r becomes %r", name, count, scheme, old, new)
@@ -166,7 +163,7 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
 
 
 def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Callable[[int], str]) -> None:
-    """Refuse plain labels among labels of spans."""
+    """Raise an InputError if plain labels are mixed with labels of spans."""
     usual = sorted(filter(_USUAL.fullmatch, names))
     plain = names - {*usual, OUTSIDE, UNLABELLED}
     halves = {name[2:] for name in usual if name[0] == "B"} & {name[2:] for name in usual if name[0] != "B"}
@@ -178,8 +175,8 @@ def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Ca
             if label in plain
         )
         raise InputError(
-            f"{place(row)}, word {word}: label {label!r} marks no span, but others do, such as {usual[0]!r}. Correct "
-            "the label, or write all of them in one scheme, such as BIO."
+            f"{place(row)}, word {word}: the label {label!r} marks no span, but others do, such as {usual[0]!r}. "
+            "Correct it, or write all labels in one scheme, such as BIO."
         )
 
 
@@ -189,7 +186,7 @@ def _check_scheme(
     spans: Sequence[Sequence[Span]],
     place: Callable[[int], str],
 ) -> str:
-    """Return the scheme of labels, or refuse a mixture of schemes."""
+    """Return the scheme of the labels; a mixture of schemes raises an InputError."""
     seen: dict[str, str] = {}
     for row, (labels, own) in enumerate(zip(sentences, marks, strict=True)):
         for word, (label, mark) in enumerate(zip(labels, own, strict=True), 1):
@@ -197,8 +194,8 @@ def _check_scheme(
                 scheme = next((name for name, parts in _SCHEMES.items() if {*seen, mark[0]} <= set(parts)), None)
                 if scheme is None:
                     raise InputError(
-                        f"{place(row)}, word {word}: label {label!r} is of another scheme than those before it "
-                        f"({', '.join(seen.values())}). Write all labels in one scheme, such as BIO."
+                        f"{place(row)}, word {word}: the label {label!r} is in another scheme than the labels before "
+                        f"it ({', '.join(seen.values())}). Write all labels in one scheme, such as BIO."
                     )
                 seen[mark[0]] = label
     parts = seen.keys()
@@ -210,8 +207,8 @@ def _check_scheme(
                 one = end - start == 1
                 if first not in (singles or "B") if one else first != "B" or (ends and last not in ends):
                     raise InputError(
-                        f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is no whole span in "
-                        f"{scheme}, the scheme of other labels. Correct it, or write all labels in one scheme, such "
-                        "as BIO."
+                        f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is not a whole span "
+                        f"in {scheme}, the scheme of the other labels. Correct it, or write all labels in one scheme, "
+                        "such as BIO."
                     )
     return scheme or "BIO"

@@ -1,8 +1,8 @@
 """Split text into words, by the script it is written in.
 
-Python's `re` breaks Bengali and Hindi words at their vowel signs, because its `\\w` lacks combining marks; the `regex`
-package knows Unicode's categories. The result is close to Unicode's default word boundaries (UAX #29): apostrophes and
-separators inside numbers join, hyphens split.
+The words are close to Unicode's default word boundaries (UAX #29): apostrophes and separators inside numbers join,
+hyphens split. The `regex` package is needed because `\\w` of Python's `re` lacks combining marks, so that it would
+break Bengali and Hindi words at their vowel signs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError
 
-WORDS = ("source_words", "target_words")  # columns of words that are given with the text, null where it is split
+WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
 
 _VERSION = 1  # raise it when any text is split differently: cached links are then replaced
 
@@ -40,9 +40,9 @@ _TOKEN = regex.compile(
     """,
     flags=regex.VERBOSE | regex.VERSION1,
 )
-# What may differ between a text and its words: white space and invisible characters.
+# White space and invisible characters, in which a text and its words may differ.
 _INVISIBLE = regex.compile(r"[\s\p{Cc}\p{Cf}]+")
-# Latin alphabets with I ı and İ i: of any text in the language, or where its code names the script.
+# Languages whose Latin alphabet has I ı and İ i; those of the second set only if the code names the script.
 _DOTLESS = {"tr", "tur", "az", "aze", "azj", "crh", "gag", "tly", "lzz", "zza", "diq", "kiu"}
 _DOTLESS_LATIN = {"kk", "kaz", "tt", "tat", "ba", "bak", "azb", "ota", "kdr", "krc", "nog", "kum"}
 _UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")
@@ -58,15 +58,15 @@ _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 def split_words(text: str, lang: str) -> list[str]:
     """Split one text into words and punctuation marks.
 
-    Marks and symbols are words of their own, and so is each Han character in any language; Thai is split by pythainlp.
-    White space and invisible control characters belong to no word.
+    Punctuation marks, symbols and Han characters are words of their own, in every language. Thai is split by
+    pythainlp. White space and invisible control characters belong to no word.
 
     Args:
         text: text in NFC; a decomposed text gives decomposed words.
         lang: language code (`de`, `zh-Hant`, `tha_Thai`).
 
     Raises:
-        InputError: the language's script has no spaces between words and its segmenter is missing.
+        InputError: the language has no blanks between words, and there is no segmenter for it.
 
     Example:
         >>> split_words("Öffne die E-Mail (1,000 kB)!", "de")
@@ -82,12 +82,12 @@ def split_words(text: str, lang: str) -> list[str]:
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the words of both sides of a batch of parallel text: its own `*_words`, or where there are none its text.
+    """Return the words of both sides of a batch of parallel text: its columns `*_words`, and else its text, split.
 
-    `blanks` splits text at white space only, like the maker of a Pharaoh file.
+    `blanks` splits text at white space only, as Pharaoh files expect.
 
     Raises:
-        InputError: a side's words are not a list of words, or its text cannot be split.
+        InputError: the words of a side are not a list of strings, or its text cannot be split.
     """
     sides = []
     for side in ("source", "target"):
@@ -97,7 +97,6 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
             [
                 check_words(words, f"{side}_words of {text!r}")
                 if words is not None
-                # A side without words of its own.
                 else text.split()
                 if blanks
                 else split_words(text, lang)
@@ -111,7 +110,7 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
     """Return the given words of a sentence in NFC, without U+FEFF.
 
     Raises:
-        InputError: they are not a list of words, or not those of `text` in its order.
+        InputError: they are not a list of strings, or do not occur in `text` in this order.
     """
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
@@ -123,16 +122,16 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
             _, found, rest = rest.partition(bare) if bare else ("", "", rest)
             if not found:
                 raise InputError(
-                    f"{where}: the word {word!r} is not in the text, at its place among the others. Give the words as "
-                    "the text has them, or null to have it split."
+                    f"{where}: the word {word!r} is not in the text after the words before it. Give the words as in "
+                    "the text, or null to have the text split."
                 )
         if text and not words:
-            raise InputError(f"{where}: the list is empty. Give the words of {text!r}, or null to have it split.")
+            raise InputError(f"{where}: the list is empty. Give the words of {text!r}, or null to split it.")
     return words
 
 
 def split_pairs(dataset: Dataset) -> Dataset:
-    """Add the columns of [`~hf_xalign.align_words`] without any link: `source_words`, `target_words` and `links`."""
+    """Add the columns of [`~hf_xalign.align_words`] with empty links: `source_words`, `target_words` and `links`."""
     return map_rows(dataset, _without_links, batched=True, desc="Splitting words")
 
 
@@ -142,10 +141,10 @@ def _without_links(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def lower_word(word: str, lang: str | None) -> str:
-    """Lower-case a word, or a text, by the rules of its language, and return it in NFC.
+    """Lower-case a word or a text by the rules of its language, and return it in NFC.
 
-    Turkish, Azerbaijani and other Latin alphabets with a dotless i have ı for I and i for İ. Lithuanian keeps the dot
-    of i and j under an accent (Unicode's SpecialCasing, for lower-case input too). Others follow Unicode's defaults.
+    In Turkish, Azerbaijani and other Latin alphabets with a dotless i, I becomes ı and İ becomes i. Lithuanian keeps
+    the dot of i and j under an accent (Unicode's SpecialCasing). Other languages follow Unicode's defaults.
     """
     rules = _case_rules(lang)
     word = unicodedata.normalize("NFC", word)
@@ -158,7 +157,7 @@ def lower_word(word: str, lang: str | None) -> str:
 
 
 def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> list[list[str]]:
-    """Return the sentences, each in its language, with every word in lower case."""
+    """Lower-case the words of each sentence by the rules of its language."""
     return [[lower_word(word, lang) for word in words] for words, lang in zip(sentences, langs, strict=True)]
 
 
@@ -172,15 +171,15 @@ def _case_rules(lang: str | None) -> Literal["dotless", "dotted"] | None:
 
 
 def splitter_version(langs: Iterable[str]) -> str:
-    """Return a string that changes whenever [`split_words`] may split texts of these languages differently."""
+    """Return a version string of [`split_words`] for these languages; caches depend on it."""
     thai = any(_base_code(lang) == "th" for lang in langs)
     return f"{_VERSION}, regex {version('regex')}" + (f", pythainlp {version('pythainlp')}" if thai else "")
 
 
 def lettered_words(text: str | Sequence[str]) -> list[str]:
-    """Return the words of a text, or of given ones, that have a letter or digit, without a segmenter.
+    """Return the words of a text, or of a list, that have a letter or digit, without a segmenter.
 
-    Of scripts without blanks between words, each letter with its marks counts as a word.
+    In scripts without blanks between words, each letter with its combining marks counts as a word.
     """
     words = text
     if isinstance(text, str):
@@ -189,7 +188,7 @@ def lettered_words(text: str | Sequence[str]) -> list[str]:
 
 
 def has_letter(word: str) -> bool:
-    """Tell whether any character of the word is a letter of some script."""
+    """Return whether any character of the word is a letter of some script."""
     return any(character.isalpha() for character in word)
 
 
@@ -201,11 +200,11 @@ def _base_code(lang: str) -> str:
 
 @cache
 def _segmenter(base: str) -> Callable[[str], list[str]] | None:
-    """Return the function that splits a run of this language's script into words; None if blanks do that."""
+    """Return the function that segments this language, or None if blanks separate its words."""
     if base in _NO_SEGMENTER:
         raise InputError(
-            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words and hf_xalign has no segmenter for it. "
-            "Segment the text yourself and give the words as the columns source_words and target_words: lists, in "
+            f"{_NO_SEGMENTER[base]} ({base}) has no blanks between words, and hf_xalign has no segmenter for it. "
+            "Segment the text yourself, and give the words in the columns source_words and target_words as lists, in "
             "JSONL or Parquet."
         )
     if base != "th":

@@ -17,16 +17,16 @@ def alignment_error_rate(
 
         precision = |A ∩ P| / |A|,   recall = |A ∩ S| / |S|,   AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 
-    Each argument has the links [i, j] of each sentence pair; a repeated link counts once. Sure links are always
-    possible, and are the only possible ones by default; then f1 = 1 - AER. Without predictions, precision is 0. No
-    sure link at all is an InputError, since recall is undefined.
+    Each argument holds the links [i, j] of each sentence pair; a repeated link counts once. Sure links are always
+    possible; by default no others are, and f1 = 1 - AER. Without predictions, precision is 0. Without any sure link,
+    recall is undefined and an InputError is raised.
     """
     check_lengths("sentence pair", predictions=predictions, sure=sure, possible=possible)
     predicted = _flat(predictions, "predictions")
     must = _flat(sure, "sure")
     may = must | _flat(possible, "possible") if possible is not None else must
     if not must:
-        raise InputError("no sure links: recall and alignment error rate are undefined without them")
+        raise InputError("there are no sure links, without which recall and alignment error rate are undefined")
     in_sure, in_possible = len(predicted & must), len(predicted & may)
     precision = in_possible / len(predicted) if predicted else 0.0
     recall = in_sure / len(must)

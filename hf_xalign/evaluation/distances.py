@@ -1,6 +1,6 @@
-"""Distances of linked against random word pairs at each training stage (continual-learning paper, section 5.4).
+"""Distances of linked and random word pairs at each training stage (continual-learning paper, section 5.4).
 
-Training should pull translations together, and not contract the whole space.
+Training should bring translations together without contracting the whole space.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ from hf_xalign.record import write_text
 
 MEASURES = ("l2", "cosine")
 NUMBERS = "distances.json"
-# Word pairs per language in a histogram of a run: enough for its bins, a fraction of the cost of an evaluation.
-HISTOGRAM_PAIRS = 2000
+HISTOGRAM_PAIRS = 2000  # word pairs per language in a run's histogram: enough for its bins
 
 
 class WordPairs(NamedTuple):
-    """Linked word pairs, each with a random other target word; int64 (n, 2) each: sentence pair and word index."""
+    """Source words, their linked target words, and random target words, int64 (n, 2): sentence pair, word index."""
 
     source: np.ndarray
     linked: np.ndarray
@@ -56,7 +55,7 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     """Draw at most `pairs` links without replacement (None for all), and as many random pairs.
 
     A random pair keeps the source word and takes the target word of a uniformly drawn link of *another* sentence pair.
-    As in the paper, a frequent word can still meet its translation by chance.
+    As in the paper, the random word can still be a translation by chance.
     """
     parts = [np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in links]
     counts = np.array([len(part) for part in parts], dtype=np.int64)
@@ -71,7 +70,7 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     chosen = np.sort(generator.permutation(len(words))[:pairs])
     own = counts[sentence[chosen]]
     start = (np.cumsum(counts) - counts)[sentence[chosen]]
-    # Uniform over the links before and after the block of the pair's own.
+    # Uniform over all links outside the pair's own sentence.
     other = generator.integers(0, len(words) - own)
     other += np.where(other >= start, own, 0)
     return WordPairs(
@@ -94,14 +93,13 @@ def word_distances(
 ) -> dict[str, dict[int, dict[str, Distances]]]:
     """Measure L2 and cosine distances of linked and random word pairs in an encoder.
 
-    The pairs depend on the links and the seed only, so all encoders are measured on the same pairs. A pair is skipped
-    when one of its words has no vector (truncated, or no subword).
+    The pairs depend only on the links and the seed, so all encoders are measured on the same pairs. A pair is skipped
+    if one of its words has no vector (truncated, or no subword).
 
     The dataset has the columns `source_words`, `target_words`, `links` and `source_lang`; also `target_lang` for a
-    model with one map or embedding per language. `pairs` and `seed` are those of [`draw_word_pairs`], for each
-    language. `desc` labels the progress bar. Other options are `pooling` (of subwords, by default `mean`), and
-    `batch_size`, `max_length` and `dtype` as in [`~hf_xalign.evaluation.scores.score_retrieval`]. Distances are
-    float64 whatever the `dtype`.
+    model with one map or embedding per language. At most `pairs` links of each language are drawn, and as many random
+    pairs. `desc` labels the progress bar. Other options are `pooling` (of subwords, by default `mean`), and
+    `batch_size`, `max_length` and `dtype` as in [`score_retrieval`]. Distances are always float64.
 
     Returns:
         `{language: {layer: {"l2": ..., "cosine": ...}}}`. The cosine distance is 1 - cos, and 1 for a zero vector.
@@ -121,7 +119,7 @@ def word_distances(
 def known_distances(
     vectors: TextVectors, dataset: Dataset, *, pooling: Pooling = "mean", pairs: int | None = 10_000, seed: int = 0
 ) -> dict[str, dict[int, dict[str, Distances]]]:
-    """Measure the [`word_distances`] of the last layer from its vectors, without the encoder."""
+    """Measure [`word_distances`] in given vectors of the last layer."""
     found = {}
     for language, rows, own in _drawn_by_language(dataset, pairs, seed):
         sides = {side: by_pooling[pooling] for side, by_pooling in vectors[language].items()}
@@ -130,11 +128,11 @@ def known_distances(
 
 
 def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[tuple[str, Dataset, WordPairs]]:
-    """Draw the word pairs of every language: too few links should not be found after an hour of other languages."""
+    """Draw the word pairs of all languages first, so that too few links raise an error before any encoding."""
     check_range(least=1, pairs=pairs)
     check_columns(dataset, ("links", "source_lang"), "the dataset", "Run hf_xalign.links.align_words on it first.")
     if not len(dataset):
-        raise InputError("distances: the word-linked text is empty")
+        raise InputError("distances: the word-aligned text is empty. Name more text.")
     drawn = []
     for language, numbers in language_rows(dataset).items():
         rows = dataset.select(numbers)
@@ -150,7 +148,7 @@ def _measure(
     sentences: Mapping[str, np.ndarray],
     layers: Sequence[int],
 ) -> dict[int, dict[str, Distances]]:
-    """Measure the distances of drawn pairs, from the vectors of these sentence numbers of each side."""
+    """Measure the distances of drawn pairs; `vectors` are those of the given sentence numbers of each side."""
     source, target = vectors["source"], vectors["target"]
     query = _vector_rows(source, sentences["source"], own.source, f"{language}, source")
     linked, random = (
@@ -159,8 +157,8 @@ def _measure(
     kept = (source.present[query] & target.present[linked] & target.present[random]).numpy()
     if not kept.any():
         raise InputError(
-            f"{language}: none of {len(kept)} word pairs has vectors. Check that the tokenizer belongs to the "
-            "model and that max_length is large enough."
+            f"{language}: none of {len(kept)} word pairs has vectors. Check that the tokenizer belongs to the model "
+            "and that max_length is large enough."
         )
     query, linked, random = query[kept], linked[kept], random[kept]
     found = {
@@ -177,9 +175,9 @@ def overlap_measures(distances: Distances, bins: int = 50) -> dict[str, float]:
     """Measure how well the distance separates linked from random pairs.
 
     Returns:
-        `auc`: probability that a random pair is farther apart than a linked one, ties counting half (Mann and
-        Whitney's U over n m). 1 is full separation, 0.5 none. `overlap`: shared area of both histograms of equal-width
-        bins, from 0 (apart) to 1 (equal). Sampling noise lowers it: compare equal numbers of pairs and bins.
+        `auc`: probability that a random pair is farther apart than a linked pair, with ties counting half (Mann and
+        Whitney's U over n m); 1 is full separation, 0.5 none. `overlap`: shared area of both histograms of equal-width
+        bins, from 0 (apart) to 1 (equal). Sampling noise lowers it, so compare equal numbers of pairs and bins.
     """
     from scipy.stats import rankdata  # takes most of a second
 
@@ -203,13 +201,13 @@ def distance_grid(
 ) -> dict[str, Any]:
     """Compute the paper's grid of distances: one row per training stage, one column per language.
 
-    `stages` maps stage names to a folder, Hub id or `embedded`. They are loaded one at a time, by [`hf_xalign.load`].
-    Of a model with a task head the encoder is measured. Other options are those of [`word_distances`]; returns the
-    grid of [`grid_of`].
+    `stages` maps stage names to a folder, Hub id or `builtin`; [`hf_xalign.load`] loads one at a time. The encoder of
+    a model with a task head is measured. Other options are those of [`word_distances`]; returns the grid of
+    [`grid_of`].
     """
     check_distinct(stages=list(stages))
     check_range(least=2, bins=bins)
-    # Load all of them before the first pass: a mistyped folder should not be found after an hour.
+    # All are loaded before the first pass, so that a mistyped folder raises an error at once.
     tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
     for stage, tokenizer in tokenizers.items():
         check_pieces(dataset, tokenizer, f"{stage}, the text")
@@ -236,12 +234,12 @@ def grid_of(
     """Summarise distances of several stages, measured on the same text.
 
     Histograms of one language share their edges, so that a contracting space is visible. `found` maps stage names to
-    results of [`word_distances`], in the order of the rows; `stages`, to their encoders.
+    results of [`word_distances`] in the order of the rows, `stages` maps them to encoders.
 
     Returns:
-        Plain JSON: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, `bins` and `cells`. Each cell has
-        `stage`, `language`, `layer`, `measure`, `pairs` (n of each kind), `auc`, `overlap`, `edges` (bins + 1), and
-        for `linked` and `random` each `mean`, `sd`, `median` and `counts` (bins).
+        In JSON types: `stages`, `languages`, `layers`, `measures`, `pooling`, `seed`, `bins` and `cells`. Each cell
+        has `stage`, `language`, `layer`, `measure`, `pairs` (number of each kind), `auc`, `overlap`, `edges` (bins +
+        1), and under `linked` and `random` each `mean`, `sd`, `median` and `counts` (bins).
     """
     languages = list(next(iter(found.values())))
     layers = list(next(iter(found.values()))[languages[0]])
@@ -273,7 +271,7 @@ def grid_of(
 
 
 def write_distances(grid: Mapping[str, Any], folder: str | os.PathLike) -> list[Path]:
-    """Write `distances.json`, then a figure per measure and layer (`distances_l2_layer-1.png`); return the files."""
+    """Write `distances.json` and a figure per measure and layer (`distances_l2_layer-1.png`); return the files."""
     folder = Path(folder)
     written = [write_text(folder / NUMBERS, json.dumps(grid, ensure_ascii=False, indent=1, allow_nan=False) + "\n")]
     for measure, layer in product(grid["measures"], grid["layers"]):

@@ -19,9 +19,9 @@ from hf_xalign.statistics.bootstrap import interval
 
 
 class EmbeddingAlignment(NamedTuple):
-    """Result of [`alignment_of_entries`]: `share` of the n source tokens that find a counterpart, from 0 to 1.
+    """Share of the n source tokens whose nearest candidate is a counterpart, in [0, 1].
 
-    `hits` is bool (n,), whose mean is the share, and `nearest` int64 (n,) the candidate that each source token found,
+    `hits` is bool (n,), whose mean is the share, and `nearest` int64 (n,) the nearest candidate of each source token,
     both on the CPU. The share falls as the number of `candidates` grows.
     """
 
@@ -31,7 +31,7 @@ class EmbeddingAlignment(NamedTuple):
     candidates: int
 
     def scores(self, *, bootstrap: int = 1000, seed: int = 0) -> dict[str, float | int]:
-        """Return `alignment`, its 95% bootstrap interval over source tokens (0 resamples: none), and the counts."""
+        """Return `alignment`, its 95% bootstrap interval over source tokens, unless `bootstrap` is 0, and counts."""
         scores: dict[str, float | int] = {"alignment": self.share}
         if bootstrap:
             low, high = interval(self.hits.numpy(), resamples=bootstrap, seed=seed)
@@ -50,15 +50,14 @@ def alignment_of_entries(
 ) -> EmbeddingAlignment:
     """Compute the share of source tokens whose nearest candidate is their counterpart in a token dictionary.
 
-    A token with several entries is one source with several counterparts, any of which is right. Of candidates with
-    equal scores the lowest row is found, so a counterpart that shares its embedding with an earlier candidate counts
-    as missed. A source token that is also a candidate finds itself: with one embedding matrix for both sides, keep
-    sources out of `candidates`.
+    A source token with several entries may find any of its counterparts. Among equal scores the lowest row is nearest,
+    so a counterpart with the same embedding as an earlier candidate is missed. A source token that is also a candidate
+    finds itself: if both sides use one embedding matrix, keep sources out of `candidates`.
 
-    The `entries` (e, 2) are a row of `source_vectors` (Vs, D) and one of `target_vectors` (Vt, D). `candidates` are
-    rows of `target_vectors` to search, with every counterpart; by default the counterparts. `similarity` is "cosine"
-    as published, or "csls" against hubs, with the sources as the neighbourhood. `hits` and `nearest` follow the order
-    in which `entries` first name each source token.
+    Each of the `entries` (e, 2) is a row of `source_vectors` (Vs, D) and a row of `target_vectors` (Vt, D).
+    `candidates` are the rows of `target_vectors` to search, by default the counterparts; they must include these.
+    `similarity` is "cosine" as published, or "csls" against hubs, with the sources as the neighbourhood. `hits` and
+    `nearest` follow the order in which `entries` first name each source token.
     """
     source_vectors, target_vectors = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source_vectors, target=target_vectors)
@@ -92,13 +91,12 @@ def alignment_of_model(
 ) -> EmbeddingAlignment:
     """Compute [`alignment_of_entries`] on a model's input embeddings.
 
-    Measures one direction, from the first column of the entries to the second: natural to derived, as in the paper.
-    For the other direction pass `entries[:, [1, 0]]` and that side's candidates.
+    Measures the direction from the first column of the entries to the second: natural to derived, as in the paper. For
+    the other direction, pass `entries[:, [1, 0]]` and candidates of that side.
 
-    The candidates should be ids of the whole derived vocabulary: searching only a training dictionary is easier.
-
-    `languages` are the codes of both columns: each side's language embedding is then added to its word embeddings, as
-    in ALIGN-MLM's code for XLM and DICT-MLM. The paper compares word embeddings alone.
+    `candidates` should be the ids of the whole derived vocabulary, because searching only a training dictionary is
+    easier. If `languages`, the codes of both columns, are given, each side's language embedding is added to its word
+    embeddings, as in ALIGN-MLM's code for XLM and DICT-MLM. The paper compares word embeddings alone.
     """
     words = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
     source = target = words
@@ -110,8 +108,8 @@ def alignment_of_model(
 def _checked_pool(candidates: Tensor | np.ndarray | Sequence[int], targets: int) -> np.ndarray:
     pool = candidates.cpu().numpy() if isinstance(candidates, Tensor) else np.asarray(candidates)
     if pool.ndim != 1 or not len(pool) or pool.dtype.kind not in "iu":
-        raise InputError(f"candidates: expected a list of rows, got {pool.dtype} of shape {pool.shape}")
+        raise InputError(f"candidates: got {pool.dtype} of shape {pool.shape}. Pass a list of rows.")
     pool = np.unique(pool).astype(np.int64)
     if pool[0] < 0 or pool[-1] >= targets:
-        raise InputError(f"candidates: rows {pool[0]} to {pool[-1]}, but there are {targets} target embeddings")
+        raise InputError(f"candidates are rows {pool[0]} to {pool[-1]}, but there are {targets} target embeddings")
     return pool

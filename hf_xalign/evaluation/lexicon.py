@@ -32,17 +32,17 @@ def lexicon_induction(
 ) -> dict[str, float | int]:
     """Compute precision at K of translating a test dictionary's source words into the whole target vocabulary.
 
-    A word is right at K when any of its gold translations is among its K nearest target words. Under CSLS, r(x) is
-    taken over all target words and r(y) over all source words, as MUSE and fastText do. Equal scores are ranked in the
+    A word is correct at K if any of its gold translations is among its K nearest target words. Under CSLS, r(x) is
+    taken over all target words and r(y) over all source words, as in MUSE and fastText. Equal scores are ranked in the
     order of `target_words`.
 
     Published figures treat words outside the vocabularies in two ways; both are returned:
 
     - `p@K` as in MUSE (`evaluation/word_translation.py`): an entry counts only if both of its words have a vector.
-    - `p@K_oov_wrong` as in fastText (`alignment/eval.py`): a source word without a vector, or without a gold that has
-      one, is wrong.
+    - `p@K_oov_wrong` as in fastText (`alignment/eval.py`): a source word is wrong if it has no vector, or none of its
+      gold translations has one.
 
-    The first rises when a vocabulary loses its hard words; the second falls with the coverage. Compare systems on
+    `p@K` rises if a vocabulary loses hard words; `p@K_oov_wrong` falls with the coverage. So compare systems on
     vocabularies of the same text, and report the coverage.
 
     Args:
@@ -66,8 +66,8 @@ def lexicon_induction(
         (the dictionary's source words), `queries` (those in `p@K`), `source_vocabulary`, `target_vocabulary`.
 
     Raises:
-        InputError: no entry with both words in the vocabularies, an entry that is not a pair, mismatched words and
-            vectors, a repeated word, NaN or infinity in a row, or an option out of range.
+        InputError: no entry has both words in the vocabularies; an entry is not a pair; the numbers of words and
+            vectors differ; a word is repeated; a row has NaN or infinity; or an option is out of range.
 
     Example:
         >>> entries = [("Hund", "dog"), ("Hund", "hound"), ("Katze", "cat"), ("Uhu", "owl")]

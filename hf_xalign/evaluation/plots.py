@@ -1,6 +1,6 @@
-"""PNG figures. matplotlib is the optional extra `plots`, imported only when a figure is drawn.
+"""Draw PNG figures by matplotlib, the optional extra `plots`.
 
-pyplot is not used: it would choose a backend and register figures for the whole process.
+pyplot is not used, because it would choose a backend and register figures for the whole process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DPI = 150
 
 
 def require_matplotlib() -> None:
-    """Raise InputError unless matplotlib is installed, for commands to call before they compute what they draw."""
+    """Raise an InputError unless matplotlib is installed; commands call this before they compute a figure."""
     require("matplotlib.backends.backend_agg", "a figure", "plots")
     require("matplotlib.figure", "a figure", "plots")
 
@@ -56,7 +56,7 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Create an empty Agg figure; width and height in inches."""
+    """Create an empty Agg figure; `width` and `height` are in inches."""
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

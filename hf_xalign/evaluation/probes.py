@@ -1,7 +1,7 @@
 """Frozen probes: a linear classifier on an encoder's vectors, trained in one language and tested in others.
 
-Fine-tuning moves an encoder, and its zero-shot scores differ by points from seed to seed. A probe leaves the encoder
-as it is and has one solution, so it shows what alignment itself is worth (on probes: Hewitt and Liang 2019).
+Zero-shot scores of fine-tuned encoders differ by points between seeds. A probe does not change the encoder and has one
+solution, so it shows the effect of the alignment alone (on probes: Hewitt and Liang 2019).
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.statistics.examples import ExampleScores
 
 Labelled = tuple[Tensor, Sequence[str]]
-"""Vectors, float (n, dim), and the label of each."""
+"""Vectors, float (n, dim), and their labels."""
 
 
 def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay: float = 1e-4) -> Scores:
-    """Train a softmax classifier on vectors, and test it on others.
+    """Train a softmax classifier on vectors, and test it on other vectors.
 
-    [`~hf_xalign.modeling.softmax_regression.fit_softmax`] says what is trained.
+    Dimensions are standardised; the loss is the mean cross-entropy plus `weight_decay` times the squared weights.
 
     Args:
         train: vectors and labels to learn from.
-        tests: vectors and labels to test on, by name. A label that training lacks counts as wrong.
+        tests: vectors and labels to test on, by name. A label that does not occur in `train` counts as wrong.
         weight_decay: weight of the squared weights.
 
     Returns:
-        `{name: {"accuracy": share, "macro_f1": share}}`: the share of right labels, and the mean F1 of the labels that
-        occur in the test, `O` apart.
+        `{name: {"accuracy": share, "macro_f1": share}}`: the share of correct labels, and the mean F1 of the labels
+        that occur in the test, except `O`.
 
     Raises:
-        InputError: there is nothing to learn from, or only one label.
+        InputError: `train` has fewer than two labels.
 
     Example:
         >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
@@ -61,10 +61,10 @@ def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay
 
 
 def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float) -> dict[str, list[str]]:
-    """Train the classifier, and return the labels it gives to each test."""
+    """Train the classifier, and return its labels for each test."""
     names = sorted(set(train[1]))
     if len(names) < 2:
-        raise InputError(f"a probe needs two labels to tell apart; there {'is ' + names[0] if names else 'are none'}")
+        raise InputError(f"a probe needs at least two labels; there {'is only ' + names[0] if names else 'are none'}")
     number = {name: k for k, name in enumerate(names)}
     classes = torch.tensor([number[name] for name in train[1]])
     weight, bias = fit_softmax(train[0], classes, len(names), weight_decay=weight_decay)
@@ -73,7 +73,7 @@ def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float
 
 
 def _examples(found: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -> dict[str, ExampleScores]:
-    """Count right labels by example, of which each has so many: for the accuracy, and for the F1 of each label."""
+    """Count correct labels by example, for accuracy and macro F1; `sizes` are the numbers of labels by example."""
     example = np.repeat(np.arange(len(sizes)), sizes)
     right = np.array([one == other for one, other in zip(found, gold, strict=True)], dtype=bool)
     names = sorted(set(gold) - {OUTSIDE})
@@ -87,7 +87,7 @@ def _examples(found: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -
         tables.append(table)
     counts = np.asarray(sizes)
     accuracy = ExampleScores.from_counts(np.bincount(example[right], minlength=len(sizes)), counts, counts)
-    # Without a label to find there is no F1: 0, as where none is found.
+    # Without any label but O, F1 is 0.
     macro = ExampleScores.from_label_counts(*tables) if names else ExampleScores.from_values(np.zeros(len(sizes)))
     return {"accuracy": accuracy, "macro_f1": macro}
 
@@ -103,22 +103,21 @@ def probe_encoder(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> dict[str, dict[str, ExampleScores]]:
-    """Probe an encoder by labelled words or texts; see [`linear_probe`] for what is trained and measured.
+    """Probe an encoder by labelled words or texts, as [`linear_probe`] does.
 
     Args:
         model: the encoder, which is not changed.
         tokenizer: its fast tokenizer.
-        train: language and rows to learn from, with the columns `tokens` and `labels` (a list of str each), or
-            `text_a` and `label` (str), as [`~hf_xalign.tasks.examples.read_examples`] returns them. Words labelled `_`
-            are left out.
+        train: language and rows to learn from, with the columns `tokens` and `labels` (lists of str), or `text_a` and
+            `label` (str), as [`read_examples`] returns them. Words labelled `_` are left out.
         tests: rows to test on, by language.
-        layer: layer of the vectors: the mean of a word's subwords, or of a text's tokens.
+        layer: layer of the vectors, which are means over a word's subwords or a text's tokens.
         batch_size: sentences per forward pass.
         dtype: autocast dtype of the forward passes, or None.
         desc: label of the progress bars, or None.
 
     Returns:
-        `{language: {"accuracy": examples, "macro_f1": examples}}`: the parts of sentences or texts; `score()` adds
+        `{language: {"accuracy": examples, "macro_f1": examples}}`: scores of every sentence or text. `score()` sums
         them up, and [`~hf_xalign.statistics.comparison.compare`] tests them.
 
     Example:
@@ -143,7 +142,7 @@ def probe_encoder(
                 return (found["mean"][:, 0], rows["label"][:]), [1] * len(rows)
             words = extract_word_vectors(model, tokenizer, texts[:], layers=(layer,), **options)
         labels = list(chain.from_iterable(word_labels(rows, language, lambda row: f"{language}, row {row + 1}")))
-        # Words that the tokenizer drops or cuts off have no vector.
+        # Words that the tokenizer drops or truncates have no vector.
         used = words.present & torch.tensor([label != UNLABELLED for label in labels])
         kept = [label for label, there in zip(labels, used.tolist(), strict=True) if there]
         sizes = torch.tensor_split(used, words.offsets[1:-1])

@@ -35,31 +35,31 @@ def word_retrieval(
 ) -> dict[str, float | int]:
     """Compute the share of linked word occurrences whose nearest neighbour is exactly the linked occurrence.
 
-    The score falls as the pool of candidates grows: compare scores over equal pools only. Special tokens such as [CLS]
-    count when they are passed as further rows and links.
+    The score falls as the pool of candidates grows, so compare scores over equal pools only. Special tokens such as
+    [CLS] count if they are passed as additional rows and links.
 
     Args:
         source_vectors: (Ns, D) floats, one row per word occurrence of the source side.
         target_vectors: (Nt, D) floats, one row per word occurrence of the target side.
         links: (L, 2) integers, 1-to-1: row of `source_vectors`, row of `target_vectors`.
-        source_words: the Ns words as strings, for the type-level scores; needs `target_words` too.
-        target_words: the Nt words as strings.
+        source_words: the Ns words, for type-level scores; requires `target_words`.
+        target_words: the Nt words.
         k: neighbourhood size of CSLS.
         similarity: "csls" or "cosine".
         pool: candidates and neighbourhoods: "linked" words or "all" occurrences. Queries are always the linked words.
         legacy: use the published scripts' variant of CSLS, see [`~hf_xalign.search.csls.nearest_neighbours`].
-        device: device of the search; the source vectors' own by default.
-        hits: list that gets a bool tensor (links, 2): whether each link's source word found its target word, and the
-            target word its source word.
+        device: torch device of the search; by default that of the source vectors.
+        hits: list to which a bool tensor (links, 2) is appended: whether each link's source word found its target
+            word, and the target word its source word.
 
     Returns:
-        Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; with words also
+        Fractions in [0, 1]: `source_to_target`, `target_to_source` and their `mean`; with words also
         `type_source_to_target`, `type_target_to_source` and `type_mean`, where any occurrence of the linked word
         counts. Counts: `source_pool`, `target_pool` (candidates on each side) and `queries` (links).
 
     Raises:
-        InputError: no links, a link out of range or not 1-to-1, mismatched words and vectors, an unknown option, or an
-            error of `nearest_neighbours`.
+        InputError: there are no links, a link is out of range or not 1-to-1, the numbers of words and vectors differ,
+            an option is unknown, or `nearest_neighbours` raises.
 
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.2]])
@@ -102,9 +102,9 @@ def flatten_rows(
     source_words: Sequence[Sequence[str]] | None = None,
     target_words: Sequence[Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Flatten one row per sentence pair into the arguments of [`word_retrieval`].
+    """Flatten columns with one row per sentence pair into the arguments of [`word_retrieval`].
 
-    For each pair, vectors are (words, D) floats, links (links, 2) word indices within the pair. Any may be empty.
+    In each row, vectors are (words, D) floats and links (links, 2) word indices within the pair. Any may be empty.
     """
     columns = {"source_vectors": source_vectors, "target_vectors": target_vectors, "links": links}
     words = {"source_words": source_words, "target_words": target_words}
@@ -135,8 +135,8 @@ def _stack(
         part = as_tensor(vectors, name).float()
         if len(part) and (part.ndim != 2 or (parts and part.shape[1] != parts[0].shape[1])):
             raise InputError(
-                f"row {row}: {name} has shape {tuple(part.shape)}, expected (words, dimensions), "
-                "the same dimensions in every row"
+                f"row {row}: {name} has shape {tuple(part.shape)}. Pass (words, dimensions), with the same dimensions "
+                "in every row"
             )
         if words is not None:
             check_lengths(f"word of row {row}", **{name: part, words_name: words[row]})
@@ -149,14 +149,14 @@ def _stack(
 
 
 def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
-    """Return links as int64 (links, 2); refuse none, one out of range, or a second link of a word."""
+    """Return links as int64 (links, 2); no link, one out of range, or two of one word raise an InputError."""
     gold = torch.from_numpy(index_pairs(links, "links", (source_rows, target_rows)))
     for column, side in zip(gold.T, ("source", "target")):
         _, group, count = column.unique(return_inverse=True, return_counts=True)
         for at in (count[group] > 1).nonzero().flatten().tolist():
             raise InputError(
                 f"link {at} ({'-'.join(map(str, gold[at].tolist()))}): the {side} word has {int(count[group][at])} "
-                "links; word retrieval needs 1-to-1 links (align_words with one_to_one=True)"
+                "links, but word retrieval needs 1-to-1 links (align_words with one_to_one=True)"
             )
     return gold
 
@@ -168,7 +168,9 @@ def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
 def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
     """Return the share of hits of both directions, bool (queries,), and their mean."""
     one, other = forward.double().mean().item(), backward.double().mean().item()
-    mean = torch.cat([forward, backward]).double().mean().item()  # of whole numbers: equals that of example scores
+    mean = (
+        torch.cat([forward, backward]).double().mean().item()
+    )  # over counts, so that it equals that of example scores
     return {f"{prefix}source_to_target": one, f"{prefix}target_to_source": other, f"{prefix}mean": mean}
 
 
@@ -176,12 +178,8 @@ def sentence_examples(hits: Tensor, sentences: Tensor, count: int) -> ExampleSco
     """Return the example scores of retrieval, one for each of `count` sentences; their total is the mean score.
 
     Words of one sentence are not independent, so tests and intervals draw whole sentences. A sentence without a query
-    keeps its place and counts nothing.
-
-    Args:
-        hits: (queries, 2) bool, of both directions.
-        sentences: (queries,) int64, the sentence of each query.
-        count: number of sentences.
+    keeps its place with counts of 0. `hits` bool (queries, 2) are those of both directions, `sentences` int64
+    (queries,) the sentence of each query.
 
     Example:
         >>> hits = torch.tensor([[True, True], [False, True], [False, False]])

@@ -1,4 +1,4 @@
-"""Word retrieval of an encoder on word-aligned text, the score that all methods are compared by."""
+"""Score an encoder by word retrieval on word-aligned text, the score that compares all methods."""
 
 from __future__ import annotations
 
@@ -21,22 +21,18 @@ from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 from hf_xalign.statistics.examples import ExampleScores
 
 Scores = dict[str, dict[str, float]]
-# Scores of every sentence, by language and metric, as significance tests need them.
-Examples = dict[str, dict[str, ExampleScores]]
-# Word vectors by language, side and pooling.
-TextVectors = dict[str, dict[str, dict[str, WordVectors]]]
-
-
-# What may be added to our protocol of word retrieval and lexicon induction, and the names of whole sets.
+Examples = dict[str, dict[str, ExampleScores]]  # scores of every sentence by language and metric, for significance
+TextVectors = dict[str, dict[str, dict[str, WordVectors]]]  # by language, side and pooling
+# Settings that may be added to our protocol of word retrieval and lexicon induction, and names of sets of them.
 _PARTS = ("identical", "specials", "legacy", "cosine")
 _PUBLISHED = {"mao": _PARTS}
 
 
 class Protocol(NamedTuple):
-    """One way to score the same vectors; its scores end in `, ` and its name.
+    """A way to score vectors; the names of its scores end in `, ` and the protocol's name.
 
-    The default is ours. `identical`: links between identical words, and of numbers and punctuation, count too.
-    `specials`: the [CLS] and [SEP] tokens of a pair are linked words. `legacy`: the published variant of CSLS, see
+    The default is our protocol. `identical`: links of identical words, numbers and punctuation count too. `specials`:
+    [CLS] and [SEP] count as linked words. `legacy`: the published variant of CSLS, see
     [`~hf_xalign.search.csls.nearest_neighbours`]. `cosine`: lexicon induction ranks by cosine instead of CSLS.
     """
 
@@ -53,13 +49,13 @@ class Protocol(NamedTuple):
 
 
 def merge_scores(scores: Scores, more: Scores) -> Scores:
-    """Return the scores of both, by language."""
+    """Merge two sets of scores by language."""
     languages = dict.fromkeys([*scores, *more])
     return {language: {**scores.get(language, {}), **more.get(language, {})} for language in languages}
 
 
 def fill_words(scores: dict[str, Any], pooling: str) -> None:
-    """Fill the scores of word vectors before training: for the bare encoder they equal those of pooled tokens."""
+    """Fill in the scores of word vectors before training, which equal those of the bare encoder's pooled tokens."""
     for language, before in scores["before"].items():
         for end in ("", "_to_pivot", "_from_pivot", "_types"):
             if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
@@ -67,10 +63,8 @@ def fill_words(scores: dict[str, Any], pooling: str) -> None:
 
 
 def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
-    """Return our protocol and those named: `mao`, or settings of [`Protocol`] such as `legacy` or `legacy+specials`.
-
-    Raises:
-        InputError: an unknown name.
+    """Return our protocol and the named ones: `mao`, or settings of [`Protocol`] such as `legacy` or
+    `legacy+specials`.
 
     Example:
         >>> [protocol.name for protocol in read_protocols(["mao", "identical+legacy"])]
@@ -80,7 +74,7 @@ def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
     for name in dict.fromkeys(names or ()):
         parts = _PUBLISHED.get(name, name.split("+"))
         if not set(parts) <= set(_PARTS):
-            raise InputError(f"protocol={name}: write mao, or one or more of {', '.join(_PARTS)}, joined by +")
+            raise InputError(f"protocol={name}: give mao, or one or more of {', '.join(_PARTS)}, joined by +")
         found.append(Protocol(name, **dict.fromkeys(parts, True)))
     return tuple(found)
 
@@ -112,20 +106,20 @@ def score_retrieval(
         poolings: subword poolings to score, all from one pass of the encoder.
         all_occurrences: also score with all word occurrences, linked or not, as candidates.
         protocols: ways to score, see [`read_protocols`], all from one pass of the encoder.
-        word_view: also score `retrieval_words`, where sentences enter the encoder as word vectors instead of tokens.
-            MAO modules are trained on this input.
+        word_view: also score `retrieval_words`, where the module on top reads a sentence as a sequence of word
+            vectors, on which MAO trains it.
         batch_size: sentences per forward pass.
         max_length: maximum number of tokens per sentence. Links of truncated words are not queried.
         dtype: autocast dtype of the forward passes, or None. CSLS is always float32.
         desc: label of the progress bar, or None.
-        examples: where to keep the score of every sentence, `{language: {metric: ExampleScores}}`, of the metrics that
-            are means of both directions. Each one's total is the score to the last digit. None keeps nothing.
+        examples: dict that is filled with the scores of every sentence, `{language: {metric: ExampleScores}}`, for the
+            metrics that are means of both directions. Their totals equal the returned scores.
 
     Returns:
-        `{language: {metric: value}}`. For each pooling `p`: `retrieval_p` (mean of both directions, candidates are the
-        linked words; the headline), `retrieval_p_to_pivot`, `retrieval_p_from_pivot`, `retrieval_p_types` (any
-        occurrence of the right word counts) and, with `all_occurrences`, `retrieval_p_all`: fractions from 0 to 1.
-        `pool` and `pool_all` are numbers of candidates, means of both sides.
+        `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `retrieval_p` (the headline score:
+        mean of both directions, candidates are the linked words), `retrieval_p_to_pivot`, `retrieval_p_from_pivot`,
+        `retrieval_p_types` (any occurrence of the linked word counts) and, with `all_occurrences`, `retrieval_p_all`.
+        `pool` and `pool_all` are the numbers of candidates, averaged over both sides.
 
     Example:
         >>> from datasets import Dataset
@@ -163,7 +157,7 @@ def text_vectors(
     desc: str | None = None,
     **options: Any,
 ) -> TextVectors:
-    """Extract the vectors of all words of a word-aligned dataset in one pass; see [`score_retrieval`]."""
+    """Extract the vectors of all words of a word-aligned dataset in one pass; arguments as in [`score_retrieval`]."""
     found: TextVectors = {}
     for side, code, sentences, places in side_texts(dataset, "_words"):
         label = desc and f"{desc} ({code or side})"
@@ -213,8 +207,8 @@ def score_vectors(
 class HeldOutWords(NamedTuple):
     """Vectors of linked words, float32 (links, layers, dim), their words by side, and kinds, bool (links, 2).
 
-    A kind is (identical, special): the parts that a protocol needs for the link to count. `sentences`, int64 (links,),
-    is the sentence of each link, of `texts`.
+    A kind is (identical, special): the settings that a protocol needs to count the link. `sentences` int64 (links,) is
+    the sentence of each link, `texts` the number of sentences.
     """
 
     source: torch.Tensor
@@ -253,9 +247,9 @@ class HeldOutWords(NamedTuple):
         project: Callable[..., Any] = lambda *sides: sides,
         examples: dict[str, ExampleScores] | None = None,
     ) -> dict[str, float]:
-        """Score word retrieval by each protocol, of vectors of both sides that `project` has mapped.
+        """Score word retrieval by each protocol, after `project` has mapped the vectors of both sides.
 
-        `examples` is filled with the scores of every sentence, by the metric's name.
+        `examples` is filled with the scores of every sentence by metric.
         """
         scores: dict[str, float] = {}
         for protocol in protocols:
@@ -300,14 +294,14 @@ def held_out_words(
 
 
 def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenizerBase, dataset: Dataset) -> bool:
-    """Check that the text and tokenizer serve the protocols; return whether special tokens are needed."""
+    """Return whether the protocols need special tokens; raise an InputError if text or tokenizer do not suit them."""
     specials = any(protocol.specials for protocol in protocols)
     if specials and not all(special_frame(tokenizer)):
-        raise InputError("protocol with specials: this tokenizer does not add special tokens at both ends")
+        raise InputError("protocol with specials: this tokenizer does not add special tokens at both ends. Remove it.")
     if any(protocol.identical for protocol in protocols) and "all_links" not in dataset.column_names:
         raise InputError(
-            "protocol with identical words: the evaluation links have no all_links. Make them from text again "
-            "(eval_data, or --data), or leave that part out."
+            "protocol with identical: the evaluation links have no all_links. Make them from text again (eval_data, "
+            "or --data), or remove identical."
         )
     return specials
 
@@ -315,9 +309,9 @@ def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenize
 def _flat_links(
     rows: Dataset, source: WordVectors, target: WordVectors, specials: bool
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, list[str]]]:
-    """Return links as rows of the vectors, their kinds bool (links, 2), and the words of both ends of each link.
+    """Return links as rows of the vectors, their kinds (see [`HeldOutWords`]), and the words that each link connects.
 
-    A kind is (identical, special). Links of words without a vector are dropped.
+    Links of words without a vector are dropped.
     """
     words: dict[str, list[str]] = {"source": [], "target": []}
     pairs, kinds = [], []
@@ -353,7 +347,7 @@ def _score_all(
     device: torch.device,
     examples: dict[str, ExampleScores] | None,
 ) -> dict[str, float]:
-    """Score our protocol among all words of the text, linked or not; fill `examples`."""
+    """Score our protocol with all words of the text as candidates, linked or not; fill `examples`."""
     kept = []
     for side in (source, target):
         words = side.present.clone()

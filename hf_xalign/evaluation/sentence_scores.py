@@ -1,4 +1,4 @@
-"""Sentence retrieval (as on Tatoeba), of vectors and of an encoder on parallel text."""
+"""Sentence retrieval (as on Tatoeba), for vectors and for an encoder on parallel text."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from hf_xalign.search.csls import as_tensor, nearest_neighbours
 logger = logging.getLogger(__name__)
 
 Measure = Literal["cosine", "csls", "margin"]
-# Neighbours as in the papers: Conneau et al. 2018, Artetxe and Schwenk 2019.
-NEIGHBOURS = {"csls": 10, "margin": 4}
+NEIGHBOURS = {"csls": 10, "margin": 4}  # as in Conneau et al. 2018, Artetxe and Schwenk 2019
 
 
 def sentence_retrieval(
@@ -45,22 +44,22 @@ def sentence_retrieval(
     Row i of `source` translates to row i of `target`. "margin" is the ratio of Artetxe and Schwenk (2019, equation 2):
     the cosine divided by the mean cosine of both sentences to their k nearest neighbours.
 
-    Only row i answers row i: of several equal vectors the first is retrieved, and the others count as wrong. Keep each
-    sentence once, as Tatoeba's test sets do.
+    Only row i is correct for row i. Of several equal vectors the first is retrieved, and the others count as wrong, so
+    keep each sentence once, as in Tatoeba's test sets.
 
     Args:
         source: (n, D) floats, one row per sentence.
         target: (n, D) floats, their translations.
         similarity: "cosine", "csls" or "margin".
         k: neighbourhood size, by default 10 for CSLS and 4 for the margin; cosine does not use it.
-        device: device of the search; the source vectors' own by default.
+        device: torch device of the search; by default that of the source vectors.
 
     Returns:
-        Fractions from 0 to 1: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
+        Fractions in [0, 1]: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
         sentences on each side. Scores fall as n grows.
 
     Raises:
-        InputError: unequal numbers of rows, or an error of [`~hf_xalign.search.csls.nearest_neighbours`].
+        InputError: the numbers of rows differ, or [`~hf_xalign.search.csls.nearest_neighbours`] raises.
 
     Example:
         >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
@@ -78,7 +77,7 @@ def sentence_hits(
     k: int | None = None,
     device: str | torch.device | None = None,
 ) -> Tensor:
-    """Return which sentences [`sentence_retrieval`] finds, bool (n, 2): of the target side, and of the source side."""
+    """Return which target and which source sentences [`sentence_retrieval`] finds, bool (n, 2)."""
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
     check_lengths("sentence pair", source=source, target=target)
     k = NEIGHBOURS.get(similarity, 1) if k is None else k
@@ -105,15 +104,15 @@ def score_sentences(
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
     The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
-    of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` of a model
-    that reads from left to right. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips
-    pairs that repeat a text of an earlier pair: of two equal candidates one would always count as wrong. Other
-    arguments are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
+    of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
+    causal model. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips pairs that repeat a
+    text of an earlier pair, because one of two equal candidates would always count as wrong. Other arguments are those
+    of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
-        `{language: {metric: value}}`. For each pooling `p`: `sentence_p` (mean of both directions, by cosine),
-        `sentence_p_to_pivot` and `sentence_p_from_pivot`; another similarity `s` gives `sentence_p_s` and so on:
-        fractions from 0 to 1. `pool_sentences` is the number of candidates on each side.
+        `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
+        directions, by cosine), `sentence_p_to_pivot` and `sentence_p_from_pivot`; for another similarity `s`,
+        `sentence_p_s` and so on. `pool_sentences` is the number of candidates on each side.
     """
     dataset = as_parallel(dataset, "the text to score")
     for column in SIDES:
@@ -160,7 +159,7 @@ def score_sentences(
 
 
 def _distinct_pairs(dataset: Dataset) -> np.ndarray:
-    """Find the pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
+    """Return the rows of pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
     kept: list[int] = []
     for language, numbers in language_rows(dataset).items():
         rows, before = dataset.select(numbers), len(kept)

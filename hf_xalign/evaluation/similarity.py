@@ -1,4 +1,4 @@
-"""Word similarity matrix of two sentences."""
+"""Word similarity matrices of two sentences."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 logger = logging.getLogger(__name__)
 
 MEASURES = ("cosine", "csls")
-# Of the softmax that pictures show: sharp enough for encoders whose cosines lie close together.
-TEMPERATURE = 0.05
+TEMPERATURE = 0.05  # of the softmax in pictures: sharp enough for encoders whose cosines are close together
 
 
 class WordSimilarity(NamedTuple):
-    """Similarities of the source words (rows) and target words: float32, NaN where a word has no vector."""
+    """Similarities of source words (rows) and target words (columns), float32; NaN for words without a vector."""
 
     source_words: list[str]
     target_words: list[str]
     values: np.ndarray
 
     def nearest(self) -> list[int | None]:
-        """Return each source word's most similar target word as an index (the first of equals), or None."""
+        """Return the index of each source word's most similar target word (the first of equals), or None."""
         return [None if np.isnan(row).all() else int(np.nanargmax(row)) for row in self.values]
 
     def choices(self) -> np.ndarray:
-        """Return how clearly each source word chooses: the softmax of its row / 0.05, float32, NaN as in `values`.
+        """Return the softmax of each row / 0.05, float32, NaN as in `values`: how clearly a source word chooses.
 
-        Unlike a similarity, it compares encoders: training can raise all cosines and leave the choices as they were.
+        Unlike similarities, choices are comparable between encoders, because training can raise all cosines alike.
         """
         powers = np.exp((self.values - np.fmax.reduce(self.values, axis=1, keepdims=True)) / TEMPERATURE)
         return powers / np.nansum(powers, axis=1, keepdims=True)
@@ -60,10 +59,10 @@ def word_similarity(
     measure: Similarity = "cosine",
     k: int = 10,
 ) -> WordSimilarity:
-    """Compute the similarities between the words of two sentences, the `source` words in rows.
+    """Compute the similarities between the words of two sentences, with the `source` words in rows.
 
     CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
-    nearest words of the other *sentence*. Other arguments are those of [`encode_words`], for each side.
+    nearest words in the other *sentence*. Other arguments are those of [`encode_words`].
     """
     check_choice(MEASURES, measure=measure)
     check_range(least=1, k=k)
@@ -71,10 +70,10 @@ def word_similarity(
     for name, text, lang in (("source", source, source_lang), ("target", target, target_lang)):
         [encoded[name]] = encode_words(model, tokenizer, text, (layer,), pooling, lang=lang)
         if not encoded[name].words:
-            raise InputError(f"the {name} sentence {text!r} has no words")
+            raise InputError(f"the {name} sentence {text!r} has no words. Give another one.")
     values = np.full((len(encoded["source"].words), len(encoded["target"].words)), np.nan, dtype=np.float32)
     vectors = {name: text.vectors[:, 0] for name, text in encoded.items()}
-    rows, columns = (side.abs().sum(1).nonzero().flatten().numpy() for side in vectors.values())  # that have a vector
+    rows, columns = (side.abs().sum(1).nonzero().flatten().numpy() for side in vectors.values())  # with a vector
     with plain_float32(vectors["source"].device):
         sides = unit_rows(vectors["source"][rows], "source"), unit_rows(vectors["target"][columns], "target")
         found = (sides[0] @ sides[1].T).clamp(-1, 1)
@@ -87,10 +86,10 @@ def word_similarity(
 
 
 def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike, *, measure: str = "cosine") -> Path:
-    """Draw titled matrices side by side, with the best word of each row framed.
+    """Draw matrices side by side, with their titles, and frame the best word of each row.
 
-    Numbers are similarities, named by `measure`. Colors are [`WordSimilarity.choices`].
-    Letters that the figure's font lacks are drawn as boxes, with a warning.
+    Numbers are similarities, called `measure` in the legend; colors are [`WordSimilarity.choices`]. Letters that the
+    figure's font lacks are drawn as boxes, with a warning.
     """
     columns, rows = (
         max(len(getattr(one, side)) for one in found.values()) for side in ("target_words", "source_words")

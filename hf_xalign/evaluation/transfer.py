@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.bootstrap import interval
 
-# Number of runs up to which the p-value is exact; takes a fraction of a second. The paper's grid has 12 runs.
-MOST_EXACT = 12
+MOST_EXACT = 12  # runs up to which the p-value is exact, in a fraction of a second; the paper's grid has 12
 
 
 class Correlation(NamedTuple):
-    """Spearman's correlation; the two-sided p-value counts every permutation (`exact`), or is the t approximation."""
+    """Spearman's correlation, with a two-sided p-value over all permutations (`exact`) or by the t approximation."""
 
     rho: float
     p_value: float
@@ -29,17 +28,17 @@ def transfer_gap(
 ) -> dict[str, float | int]:
     """Compute SUP, ZS and delta = SUP - ZS on one test set.
 
-    Pass one score each, or (n,) scores of the items that *both* systems were scored on, in one order and on any scale.
-    An item is whatever the score is a mean over: a test example (accuracy, answer F1), or a test set or seed where it
-    is not (span F1). `bootstrap` resamples items in pairs for delta's 95% interval; 0 for none.
+    Pass one score each, or (n,) scores of the items that *both* systems were scored on, in the same order, on any
+    scale. Items are the test examples for a mean over examples (accuracy, answer F1), and test sets or seeds for other
+    scores (span F1). `bootstrap` is the number of paired resamples for delta's 95% interval; 0 computes none.
 
     Returns `supervised`, `zero_shot` and `delta`, means over the items; `delta_low` and `delta_high` with a bootstrap;
-    `items`, their number.
+    and `items`, their number.
     """
     sup, zs = (np.atleast_1d(np.asarray(scores, dtype=np.float64)) for scores in (supervised, zero_shot))
     _check_paired(sup, zs, "supervised", "zero-shot")
     if not len(sup):
-        raise InputError("transfer gap: there are no scores")
+        raise InputError("transfer gap: there are no scores. Pass at least one.")
     gap: dict[str, float | int] = {
         "supervised": float(sup.mean()),
         "zero_shot": float(zs.mean()),
@@ -53,15 +52,14 @@ def transfer_gap(
 def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | ArrayLike) -> Correlation:
     """Compute Spearman's rank correlation of alignment and delta over the runs of a grid.
 
-    It is negative where better alignment goes with a smaller gap; the paper prints it without the sign (0.727 on XNLI,
-    0.781 on NER). The p-value is exact up to 12 runs, where the t approximation is inaccurate. It treats runs as
-    independent, which runs that share a transformation or an objective are not.
-
-    Both arguments are (n,), one number per run, on any scale.
+    It is negative if better alignment goes with a smaller gap; the paper prints it without the sign (0.727 on XNLI,
+    0.781 on NER). The p-value is exact up to 12 runs, for which the t approximation is inaccurate. It assumes that
+    runs are independent, but runs that share a transformation or an objective are not. Both arguments are (n,), one
+    number per run, on any scale.
     """
     from scipy.stats import rankdata, spearmanr  # takes most of a second
 
-    # Gaps are differences: 0.936 - 0.916 and 0.95 - 0.93 are the same gap, but not to the last bit.
+    # Rounded, because equal gaps such as 0.936 - 0.916 and 0.95 - 0.93 differ in the last bits.
     alignment, delta = (np.asarray(values, dtype=np.float64).round(12) for values in (alignments, gaps))
     _check_paired(alignment, delta, "alignment", "delta")
     runs = len(alignment)
@@ -70,7 +68,7 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
     for values, name in ((alignment, "alignment"), (delta, "delta")):
         if (values == values[0]).all():
             raise InputError(f"Spearman's rho: {name} is {values[0]:g} in all {runs} runs, so ranks are undefined")
-    # Twice the rank, because the rank of ties is a half: sums of whole numbers compare exactly.
+    # Doubled ranks are whole numbers also for ties, so that their sums compare exactly.
     x, y = (np.rint(2 * rankdata(values)).astype(np.int64) for values in (alignment, delta))
     centre = runs * (runs + 1) ** 2
     rho = float((x @ y - centre) / np.sqrt(float((x @ x - centre) * (y @ y - centre))))
@@ -80,10 +78,9 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
 
 
 def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
-    """Compute the share of orders of y whose sum of products with x is as far from the mean as the given one's.
+    """Return the share of orders of y whose sum of products with x is at least as far from the mean as the given one.
 
-    x and y are doubled ranks, int64 (n,). Orders are counted, not listed: only the set of values of y used so far and
-    the sum matter.
+    x and y are doubled ranks, int64 (n,). Orders are counted by the set of values of y used so far and their sum.
     """
     centre = len(x) * (len(x) + 1) ** 2
     largest = int(np.sort(x) @ np.sort(y))
@@ -104,8 +101,8 @@ def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
 def _check_paired(one: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
     if one.ndim != 1 or one.shape != other.shape:
         raise InputError(
-            f"{name} scores have shape {one.shape} and {other_name} scores {other.shape}: one number each for "
-            "the same items is needed"
+            f"{name} scores have shape {one.shape} and {other_name} scores {other.shape}. Pass one number each for "
+            "the same items"
         )
     for values, side in ((one, name), (other, other_name)):
         for at in np.flatnonzero(~np.isfinite(values))[:1].tolist():

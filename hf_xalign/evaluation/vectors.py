@@ -1,4 +1,4 @@
-"""Word and sentence vectors of plain text, and how far training moves them."""
+"""Word and sentence vectors of plain text, and their drift in training."""
 
 from __future__ import annotations
 
@@ -23,38 +23,35 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
 
-# Items whose similarities are compared before and after: half a million pairs, a quarter of a second.
-_PAIRED = 1000
+_PAIRED = 1000  # items whose similarities are compared: half a million pairs, a quarter of a second
 
 
 class EncodedText(NamedTuple):
-    """Words of a text and their vectors, float32 (words, layers, dim). A word without a subword has a zero vector."""
+    """Words of a text and their vectors, float32 (words, layers, dim); words without a subword have zero vectors."""
 
     words: list[str]
     vectors: torch.Tensor
 
 
 def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Group row numbers by `source_lang`: sorted language codes -> ascending int64 row numbers."""
+    """Return the ascending row numbers, int64, of each `source_lang`; languages are sorted."""
     languages = np.asarray(dataset["source_lang"][:])
     return {language: np.flatnonzero(languages == language) for language in sorted(set(languages.tolist()))}
 
 
 def side_language(rows: Dataset, side: str) -> str | None:
-    """Return the language code of one side of single-language rows, or None without a language column."""
+    """Return the language of one side of rows in one language, or None without a language column."""
     return rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
 
 
 def side_texts(
     dataset: Dataset, column: str = ""
 ) -> Iterator[tuple[str, str | None, list[Any], dict[str, np.ndarray]]]:
-    """Collect the distinct texts of each side, so that the English of several languages is encoded once.
+    """Yield the distinct texts of each side, so that English text of several language pairs is encoded once.
 
-    The texts are those of the columns `source` and `target` with this ending, strings or lists of words.
-
-    Yields:
-        The side, its language code (None without a column for it), its distinct texts, and for each source language
-        the number of every row's text, int64 (rows,).
+    The texts are in the columns `source` and `target` with the ending `column`: strings or lists of words. Yields the
+    side, its language (None without a column for it), its distinct texts, and for each source language the index of
+    every row's text, int64 (rows,).
     """
     parts = {language: dataset.select(numbers) for language, numbers in language_rows(dataset).items()}
     for side in SIDES:
@@ -74,7 +71,7 @@ def side_texts(
 def side_vectors(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, side: str, **options: Any
 ) -> WordVectors:
-    """Extract the word vectors of one side of single-language rows, in its language, see [`extract_word_vectors`]."""
+    """Extract the word vectors of one side of rows in one language; `options` go to [`extract_word_vectors`]."""
     with language_context(model, side_language(rows, side)):
         return extract_word_vectors(model, tokenizer, rows[f"{side}_words"][:], **options)
 
@@ -96,14 +93,14 @@ def encode_words(
         tokenizer: its fast tokenizer.
         texts: one text or several.
         layers: -1 is the last layer, 0 the embeddings.
-        pooling: subwords that make a word's vector: `first`, `last` or `mean`.
+        pooling: pooling of subwords into a word's vector: `first`, `last` or `mean`.
         lang: language code of the texts. It selects the word splitter, and the map or language embedding of a model
-            that has one per language.
+            with one per language.
         batch_size: texts per forward pass.
 
     Raises:
-        InputError: the tokenizer has no `word_ids`, or no pieces for 30% of the words; or an unknown pooling, layer or
-            language.
+        InputError: the tokenizer is not a fast one, or has no pieces for 30% of the words; or the pooling, a layer or
+            the language is unknown.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -151,29 +148,31 @@ def encode_sentences(
     batch_size: int = 64,
     max_length: int | None = None,
 ) -> torch.Tensor:
-    """Compute sentence vectors, float32 (texts, layers, dim) on the CPU, or (texts, dim) if `layers` is one number.
+    """Compute sentence vectors, float32 (texts, layers, dim) on the CPU, or (texts, dim) if `layers` is an int.
 
     Args:
         model: the encoder, on any device.
         tokenizer: its tokenizer; a fast one if `prompt` is given.
         texts: one text or several.
         layers: -1 is the last layer, 0 the embeddings.
-        pooling: `mean` over all tokens, special ones included, `cls` for the first token, or `last` for the last one,
-            which decoders are trained with.
-        lang: language code, for a model with one map or embedding per language; by default the map that
-            `set_language` chose.
-        prompt: text before each of `texts`, such as `query: ` or `passage: ` of the e5 encoders; by default the
-            tokenizer's own, see [`~hf_xalign.data.prompts.set_prompt`].
+        pooling: `mean` of all tokens with special tokens, `cls` for the first token, or `last` for the last one, as
+            decoders are trained.
+        lang: language code, for a model with one map or embedding per language; by default the language that
+            `set_language` selected.
+        prompt: text before each of `texts`, such as `query: ` or `passage: ` for the e5 encoders; by default the
+            tokenizer's prompt, see [`~hf_xalign.data.prompts.set_prompt`].
         normalize: divide each vector by its length, so that products are cosines.
         batch_size: texts per forward pass.
-        max_length: tokens that a text is truncated to, prompt included; by default the model's limit.
+        max_length: number of tokens, including the prompt, to truncate texts to; by default the model's limit.
 
     Raises:
-        InputError: an unknown pooling, layer or language, no language for a model with language embeddings, or a
-            prompt that the tokenizer joins with the text.
+        InputError: the pooling, a layer or the language is unknown, a model with language embeddings gets no language,
+            or the tokenizer would merge the prompt with the text.
     """
     if lang is None and (rows := language_ids(model.config)) is not None:
-        raise InputError(f"the encoder has language embeddings for {', '.join(rows)}: set lang to the texts' language")
+        raise InputError(
+            f"the encoder has language embeddings for {', '.join(rows)}. Give the texts' language as lang."
+        )
     texts = [texts] if isinstance(texts, str) else list(texts)
     several = [layers] if isinstance(layers, int) else layers
     check_embeddings(model, tokenizer)
@@ -198,10 +197,7 @@ def encode_pooled_sentences(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> dict[SentencePooling, torch.Tensor]:
-    """Compute [`encode_sentences`] for several poolings in one pass of the encoder.
-
-    `dtype` is the autocast dtype of the forward passes; pooling is always float32. `desc` labels a progress bar.
-    """
+    """Compute [`encode_sentences`] for several poolings in one pass; `dtype` is the autocast dtype of the encoder."""
     for pooling in poolings:
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
@@ -221,14 +217,14 @@ def encode_pooled_sentences(
 def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
     """Compare the vectors of the same words or sentences before and after training, float (items, dim) each.
 
-    On an anisotropic encoder the cosine stays near 1 while the structure changes. The rank correlation sees that: it
-    is 1 for any rotation or scaling of the space.
+    In an anisotropic encoder the cosine stays near 1 although the structure changes. The rank correlation shows such
+    changes; it is 1 for any rotation or scaling of the space.
 
     Returns:
-        `cosine`: mean cosine between an item's two vectors. `relative_distance`: mean of ||after - before|| over mean
-        of ||before||. `rank_correlation`: Spearman's correlation, with mean ranks for ties, of the cosines of all
-        pairs of items before and after. At most 1,000 items are paired, every n-th. It is 0 where the cosines of all
-        pairs have become equal, and absent where they were equal before, as those of fewer than three items.
+        `cosine`: mean cosine between the two vectors of an item. `relative_distance`: mean of ||after - before|| over
+        mean of ||before||. `rank_correlation`: Spearman's correlation, with mean ranks for ties, between the cosines
+        of all pairs of items before and after; at most 1,000 items are used, every n-th. It is 0 if the cosines of all
+        pairs are equal after training, and missing if they were equal before, as for fewer than three items.
 
     Raises:
         ValueError: the shapes differ, or there are no items.
@@ -239,14 +235,14 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         {'cosine': 1.0, 'relative_distance': 1.0, 'rank_correlation': 1.0}
     """
     if before.shape != after.shape or before.ndim != 2 or not len(before):
-        raise ValueError(f"need the same words twice: {tuple(before.shape)} and {tuple(after.shape)}")
+        raise ValueError(f"shapes {tuple(before.shape)} and {tuple(after.shape)} are not those of the same items")
     before, after = before.float(), after.float()
     drift = {
         "cosine": torch.nn.functional.cosine_similarity(before, after, dim=-1).mean().item(),
         "relative_distance": ((after - before).norm(dim=-1).mean() / before.norm(dim=-1).mean()).item(),
     }
     pairs = _pair_cosines(before), _pair_cosines(after)
-    # Equal vectors have cosines that differ in the last bits: the sums of a product of matrices differ in their order.
+    # Cosines of equal vectors differ in the last bits, because a matrix product sums in varying order.
     rounding = 2 * before.shape[1] * np.finfo(np.float64).eps
     ordered = [len(cosines) > 0 and np.ptp(cosines) > rounding for cosines in pairs]
     if all(ordered):

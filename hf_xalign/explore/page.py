@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from datasets import Dataset
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
@@ -61,6 +62,7 @@ class Views:
         environment = Environment(
             loader=PackageLoader("hf_xalign.explore", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
+        environment.globals["cells"] = _cells
         self._parts: Any = environment.get_template("parts.html").module
 
     def draw_pair(self, language: str) -> tuple[str, str, str, str]:
@@ -143,6 +145,20 @@ def _typed(text: str, language: str) -> str:
     if (words := len(split_words(text, language))) > _MOST_WORDS:
         raise InputError(f"this text has {words:,} words, more than the {_MOST_WORDS} that the page takes: shorten it")
     return text
+
+
+def _cells(similarities: np.ndarray, choices: np.ndarray, partner: int | None) -> Markup:
+    """Return a row of the matrix as one short string: two sentences of 512 words have 262,144 cells.
+
+    A choice of less than 0.01 has no color, which could not be seen, and cells have no end tags, which HTML allows.
+    """
+    cells = []
+    for column, (value, share) in enumerate(zip(similarities.tolist(), choices.tolist(), strict=True)):
+        linked = ' class="xa-linked"' if column == partner else ""
+        color = f"background: rgba(0, 114, 178, {share:.2f})" + ("; color: #fff" if share > 0.85 else "")
+        color = f' style="{color}"' if share >= 0.01 else ""
+        cells.append(f"<td{linked}{color}>{value:.2f}" if value == value else "<td>–")
+    return Markup("".join(cells))
 
 
 def _enter(translations: Translations, *ends: tuple[str, str]) -> None:

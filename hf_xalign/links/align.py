@@ -1,9 +1,9 @@
-"""Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder: in memory, or in shards.
+"""Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder: a dataset, or shards.
 
-Both ways share one engine ([`_Job`]). Statistical aligners are fitted on a sample and saved in a work folder. Then
-each 100,000 pairs are linked, by one aligner in memory at a time. In memory, they become one file of the cache. Over
-shards, fits and shards are tasks of processes or of a Ray cluster: finished tasks are not run again, and any number of
-workers gives the same bytes.
+Both share one engine ([`_Job`]). Statistical aligners are fitted on a sample and saved in a work folder. Then parts of
+100,000 pairs are linked, with one aligner in memory at a time. The links of a dataset become one file in the cache.
+For shards, fits and shards are tasks of processes or of a Ray cluster: finished tasks are not repeated, and any number
+of workers gives the same bytes.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ logger = logging.getLogger(__name__)
 
 VERSION = 3  # raise it when the same call may give other links: cached links are then replaced
 RECORD = "align-words.json"
-_LAYER_PAIRS = 256  # that the encoder's layer is chosen on
-_PART = 100_000  # pairs of a shard
+_LAYER_PAIRS = 256  # pairs on which the encoder's layer is chosen
+_PART = 100_000  # pairs in a shard
 _BATCH = 1000  # pairs that are linked at once
-_CHECKED = 1000  # pairs of a language pair in shards, whose words an encoder must know
+_CHECKED = 1000  # pairs of a language pair whose words are checked against an encoder's vocabulary
 _LANGUAGES = ["source_lang", "target_lang"]
 _ADDED = Features(dict.fromkeys(WORDS, List(Value("string"))) | {"links": List(List(Value("int32")))})
 
@@ -91,42 +91,41 @@ def align_words(
 ) -> Dataset:
     """Split parallel text into words and link those that translate each other.
 
-    Words are the columns `source_words` and `target_words`, as far as the dataset has them. Where they are missing or
-    null, [`split_words`] splits the text, or blanks do if the links come from a Pharaoh file. Each language pair gets
-    its own statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache; the same
-    call on the same data reuses it.
+    Words are taken from the columns `source_words` and `target_words`. If these are missing or null, [`split_words`]
+    splits the text; for links from a Pharaoh file, the text is split at blanks. Each language pair gets its own
+    statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache, and the same call on
+    the same data reuses it.
 
     Args:
         dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
-            (`{"de": ..., "en": ...}`, as on the Hub); others are kept.
+            (`{"de": ..., "en": ...}`, as on the Hub); other columns are kept.
         aligner: `fast_align`, `hmm`, `ibm1` to `ibm4` or `eflomal` (statistical); `pharaoh:PATH` (existing links, one
-            line a row); `dictionary:PATH` (MUSE format, unambiguous matches only); or `encoder` (word vectors of
-            `model`). `{lang}` in PATH stands for the source language.
+            line for each row); `dictionary:PATH` (MUSE format, unambiguous matches only); or `encoder` (word vectors
+            of `model`). `{lang}` in PATH stands for the source language.
         symmetrization: `intersection`, `union`, `grow-diag` or `grow-diag-final-and` of the two directions of a
             statistical aligner or the encoder.
         one_to_one: drop all links of a word that has several.
-        drop_identical: then drop links between identical strings.
-        source_lang: language of every source side, for a dataset without that column or with translations.
-        target_lang: language of every target side, for a dataset without that column; of translations, by default
-            English.
-        require_letter: then drop links of words without a letter.
+        drop_identical: after that, drop links between identical strings.
+        source_lang: source language, for a dataset without that column or with translations.
+        target_lang: target language, for a dataset without that column; for translations, English by default.
+        require_letter: after that, drop links of words without a letter.
         keep_unlinked: keep pairs without links, which are dropped by default.
-        lowercase: statistical aligners and dictionaries see lower-cased words. The columns keep their case.
+        lowercase: lower-case words for statistical aligners and dictionaries; the columns keep their case.
         extra_data: more parallel text to fit statistical aligners on; it is not linked.
-        sample_size: largest number of sentence pairs that the aligner of a language pair is fitted on.
+        sample_size: largest number of sentence pairs to fit the aligner of a language pair on.
         seed: seed of the sample and of eflomal.
         model: encoder of aligner `encoder`.
         tokenizer: fast tokenizer of `model`.
-        layer: position in the encoder's `hidden_states`; chosen without gold links by default, see [`choose_layer`].
-        method: `subwords`, `argmax` or `softmax`, see [`encoder_links`]. Default: `subwords`, or `argmax` if
-            `one_to_one`, because `one_to_one` drops the links of compounds.
-        batch_size: sentences a forward pass of the encoder.
+        layer: position in the encoder's `hidden_states`; by default chosen without gold links, see [`choose_layer`].
+        method: `subwords`, `argmax` or `softmax`, see [`encoder_links`]. Default: `subwords`, or `argmax` with
+            `one_to_one`, which would drop all links of compounds.
+        batch_size: sentences per forward pass of the encoder.
 
     Returns:
         The linked pairs in their order, with `source_words`, `target_words` and `links` (lists of [i, j]).
 
     Raises:
-        InputError: a column, file, model or segmenter is missing, an option or file is malformed, or no link is left.
+        InputError: a column, file, model or segmenter is missing, an option or file is malformed, or there is no link.
 
     Example:
         >>> import pathlib, tempfile
@@ -152,7 +151,7 @@ def align_words(
     identity = [*rules.identity(counts[0]), keep_unlinked, *(part._fingerprint for part in text)]
     if rules.kind == "encoder":
         identity += _encoder_digest(model, tokenizer)
-        assert tokenizer is not None  # or `_encoder_digest` has refused it
+        assert tokenizer is not None  # checked by `_encoder_digest`
         check_pieces(dataset, tokenizer, "the dataset")
     path = cache_dir("links") / f"{_hash(identity)}.arrow"
 
@@ -183,7 +182,7 @@ def align_words(
 
 @dataclass(frozen=True)
 class LinkStatistics:
-    """Numbers of one language pair's sentence pairs, of their links, and of pairs dropped without links, if known."""
+    """Numbers of a language pair's sentence pairs, links, and pairs dropped because they had no links, if known."""
 
     pairs: int
     links: int
@@ -196,17 +195,17 @@ class LinkStatistics:
 
     def __str__(self) -> str:
         dropped = "" if self.dropped is None else f", {self.dropped:,} without links dropped"
-        return f"{self.links:,} links in {self.pairs:,} pairs ({self.links_per_pair:.1f} a pair){dropped}"
+        return f"{self.links:,} links in {self.pairs:,} pairs ({self.links_per_pair:.1f} per pair){dropped}"
 
 
 def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str, LinkStatistics]:
-    """Count the links of a word-aligned dataset by language pair (`de-en`), and pairs of `before` that were dropped.
+    """Count the links of a word-aligned dataset by language pair (`de-en`), and the pairs that `before` had more.
 
     Example:
         >>> from datasets import Dataset
         >>> linked = Dataset.from_dict({"source_lang": ["de"], "target_lang": ["en"], "links": [[[0, 2], [1, 0]]]})
         >>> print(link_statistics(linked)["de-en"])
-        2 links in 1 pairs (2.0 a pair)
+        2 links in 1 pairs (2.0 per pair)
     """
     found = _count(scan_columns(linked, "links", *_LANGUAGES))
     total = found if before is None else _count(scan_columns(before, *_LANGUAGES))
@@ -217,7 +216,7 @@ def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str,
 
 
 def _count(tables: Iterable[Any]) -> dict[Pair, tuple[int, int]]:
-    """Return the numbers of sentence pairs, and of links in a column `links`, of each language pair, sorted."""
+    """Return the numbers of sentence pairs and of links (if there is a column `links`) by language pair, sorted."""
     found: dict[Pair, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for table in tables:
         links = pyarrow.nulls(len(table), pyarrow.int32())
@@ -252,35 +251,35 @@ def align_shards(
     workers: int = 1,
     ray: str | None = None,
 ) -> dict[str, Any]:
-    """Word-align Parquet shards and write them as Parquet shards; return the record, as in `align-words.json`.
+    """Word-align Parquet shards and write them as Parquet shards; return the content of `align-words.json`.
 
-    All rows and columns stay, in their order, with text in NFC. The columns `source_words`, `target_words` and `links`
-    are added, which [`~hf_xalign.data.load_parallel`] reads. The links are those of [`align_words`] on all pairs.
-    A run that was killed resumes where it stopped when it is started again.
+    All rows and columns are kept in their order, with text in NFC, and the columns `source_words`, `target_words` and
+    `links` are added, which [`~hf_xalign.data.load_parallel`] reads. The links are those of [`align_words`] on all
+    pairs. Make the same call again to resume a killed run.
 
     Args:
         sources: Parquet files, or folders of them, with the columns `source`, `target`, `source_lang`, `target_lang`.
-        output: folder of the result, empty or of a run that did not finish.
+        output: folder of the result: empty, or that of an unfinished run.
         aligner: as in [`align_words`], without `pharaoh`.
-        symmetrization: as in [`align_words`], like the next four.
+        symmetrization: as in [`align_words`].
         one_to_one: drop all links of a word that has several.
-        drop_identical: then drop links between identical strings.
-        require_letter: then drop links of words without a letter.
-        lowercase: statistical aligners and dictionaries see lower-cased words.
-        fit_pairs: largest number of sentence pairs that the aligner of a language pair is fitted on.
+        drop_identical: after that, drop links between identical strings.
+        require_letter: after that, drop links of words without a letter.
+        lowercase: lower-case words for statistical aligners and dictionaries.
+        fit_pairs: largest number of sentence pairs to fit the aligner of a language pair on.
         seed: seed of the sample and of eflomal.
-        model: encoder of aligner `encoder`, by what [`hf_xalign.load`] takes.
-        device: device of the encoder in each worker.
-        layer: position in the encoder's `hidden_states`; chosen without gold links by default.
+        model: encoder of aligner `encoder`: a folder, Hub id or `builtin`.
+        device: torch device of the encoder in each worker.
+        layer: position in the encoder's `hidden_states`; by default chosen without gold links.
         method: `subwords`, `argmax` or `softmax`, as in [`align_words`].
-        batch_size: sentences a forward pass of the encoder.
-        shards: number of shards to write; one for each 100,000 pairs by default. A worker holds one in memory.
+        batch_size: sentences per forward pass of the encoder.
+        shards: number of shards to write; by default one for each 100,000 pairs. A worker holds one in memory.
         workers: worker processes, each with one thread.
-        ray: run on Ray instead: `local`, or the address of a cluster, whose machines share these folders.
+        ray: run on Ray instead: `local`, or the address of a cluster whose machines share these folders.
 
     Raises:
-        InputError: bad input or options, a finished result in the folder, a full disk, or a worker that died. The
-            message names the shard; finished shards are kept.
+        InputError: input or options are bad, the folder holds a finished result, the disk is full, or a worker died.
+            The message names the shard; finished shards are kept.
 
     Example:
         >>> import pathlib, tempfile
@@ -298,7 +297,7 @@ def align_shards(
     folder = Path(output).expanduser().absolute()
     check_output(folder)
     if (folder / RECORD).exists():
-        raise InputError(f"{folder}: holds a finished result. Give another folder, or remove it.")
+        raise InputError(f"{folder} holds a finished result. Give another folder, or remove it.")
     files, columns = _open_files(sources)
     counts = _count(_languages(files))
     filters = LinkFilters(one_to_one, drop_identical, require_letter)
@@ -320,7 +319,7 @@ def align_shards(
     identity = [settings, versions, inputs, shards]
     with open_work(folder, json.dumps(identity)) as work:
         tasks = MarkedTasks(folder, work=work, settings=_hash(identity), around=statistical.one_thread)
-        # A worker on another machine has another working directory.
+        # Absolute paths, because a worker on another machine has another working directory.
         job = _Job(
             replace(rules, path=rules.path and os.path.abspath(rules.path)),
             tasks,
@@ -364,7 +363,7 @@ def align_shards(
 
 @dataclass(frozen=True)
 class _Rules:
-    """All that decides the links of a text: the aligner, by its kind and the file that it reads, and its settings."""
+    """Settings that determine the links of a text: the aligner, split into its kind and its file, and its options."""
 
     aligner: str
     kind: str
@@ -385,7 +384,7 @@ class _Rules:
         return Path(self.path.replace("{lang}", pair[0]))
 
     def identity(self, pairs: Iterable[Pair]) -> list[Any]:
-        """Return the settings, the versions, and the digests of the files that decide the links of language pairs."""
+        """Return the settings, versions and file digests that determine the links of language pairs."""
         settings = {"aligner": self.aligner, "symmetrization": self.symmetrization, **self.filters._asdict()}
         settings |= {"lowercase": self.lowercase}
         versions = {"links": VERSION, "words": splitter_version(lang for pair in pairs for lang in pair)}
@@ -407,18 +406,18 @@ def _rules(
     method: LinkMethod | None,
     **options: Any,
 ) -> _Rules:
-    """Return the rules of an aligner; refuse one that is unknown, cannot be imported, or lacks its file."""
+    """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
     check_symmetrization(symmetrization)
     kind, _, path = aligner.partition(":")
     known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in known}:
-        raise InputError(f"aligner={aligner!r} is none of {', '.join(known)}")
+        raise InputError(f"aligner={aligner!r} is unknown. Give one of {', '.join(known)}.")
     if kind in STATISTICAL_ALIGNERS:
         statistical.import_thot()
     if path and kind not in ("pharaoh", "dictionary"):
-        raise InputError(f"aligner {kind!r} reads no files; {path} is for pharaoh or dictionary")
+        raise InputError(f"aligner {kind!r} reads no file. Remove {path}, or give pharaoh:PATH or dictionary:PATH.")
     if not path and kind in ("pharaoh", "dictionary"):
-        raise InputError(f"aligner={aligner!r}: give {kind}:PATH")
+        raise InputError(f"aligner={aligner!r}: the path of its file is missing. Give {kind}:PATH.")
     lowercase = lowercase and kind != "encoder"
     method = method or ("argmax" if filters.one_to_one else "subwords")
     return _Rules(aligner, kind, path, symmetrization, filters, lowercase, method=method, **options)
@@ -426,15 +425,15 @@ def _rules(
 
 @dataclass(frozen=True)
 class _Job:
-    """Rules and text of a run. Over shards, other processes and machines get a copy.
+    """Rules and text of a run; for shards, other processes and machines get a copy.
 
     Attributes:
-        rules: what decides the links.
+        rules: settings that determine the links.
         tasks: finished tasks, and the work folder of fitted aligners.
         text: datasets, of which the first is linked; or Parquet files with their numbers of rows.
-        counts: language pairs to link, with the numbers of their sentence pairs in the text.
-        columns: columns of files that are read.
-        ways: directions that are fitted by one task.
+        counts: language pairs to link, with their numbers of sentence pairs.
+        columns: columns to read from files.
+        ways: directions that one task fits.
         encoder: the encoder and its tokenizer; or its name and device.
         readers: readers of Pharaoh files, each at its next line.
     """
@@ -449,14 +448,14 @@ class _Job:
     readers: Mapping[Path, Linker] = field(default_factory=dict, compare=False)
 
     def fits(self) -> dict[str, tuple[Any, ...]]:
-        """Return the tasks that must end before a pair is linked."""
+        """Return the tasks that must finish before pairs are linked."""
         if self.rules.kind == "encoder" and self.rules.layer is None:
             return {"layer": (_choose_layer, self)}
         pairs = [pair for pair, _ in self.counts if self.rules.kind in STATISTICAL_ALIGNERS]
         return {_fit_name(pair, ways): (_fit, self, pair, ways) for pair in pairs for ways in self.ways}
 
     def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield the words, as the aligner sees them, of a sample of one language pair, or of all."""
+        """Yield the words, as the aligner sees them, of a sample of one language pair (None: of all)."""
         count = sum(count for own, count in self.counts if pair in (None, own))
         chosen = statistical.draw_sample(count, size, self.rules.seed)
         seen = 0
@@ -476,10 +475,10 @@ class _Job:
             yield from scan_columns(part, *(name for name in (*COLUMNS, *WORDS) if name in part.column_names))
 
     def link(self, table: pyarrow.Table) -> tuple[pyarrow.Table, Counter[str]]:
-        """Return a table with its words and links, and the numbers of pairs too long to link, by language pair."""
+        """Add words and links to a table; return it, and the numbers of pairs too long to link by language pair."""
         groups: dict[Any, list[Pair]] = defaultdict(list)
         for pair, _ in self.counts:
-            # The encoder links all languages, and a Pharaoh file those that name it.
+            # One encoder links all language pairs, and a Pharaoh file all that name it.
             shared = {"encoder": None, "pharaoh": self.rules.file(pair)}
             groups[shared.get(self.rules.kind, pair)].append(pair)
         order, parts, too_long = [], [], Counter[str]()
@@ -512,7 +511,7 @@ class _Job:
 
 
 def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[Path, int]], list[str]]:
-    """Return the Parquet files with their numbers of pairs, and the columns that the aligner reads."""
+    """Return the Parquet files with their numbers of pairs, and the columns to read."""
     files: list[tuple[Path, int]] = []
     first = None
     for path in (Path(source).expanduser().absolute() for source in sources):
@@ -523,17 +522,17 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
                 first = first or file.schema_arrow
                 if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
                     raise InputError(
-                        f"{part}: no column {', '.join(missing)} (there are {', '.join(file.schema_arrow.names)}). "
+                        f"{part}: no column {', '.join(missing)} (it has {', '.join(file.schema_arrow.names)}). "
                         "Write it by hf-xalign prepare, or rename its columns."
                     )
                 if not file.schema_arrow.equals(first):
                     raise InputError(
-                        f"{part}: its columns ({_describe(file.schema_arrow)}) are not those of {files[0][0]} "
+                        f"{part}: its columns ({_describe(file.schema_arrow)}) differ from those of {files[0][0]} "
                         f"({_describe(first)}). Give all shards the same columns."
                     )
                 files.append((part, file.metadata.num_rows))
     if first is None or not any(rows for _, rows in files):
-        raise InputError(f"{', '.join(map(str, sources))}: no sentence pairs in it")
+        raise InputError(f"{', '.join(map(str, sources))}: there are no sentence pairs in it")
     return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
 
 
@@ -542,7 +541,7 @@ def _describe(schema: pyarrow.Schema) -> str:
 
 
 def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[Any]:
-    """Yield the languages of all rows, checked."""
+    """Yield the languages of all rows; an invalid code raises an InputError."""
     for file in progress(files, desc="Counting pairs", unit=" files", leave=False):
         for batch in read_rows([file], columns=_LANGUAGES):
             for column in _LANGUAGES:
@@ -552,7 +551,7 @@ def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[Any]:
 
 
 def _link_dataset(job: _Job, dataset: Dataset, keep_unlinked: bool, path: Path) -> None:
-    """Link a dataset into a file, without the pairs that have no links unless these are kept."""
+    """Link a dataset and write it to `path`."""
     links, too_long = Counter[str](), Counter[str]()
 
     def link(table: pyarrow.Table) -> pyarrow.Table:
@@ -588,23 +587,24 @@ def _link_shard(job: _Job, number: int, shards: int) -> tuple[dict[str, Any], li
         for pair, (pairs, links) in _count([table]).items()
     }
     path = job.tasks.folder / shard_name(number, shards)
-    # Without the metadata, in which `datasets` lists the columns of the input.
+    # Without the schema's metadata, in which `datasets` lists the columns of the input.
     return write_shard(path, [table.replace_schema_metadata()]) | {"languages": languages}, [path]
 
 
 def _check_links(found: dict[str, tuple[int, int]], pairs: int) -> None:
-    """Warn of sentence pairs that were too long to link, and refuse a text without any link.
+    """Warn of sentence pairs that were too long to link, and raise an InputError if there are no links.
 
-    `found` has the numbers of links and of pairs that were too long, by language pair.
+    `found` has the numbers of links and of too long pairs by language pair.
     """
     for name, (_, count) in found.items():
         if count:
-            logger.warning("%d %s pairs are too long for the aligner: no links", count, name)
+            logger.warning("%d %s pairs have no links, because they are too long for the aligner", count, name)
     links, too_long = map(sum, zip(*found.values()))
     if not links and too_long:
         raise InputError(
-            f"no links are left in {pairs:,} sentence pairs: {too_long:,} of them have a side of more words than the "
-            "aligner takes (1,024; 200 for hmm, ibm3 and ibm4). Split them into sentences, or use the aligner encoder."
+            f"no links are left in {pairs:,} sentence pairs: {too_long:,} of them have more words on a side than the "
+            "aligner allows (1,024; 200 for hmm, ibm3 and ibm4). Split them into sentences, or use the aligner "
+            "encoder."
         )
     if not links:
         raise InputError(
@@ -614,16 +614,16 @@ def _check_links(found: dict[str, tuple[int, int]], pairs: int) -> None:
 
 
 def _rows_of(table: Any, pair: Pair) -> np.ndarray:
-    """Return the ascending numbers of the rows of a language pair."""
+    """Return the ascending row numbers of a language pair."""
     source, target = (pyarrow.compute.equal(table[name], code) for name, code in zip(_LANGUAGES, pair))
     return np.flatnonzero(pyarrow.compute.and_(source, target).to_numpy(zero_copy_only=False))
 
 
 def _normalize(batch: Any) -> pyarrow.Table:
-    """Return a table with clean text, in NFC."""
+    """Return a batch as a table, with clean text in NFC."""
     table = pyarrow.Table.from_batches([batch])
     for side in COLUMNS[:2]:
-        # Not pyarrow's utf8_normalize: before version 26 it leaves characters decomposed.
+        # Not by pyarrow's utf8_normalize, which before version 26 leaves characters decomposed.
         text = [clean_text(value or "") for value in table[side].to_pylist()]
         column = pyarrow.array(text, table.schema.field(side).type)
         table = table.set_column(table.column_names.index(side), side, column)
@@ -640,7 +640,7 @@ def _fit(job: _Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], 
     models = statistical.fit(
         job.rules.kind, job.words(pair, job.rules.fit_pairs), ways, seed=job.rules.seed, desc=desc
     )
-    # A folder of its own for each try: what remains of a killed run may still be writing.
+    # A new folder for each attempt, because a process of a killed run may still be writing.
     folders = [Path(tempfile.mkdtemp(dir=job.tasks.work)) for _ in ways]
     for model, folder in zip(models, folders, strict=True):
         statistical.save_model(model, folder)
@@ -649,18 +649,18 @@ def _fit(job: _Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], 
 
 
 def _choose_layer(job: _Job) -> tuple[dict[str, Any], list[Path]]:
-    """Choose the layer that the encoder links by."""
+    """Choose the layer of the encoder's vectors."""
     from hf_xalign.links.neural import choose_layer
 
     words = map(list, zip(*job.words(None, _LAYER_PAIRS)))
     layer = choose_layer(*_load_encoder(job.encoder), *words, method=job.rules.method)
-    logger.info("linking by layer %d, where the directions agree most", layer)
+    logger.info("linking by layer %d, in which the two directions agree most", layer)
     return {"layer": layer}, []
 
 
 @functools.lru_cache(maxsize=1)
 def _linker(job: _Job, key: Pair | None) -> Linker:
-    """Return the linker of a language pair, or the encoder, which links all. A process keeps the last one."""
+    """Return the linker of a language pair, or the encoder's (None); a process keeps the last one."""
     rules = job.rules
     if key is None:
         from hf_xalign.links.neural import encoder_links
@@ -680,7 +680,7 @@ def _linker(job: _Job, key: Pair | None) -> Linker:
 
 
 def _load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load an encoder that is given by its name and device, with its tokenizer; or return what is given itself."""
+    """Return encoder and tokenizer; a name and a device are loaded."""
     if not isinstance(encoder[0], str):
         return encoder
     import torch
@@ -706,7 +706,7 @@ def _file_digest(path: Path) -> str:
 def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
     """Return the digests of an encoder's weights and of its tokenizer."""
     if model is None or tokenizer is None:
-        raise InputError("aligner='encoder' needs model= and tokenizer=")
+        raise InputError("aligner='encoder' needs an encoder. Give model= and tokenizer=.")
     from hf_xalign.data.encoding import word_tokenizer
     from hf_xalign.modeling.freezing import model_fingerprint
 

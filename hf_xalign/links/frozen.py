@@ -1,4 +1,4 @@
-"""Evaluation links: made once in one fixed way, and kept in a file."""
+"""Evaluation links, which are made once in a fixed way and kept in a file."""
 
 from __future__ import annotations
 
@@ -20,50 +20,49 @@ from hf_xalign.record import EVAL_LINKS
 
 COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
 ALL_LINKS = "all_links"
-# Pairs of a language pair that are enough for its aligner: a million would take ten minutes and a gigabyte.
-FITTED = 100_000
+FITTED = 100_000  # pairs per language pair to fit on; a million would take ten minutes and a gigabyte
 
 
 def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Dataset:
-    """Link test text for the headline score, with a fast_align fitted on the test and `train` text.
+    """Link test text for the headline score, with fast_align fitted on `test` and `train`.
 
-    At most 100,000 pairs of a language pair, five iterations, lower-cased; intersection and 1-to-1 links. Both words
-    of `links` have a letter and differ; `all_links` has those of identical words, numbers and punctuation too. Pairs
-    without a link stay: their words are candidates of the all-occurrences pool.
+    It is fitted on at most 100,000 lower-cased pairs per language pair, in five iterations; links are intersected and
+    1-to-1. In `links`, both words have a letter and differ; `all_links` also has links of identical words, numbers and
+    punctuation. Pairs without a link are kept, because their words are candidates of the all-occurrences pool.
     """
     linked = align_words(test, keep_unlinked=True, extra_data=train, sample_size=FITTED)
     linked = map_rows(linked, _ours, batched=True, desc="Choosing evaluation links")
     if not any(linked["links"][:]):
         raise InputError(
             f"no links between different words are left in {len(test)} sentence pairs. Check that source and target "
-            "translate each other, and name more text."
+            "translate each other, and add more text."
         )
     return linked
 
 
 def _ours(batch: dict[str, list]) -> dict[str, list]:
-    """Keep the links between different words with letters; they are 1-to-1 already."""
+    """Select the links between different words with letters."""
     chosen = LinkFilters(one_to_one=False, drop_identical=True, require_letter=True)
     rows = zip(batch["links"], batch["source_words"], batch["target_words"])
     return {ALL_LINKS: batch["links"], "links": [chosen(*row) for row in rows]}
 
 
 def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
-    """Write word-linked pairs as JSON Lines; the file appears only when it is complete."""
+    """Write word-aligned pairs as JSON Lines, atomically."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
         for row in dataset.select_columns([name for name in (*COLUMNS, ALL_LINKS) if name in dataset.column_names]):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
-    """Write the links that a run is scored on, with a checksum, into its folder; returns the file by what it is."""
+    """Write the evaluation links of a run, with a checksum, into its folder; return `{"evaluation links": file}`."""
     write_links(dataset, folder / EVAL_LINKS)
     seal(folder / EVAL_LINKS)
     return {"evaluation links": str(folder / EVAL_LINKS)}
 
 
 def read_links(path: str | os.PathLike) -> Dataset:
-    """Read the file that [`write_links`] wrote; an InputError names the row with a fault, such as a second link."""
+    """Read a file of [`write_links`]; an InputError names the first row with a fault, such as two links of a word."""
     check_sealed(Path(path))
     rows = []
     for number, record in read_jsonl(Path(path)):
@@ -78,7 +77,7 @@ def read_links(path: str | os.PathLike) -> Dataset:
                 _check_links(row, field, where)
         rows.append(row)
     if not rows:
-        raise InputError(f"{path}: there are no rows")
+        raise InputError(f"{path}: there are no rows. Make the evaluation links again.")
     return Dataset.from_list(rows)
 
 
@@ -109,6 +108,6 @@ def _check_links(row: dict[str, Any], field: str, where: str) -> None:
     for side, own in zip(("source", "target"), zip(*links)):
         if repeated := [word for word, count in Counter(own).items() if count > 1]:
             raise InputError(
-                f"{where}: {side} word {repeated[0]} has two links, but word retrieval needs 1-to-1 links. "
-                "Remove these links."
+                f"{where}: {side} word {repeated[0]} has several links, but word retrieval needs 1-to-1 links. Remove "
+                "these links."
             )

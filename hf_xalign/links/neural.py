@@ -1,4 +1,4 @@
-"""Word links from an encoder: words with similar vectors in a middle layer translate each other."""
+"""Link words whose vectors in a middle layer of an encoder are similar."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 LinkMethod = Literal["subwords", "argmax", "softmax"]
 
-# The softmax method's paper uses dot products, which say little on XLM-R and E5. With cosines and this temperature, a
-# threshold of 0.001 keeps a word whose cosine is less than 0.035 below the best.
+# awesome-align's softmax is over dot products, which work badly with XLM-R and E5. With cosines and this temperature,
+# a threshold of 0.001 keeps words whose cosine is less than 0.035 below the best.
 _TEMPERATURE = 0.005
 
 
@@ -39,14 +39,14 @@ def encoder_links(
 ) -> list[list[list[int]]]:
     """Link the words of sentence pairs by the cosine of their vectors.
 
-    `subwords` links each subword to the most similar one of the other sentence, and with them their words: a compound
-    may have several links. `argmax` does the same with the mean vectors of words (SimAlign, Jalili Sabet et al. 2020).
-    `softmax` links a word to every word with a probability above 0.001 (awesome-align, Dou and Neubig 2021, there
-    with dot products of subwords). All run in both directions and are then symmetrised.
+    `subwords` links each subword to the most similar subword of the other sentence, which links their words; a
+    compound may have several links. `argmax` links the mean vectors of words in this way (SimAlign, Jalili Sabet et
+    al. 2020). `softmax` links a word to every word with a probability above 0.001 (awesome-align, Dou and Neubig 2021,
+    which takes dot products of subwords). All methods run in both directions, whose links are then symmetrised.
 
-    `layer` is a position in `hidden_states` (0 is the embeddings, -1 the last layer), two thirds of the depth by
-    default (8 of 12); [`choose_layer`] finds a better one. Returns the sorted links [i, j] of each pair; a word
-    without subwords or cut by truncation has none.
+    `layer` is a position in `hidden_states` (0 is the embeddings, -1 the last layer), by default at two thirds of the
+    depth (8 of 12); [`choose_layer`] finds a better one. Returns the sorted links [i, j] of each pair; words without
+    subwords, or cut by truncation, have none.
     """
     _check_method(method)
     check_symmetrization(symmetrization)
@@ -73,9 +73,9 @@ def choose_layer(
     method: LinkMethod = "subwords",
     batch_size: int = 64,
 ) -> int:
-    """Choose the layer to link by: the one where the links of the two directions agree most (no gold links).
+    """Choose the layer in which the links of the two directions agree most, without gold links.
 
-    Agreement is 2 |F and B| / (|F| + |B|) over all sentence pairs. A few hundred pairs suffice.
+    Agreement is 2 |F and B| / (|F| + |B|) over all sentence pairs; a few hundred pairs suffice.
 
     Returns:
         The layer, 1 to the depth of the encoder; the lowest of equals.
@@ -108,18 +108,18 @@ def choose_layer(
 
 def _check_method(method: str) -> None:
     if method not in get_args(LinkMethod):
-        raise InputError(f"method={method!r} is none of {', '.join(get_args(LinkMethod))}")
+        raise InputError(f"method={method!r} is unknown. Give one of {', '.join(get_args(LinkMethod))}.")
 
 
 class LinkedWords(NamedTuple):
-    """Sentence pair with its words and links [i, j], source word first, from [`predict_links`]."""
+    """Words of a sentence pair, and their links [i, j] from source to target words."""
 
     source_words: list[str]
     target_words: list[str]
     links: list[list[int]]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the linked words themselves."""
+        """Return the linked words."""
         return [(self.source_words[i], self.target_words[j]) for i, j in self.links]
 
 
@@ -152,8 +152,8 @@ def predict_links(
     Args:
         model: the encoder.
         source: a text, or a list of texts.
-        target: its translation, or their translations.
-        source_lang: language code of the source, which decides how words are split (needed for Chinese, Thai).
+        target: the translation, or a list of translations.
+        source_lang: language code of the source, by which words are split (required for Chinese and Thai).
         target_lang: language code of the target.
         tokenizer: the encoder's tokenizer; loaded from the model's folder or Hub repository by default.
         options: options of [`encoder_links`], such as `layer`, `method` and `symmetrization`.
@@ -162,7 +162,7 @@ def predict_links(
         InputError: the numbers of sources and targets differ, or `model` has no tokenizer next to it.
 
     Example:
-        A random encoder links identical words; a real one, such as `hf_xalign.load("embedded")`, links translations.
+        A random encoder links identical words; a trained one, such as `hf_xalign.load("builtin")`, translations.
 
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
         >>> from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -175,13 +175,13 @@ def predict_links(
         (['Chrome', 'öffnen'], [('Chrome', 'Chrome')])
     """
     if isinstance(source, str) != isinstance(target, str):
-        raise InputError("give either one source and one target, or a list of each")
+        raise InputError("source and target: give one text each, or a list of texts each")
     sources, targets = ([side] if isinstance(side, str) else side for side in (source, target))
     if len(sources) != len(targets):
         raise InputError(f"{len(sources)} sources and {len(targets)} targets. Give one target for each source.")
     if tokenizer is None:
         if not model.name_or_path:
-            raise InputError("the model was not loaded from a folder or the Hub. Give its tokenizer= as well.")
+            raise InputError("the model was not loaded from a folder or the Hub. Give its tokenizer=.")
         tokenizer = load_tokenizer(model.name_or_path)
     source_words = [split_words(unicodedata.normalize("NFC", text), source_lang) for text in sources]
     target_words = [split_words(unicodedata.normalize("NFC", text), target_lang) for text in targets]
@@ -193,13 +193,13 @@ def predict_links(
 
 
 class _Units(NamedTuple):
-    """Words or subwords that are compared: their vectors, and int64 (units,) the word of each, -1 without a vector."""
+    """Vectors of words or subwords, and the word of each, int64 (units,), -1 without a vector."""
 
     vectors: WordVectors
     words: torch.Tensor
 
     def padded(self, rows: np.ndarray, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return unit vectors (rows, units, dim) of some sentences, padded with zeros, and their words, -1 at pads."""
+        """Return normalized vectors (rows, units, dim) of sentences, padded by zeros, and their words, -1 at pads."""
         starts, ends = self.vectors.offsets[rows], self.vectors.offsets[rows + 1]
         position = torch.arange(int((ends - starts).max()))
         inside = position < (ends - starts)[:, None]
@@ -215,7 +215,7 @@ def _units(
     method: LinkMethod,
     **options: Any,
 ) -> _Units:
-    """Encode what a method compares."""
+    """Return the word or subword vectors that `method` compares."""
     from hf_xalign.modeling.word_vectors import extract_word_vectors, subword_spans, word_spans
 
     subwords = method == "subwords"
@@ -228,7 +228,7 @@ def _units(
 
 
 def _batches(source: _Units, target: _Units, batch_size: int) -> Iterator[np.ndarray]:
-    """Yield the numbers of sentence pairs of similar size; a pair with nothing to compare is left out."""
+    """Yield batches of the numbers of sentence pairs of similar size, without pairs that have an empty side."""
     sizes = (source.vectors.offsets.diff() * target.vectors.offsets.diff()).numpy()
     order = np.argsort(sizes, kind="stable")
     order = order[sizes[order] > 0]
@@ -248,7 +248,7 @@ def _directional_links(
     directions = []
     for dim in (2, 1):
         if method == "softmax":
-            # The softmax of a padding row is NaN, which is above no threshold.
+            # The softmax of a padding row is NaN, which compares as False.
             chosen = torch.softmax(similarity / _TEMPERATURE, dim) > 0.001
         else:
             best = similarity.argmax(dim, keepdim=True)

@@ -1,4 +1,4 @@
-"""Word links in Pharaoh format: one line a sentence pair, `i-j` tokens, word indices from 0, source first."""
+"""Word links in Pharaoh format: one line for each sentence pair, tokens `i-j`, word indices from 0, source first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
 def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
-    """Yield the links of each line; an empty line is a pair without links."""
+    """Yield the links of each line, which may be empty."""
     for row, line in read_lines(path):
         links = []
         for token in line.split():
@@ -28,14 +28,14 @@ def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
 
 
 class PharaohReader:
-    """Linker that reads the links of consecutive sentence pairs and checks each line against its words."""
+    """Linker that reads the links of consecutive sentence pairs, and checks each line against the words."""
 
     def __init__(self, path: str | Path, pairs: int):
         self.path = path
         lines = sum(1 for _ in read_pharaoh(path))
         if lines != pairs:
             raise InputError(
-                f"{path} has {lines} lines for {pairs} sentence pairs. It must have one line a pair, in the same "
+                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
                 "order, and an empty line for a pair without links."
             )
         self._links = enumerate(read_pharaoh(path), start=1)
@@ -50,9 +50,9 @@ class PharaohReader:
             for i, j in links:
                 if i >= len(source) or j >= len(target):
                     raise InputError(
-                        f"{self.path}, row {row}: link {i}-{j} is out of range, the source has {len(source)} words "
-                        f"and the target {len(target)}. Was the text split into other words, or are the links from "
-                        "target to source?"
+                        f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
+                        f"and the target {len(target)}. Check that the text was split into the same words, and that "
+                        "the links are from source to target."
                     )
             batch.append(links)
         return batch

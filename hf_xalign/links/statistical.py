@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# EM iterations a model, as in GIZA++ and the C++ fast_align; thot's own trainer runs four.
+# EM iterations of each model, as in GIZA++ and the C++ fast_align; thot's own trainer runs four.
 _ITERATIONS = 5
-# A model starts from the trained one before it, as in GIZA++. IBM 4 skips IBM 3: half the time, the same error rate.
+# Each model starts from the trained one before it, as in GIZA++. Without IBM 3, IBM 4 takes half the time with the
+# same error rate.
 _CHAINS: dict[str, tuple[str, ...]] = {
     "fast_align": ("FastAlignModel",),
     "eflomal": ("EflomalAlignmentModel",),
@@ -39,11 +40,7 @@ _NAME = "model"
 
 
 def import_thot() -> Any:
-    """Import sil-thot. Linux on aarch64 has no wheel of it; the package and other aligners work without it.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Import sil-thot, or raise an InputError. There is no wheel for Linux on aarch64."""
     try:
         import thot.alignment
     except ImportError as error:
@@ -56,9 +53,9 @@ def import_thot() -> Any:
 
 
 class StatisticalLinker:
-    """Symmetrised links of two directional models of one language pair, see [`fit`].
+    """Link the words of a language pair by two directional models of [`fit`], and symmetrise the links.
 
-    `too_long` counts the sentence pairs so far that were too long to link.
+    `too_long` counts the sentence pairs that were too long to link.
     """
 
     def __init__(
@@ -83,7 +80,7 @@ class StatisticalLinker:
         fitting = [k for k, pair in enumerate(zip(sources, targets, strict=True)) if max(map(len, pair)) <= limit]
         self.too_long += len(sources) - len(fitting)
         found: list[list[list[int]]] = [[] for _ in sources]
-        # Thot would make a whole matrix for each of the others: 100 MB for two sides of 10,000 words.
+        # For the others, Thot would allocate whole matrices: 100 MB for two sides of 10,000 words.
         own = ([side[k] for k in fitting] for side in (sources, targets))
         for k, (_, matrix) in zip(fitting, self._aligner.get_best_alignments(*own), strict=True):
             found[k] = np.argwhere(matrix.to_numpy()).tolist()
@@ -98,10 +95,10 @@ def fit(
     seed: int = 0,
     desc: str | None = None,
 ) -> list[models.AlignmentModel]:
-    """Fit the models of these directions on pairs of source and target words.
+    """Fit models in the given directions on pairs of source and target words.
 
-    `fast_align` is Dyer et al. 2013, `eflomal` Östling and Tiedemann 2016; only eflomal draws by `seed`. Thot keeps
-    the pairs in memory; those with an empty side are skipped.
+    `fast_align` is from Dyer et al. 2013, `eflomal` from Östling and Tiedemann 2016; only eflomal uses `seed`. Thot
+    keeps the pairs in memory. Pairs with an empty side are skipped.
     """
     chain = _classes(aligner)
     fitted = [chain[0]() for _ in directions]
@@ -120,7 +117,7 @@ def save_model(model: models.AlignmentModel, folder: Path) -> None:
     model.print(str(folder / _NAME))
     for kind in ("src", "trg", "srctrgc"):
         (folder / f"{_NAME}.{kind}").write_bytes(b"")
-    # Thot reports no failed write. On a full disk, or at a limit of file sizes, this one fails too.
+    # Thot does not report failed writes. On a full disk, or at a limit of file sizes, this write fails too.
     with (folder / "probe").open("wb") as probe:
         probe.seek(max(path.stat().st_size for path in folder.iterdir()))
         probe.write(bytes(1 << 16))
@@ -133,7 +130,7 @@ def load_model(aligner: str, folder: Path) -> models.AlignmentModel:
     """Load the model that [`save_model`] wrote."""
     model = _classes(aligner)[-1]()
     if not model.load(str(folder / _NAME)):
-        raise InputError(f"{folder}: cannot be read as a model of {aligner}. Remove the folder and run again.")
+        raise InputError(f"{folder} cannot be read as a model of {aligner}. Remove the folder and run again.")
     return model
 
 
@@ -142,7 +139,7 @@ def _classes(aligner: str) -> list[Any]:
 
 
 def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.AlignmentModel:
-    """Train the first model of a chain, which has the sentences, and each later one from it."""
+    """Train the first model of a chain, which holds the sentences, and each later one from the one before."""
     for position, model_class in enumerate(chain):
         if position:
             model = model_class(model)
@@ -152,7 +149,7 @@ def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.
             model.seed, model.deterministic = seed, True
         model.start_training()
         if eflomal:
-            rounds = model.scheduled_iterations  # which start_training has planned
+            rounds = model.scheduled_iterations  # set by start_training
         for _ in progress(range(rounds), desc=desc):
             model.train()
         model.end_training()
@@ -161,15 +158,14 @@ def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit OpenMP to one thread: several sum in varying order, and one link of 70,000 then differs between runs.
+    """Limit OpenMP to one thread, because several sum in varying order, which changes one link in 70,000.
 
-    Thot has its own OpenMP runtime, but uses torch's if torch was loaded first (its symbols are global). So both are
-    limited.
+    Thot has its own OpenMP runtime, but uses torch's if torch was loaded first, so both are limited.
     """
     libraries = [ctypes.CDLL(name) for name in ((None,) if os.name == "posix" else ()) + (import_thot().__file__,)]
     runtimes = [library for library in libraries if hasattr(library, "omp_set_num_threads")]
-    if not runtimes:  # Windows finds a name only in the library itself
-        logger.warning("cannot limit the aligner's threads here: about one link of 70,000 may differ between runs")
+    if not runtimes:  # Windows finds a symbol only in the library itself
+        logger.warning("cannot limit the aligner's threads here: about one link in 70,000 may differ between runs")
     before = [runtime.omp_get_max_threads() for runtime in runtimes]
     for runtime in runtimes:
         runtime.omp_set_num_threads(1)

@@ -1,7 +1,7 @@
 """Symmetrise the links of two directions, and filter the result for training.
 
-The heuristics are those of sil-thot, so a name means the same for every aligner. The growing ones scan the cells of
-the union row by row; Koehn's script goes outwards from the aligned cells. Both are in use. A few grown links differ.
+The heuristics are those of sil-thot, so a name means the same for every aligner. `grow-diag` scans the cells of the
+union row by row, where Koehn's script starts from the aligned cells; a few links differ.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-
 
 
 def check_symmetrization(name: str) -> None:
-    """Refuse an unknown heuristic."""
+    """Raise an InputError for an unknown heuristic."""
     if name not in get_args(Symmetrization):
-        raise InputError(f"symmetrization={name!r} is none of {', '.join(get_args(Symmetrization))}")
+        raise InputError(f"symmetrization={name!r} is unknown. Give one of {', '.join(get_args(Symmetrization))}.")
 
 
 def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization) -> np.ndarray:
     """Combine the links of two directions of one sentence pair, all bool (source words, target words).
 
-    `grow-diag` (Koehn et al. 2003) grows the intersection by neighbouring links of the union that cover an unlinked
-    word; `grow-diag-final-and` then adds links of either direction between two unlinked words.
+    `grow-diag` (Koehn et al. 2003) adds to the intersection neighbouring links of the union that cover an unlinked
+    word. `grow-diag-final-and` then adds links of either direction between two unlinked words.
     """
     if method == "intersection":
         return forward & backward
@@ -59,7 +59,7 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
 
 
 class LinkFilters(NamedTuple):
-    """Filters of symmetrised links, applied in this order: later filters do not change what `one_to_one` counts."""
+    """Filters of symmetrised links, applied in this order, so that later filters do not affect `one_to_one`."""
 
     one_to_one: bool = True
     drop_identical: bool = False
@@ -68,7 +68,7 @@ class LinkFilters(NamedTuple):
     def __call__(
         self, links: Iterable[Sequence[int]], source_words: Sequence[str], target_words: Sequence[str]
     ) -> list[list[int]]:
-        """Return the links of one sentence pair that stay."""
+        """Return the links of one sentence pair that pass the filters."""
         kept = [[i, j] for i, j in links]
         sources, targets = [i for i, _ in kept], [j for _, j in kept]
         if self.one_to_one and (len(set(sources)) < len(kept) or len(set(targets)) < len(kept)):

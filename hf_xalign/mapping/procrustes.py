@@ -15,7 +15,7 @@ from hf_xalign.modeling.maps import LanguageMap, SideMap
 def procrustes(
     source: Tensor, target: Tensor, *, centre: bool = False, layers: tuple[int, ...] = (-1,)
 ) -> LanguageMap:
-    """Learn the rotation that takes source vectors nearest to their targets: min ||X_s W^T - X_t||, W^T W = 1.
+    """Learn the rotation that brings source vectors nearest to their targets: min ||X_s W^T - X_t||, W^T W = 1.
 
     W = U V^T with the singular value decomposition U S V^T = X_t^T X_s, in float64 (ROTATE's RotateAlign). With
     `centre` the map is e -> W (e - m_s) + m_t with the means m of both languages (NormRotateAlign). The map has the
@@ -24,7 +24,7 @@ def procrustes(
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector. If its dimension differs, W has orthonormal rows or columns.
-        centre: subtract the means before, and add the target's mean after.
+        centre: subtract the source mean before the rotation, and add the target mean after it.
         layers: layer numbers of the vectors.
 
     Raises:
@@ -45,12 +45,11 @@ def least_squares(
 ) -> LanguageMap:
     """Learn the linear map of least squared error (Mikolov et al. 2013): min ||X_s W^T - X_t||, W free.
 
-    A direction that holds only rounding noise, as after a layer norm, is mapped to 0; then the map has no inverse.
-
+    A direction that holds only rounding noise, as after a layer norm, is mapped to 0, and the map has no inverse.
     Arguments and result are those of [`procrustes`].
 
     Raises:
-        InputError: fewer pairs than dimensions, which fix no map; or see [`~hf_xalign.mapping.checks.matched`].
+        InputError: there are fewer pairs than dimensions; or see [`~hf_xalign.mapping.checks.matched`].
 
     Example:
         >>> import torch
@@ -62,21 +61,21 @@ def least_squares(
     size, needed = source.shape[-1], source.shape[-1] + centre  # the means use one
     if len(source) < needed:
         raise InputError(
-            f"least squares: {len(source)} pairs do not fix a map of {size} dimensions. Pass {needed} or more, or use "
-            "procrustes."
+            f"least squares: {len(source)} pairs do not determine a map of {size} dimensions. Pass {needed} or more, "
+            "or use procrustes."
         )
     return _solved(_least_squares, source, target, "least squares", centre, layers)
 
 
 def rotation(x: Tensor, z: Tensor) -> Tensor:
-    """Return the W of orthonormal rows or columns (out, in) that takes x nearest to z, float64 (pairs, dim)."""
+    """Return the W (out, in) with orthonormal rows or columns that maps x nearest to z, float64 (pairs, dim)."""
     u, _, vh = torch.linalg.svd(z.T @ x, full_matrices=False)
     return u @ vh
 
 
 def _least_squares(x: Tensor, z: Tensor) -> Tensor:
-    # Not lstsq: its driver for rank-deficient input (gelsy) is not deterministic in torch 2.13 and absent on GPUs.
-    # If repeated words or a layer norm leave W open, this is the smallest W.
+    # Not lstsq, whose driver for rank-deficient input (gelsy) is not deterministic in torch 2.13 and missing on GPUs.
+    # If repeated words or a layer norm leave W undetermined, this is the smallest W.
     q, r = torch.linalg.qr(x)
     return (torch.linalg.pinv(r, rtol=rounding_noise(len(r))) @ (q.T @ z)).T
 

@@ -20,10 +20,8 @@ from hf_xalign.search.neighbourhoods import Neighbourhoods
 
 logger = logging.getLogger(__name__)
 
-# Below this learning rate no useful step lowers the loss.
-_LOWEST_RATE = 1e-4
-# Scores in memory at once: 64 MiB.
-_CHUNK = 2**24
+_LOWEST_RATE = 1e-4  # learning rate below which steps are useless
+_CHUNK = 2**24  # scores in memory at once: 64 MiB
 
 
 def rcsls(
@@ -39,37 +37,37 @@ def rcsls(
     steps: tuple[Step, ...] = ("unit",),
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
-    """Learn the linear map that minimises relaxed CSLS, so that translations rank before other neighbours.
+    """Learn the linear map that minimises relaxed CSLS, so that translations rank above other neighbours.
 
     With unit vectors x_i, y_i of n pairs, candidates X and Y, and N_Y(v) the k candidates of Y with the largest inner
     product with v:
 
         L(W) = 1/n sum_i [ -2 (W x_i).y_i + 1/k sum_{y in N_Y(W x_i)} (W x_i).y + 1/k sum_{x in N_X(y_i)} (W x).y_i ]
 
-    L is convex, and linear while the neighbourhoods stay the same. Subgradient steps over all pairs lower it from the
-    Procrustes map. A step that raises L is undone and the learning rate is halved; it counts as an epoch, as in the
-    published implementation (where undoing had no effect). The search ends early when the rate falls below 1e-4. The
-    precision is float64 if `source` is float64, else float32, without TF32 or autocast.
+    L is convex, and linear while the neighbourhoods do not change. Starting from the Procrustes map, subgradient steps
+    over all pairs lower it. A step that raises L is undone and the learning rate is halved; it counts as an epoch, as
+    in the published implementation (where undoing had no effect). The search ends early if the rate falls below 1e-4.
+    The precision is float64 if `source` is float64, else float32, without TF32 or autocast.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector; the dimension may differ.
-        source_candidates: X, source vectors to rank, usually the vocabulary. By default `source`.
-        target_candidates: Y, target vectors to rank, usually the vocabulary. By default `target`.
+        source_candidates: X, source vectors to rank, usually the vocabulary; `source` by default.
+        target_candidates: Y, target vectors to rank, usually the vocabulary; `target` by default.
         k: number of neighbours; 10 in the paper.
         epochs: maximum number of steps; 0 gives Procrustes on the normalised vectors.
         learning_rate: initial learning rate for vectors of length 1. The published runs use 1 to 25.
-        spectral: clip the singular values of W to [0, 1] after each step. On this convex relaxation of rotations L has
-            a minimum. Without it L, which is homogeneous in W, has none once it is negative; then W grows with every
-            step, and only the number of epochs regularises it.
+        spectral: clip the singular values of W to [0, 1] after each step. L then has a minimum. Without clipping, L is
+            homogeneous in W and has no minimum once it is negative: W grows with every step, and only the number of
+            epochs regularises it.
         steps: normalisation of the vectors, ending in `unit`. Use `("unit", "centre", "unit")` for spaces whose
-            vectors share a large mean: `centre` subtracts the candidates' mean, on both sides of the map. Without it
-            the map is linear and can go inside a model.
+            vectors have a large mean; `centre` subtracts the mean of the candidates on both sides. Without `centre`
+            the map is linear and can be put into a model.
         layers: layer numbers of the vectors; each layer has its own map.
 
     Raises:
-        InputError: an option is out of range, there are fewer than k candidates, candidates have another size or hold
-            NaN; or see [`~hf_xalign.mapping.checks.matched`].
+        InputError: an option is out of range, there are fewer than k candidates, or candidates have another size or
+            hold NaN; or see [`~hf_xalign.mapping.checks.matched`].
 
     Example:
         >>> import torch
@@ -83,7 +81,7 @@ def rcsls(
     check_range(least=0, epochs=epochs)
     check_range(least=_LOWEST_RATE, learning_rate=learning_rate)
     if set(steps) - set(get_args(Step)) or steps[-1:] != ("unit",):
-        raise InputError(f"steps={steps}: CSLS compares unit vectors. Use 'unit' and 'centre', and end in 'unit'.")
+        raise InputError(f"steps={steps}: CSLS compares unit vectors. Give 'unit' and 'centre', with 'unit' last.")
     source, target = matched(source, target, layers)
     pools = []
     for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
@@ -110,7 +108,7 @@ def rcsls(
     source_side, target_side = (side_of(parts, steps, source) for parts in (source_parts, target_parts))
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
     if "centre" not in steps:
-        # Cosines ignore lengths and the map is linear. Without the division it can go inside a model.
+        # Cosines ignore lengths, so the division can be left out, and the linear map can be put into a model.
         return LanguageMap(SideMap(source_side.weight), method=method, layers=layers)
     return LanguageMap(source_side, target_side, f"{method}, steps={'+'.join(steps)}", layers)
 
@@ -125,7 +123,7 @@ def _descend(
     rate: float,
     spectral: bool,
 ) -> Tensor:
-    """Take subgradient steps from the Procrustes map and return the W (out, in) of the lowest loss."""
+    """Take subgradient steps from the Procrustes map, and return the W (out, in) with the lowest loss."""
     weight = procrustes(x, y).source.weight[0]
     loss, gradient = _loss_and_gradient(weight, x, y, near_x, near_y)
     for epoch in progress(range(epochs + 1), desc=f"RCSLS, layer {layer}", unit="epoch", leave=False, delay=5):

@@ -1,4 +1,4 @@
-"""Refinement of a map (MUSE: Conneau et al. 2018, "Word translation without parallel data", sections 2.2 and 3.5)."""
+"""Refine a map as MUSE does (Conneau et al. 2018, "Word translation without parallel data", sections 2.2 and 3.5)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def refine(
 ) -> LanguageMap:
     """Refine a map: repeatedly pair mutual nearest neighbours by CSLS and learn a rotation from the pairs.
 
-    MUSE's unsupervised criterion selects the best of all maps, including the given one. It is the mean cosine of the
-    `cutoff` most frequent source words and their CSLS translations. A rotation replaces the source matrix; steps,
-    means and offset stay.
+    MUSE's unsupervised criterion, the mean cosine of the `cutoff` most frequent source words and their CSLS
+    translations, selects the best of all maps, including the given one. Only the source matrix changes, not steps,
+    means and offset.
 
     Args:
         source: float (words, dim), source vectors of the map's layer, most frequent word first.
         target: float (words, dim), target vectors of the map's layer, most frequent word first.
-        language_map: map of one layer that may normalise or rotate the target, but not stretch it.
+        language_map: map of one layer that does not stretch the target's space.
         iterations: number of rotations to learn.
         cutoff: number of words of each language in the search.
 
@@ -53,13 +53,13 @@ def refine(
     check_range(least=1, cutoff=cutoff, iterations=iterations)
     if len(language_map.layers) != 1:
         raise InputError(
-            f"The map has layers {language_map.layers}. Refine one layer at a time: pass language_map.of([layer])."
+            f"the map has layers {language_map.layers}. Refine one layer at a time: pass language_map.of([layer])."
         )
     turned = None if language_map.target is None else language_map.target.weight[0].double()
     # W^T W = 1 to the precision of bfloat16.
     if turned is not None and not (turned.T @ turned - torch.eye(turned.shape[1]).to(turned)).abs().max() < 1e-2:
         raise InputError(
-            f"The map ({language_map.method!r}) stretches the target's space, so a rotation cannot refine it. Start "
+            f"the map ({language_map.method!r}) stretches the target's space, so a rotation cannot refine it. Start "
             "from procrustes or vecmap(whiten=False), or use self_learning."
         )
     for side, name in ((source, "source vectors"), (target, "target vectors")):
@@ -86,7 +86,9 @@ def refine(
             mutual = (there[here] == torch.arange(len(here), device=here.device)).nonzero()[:, 0]
             if len(mutual) < normal.shape[1]:
                 logger.warning(
-                    "refinement: %d mutual pairs do not fix a rotation of %d dimensions", len(mutual), normal.shape[1]
+                    "refinement: %d mutual pairs do not determine a rotation of %d dimensions",
+                    len(mutual),
+                    normal.shape[1],
                 )
             weight = procrustes(normal[mutual], partners[here[mutual]]).source.weight
             rotated = replace(language_map.source, weight=weight.to(language_map.source.weight))

@@ -1,6 +1,6 @@
-"""VecMap's self-learning: from a small seed dictionary to a map (Artetxe, Labaka and Agirre 2017, 2018b).
+"""VecMap's self-learning from a small seed dictionary (Artetxe, Labaka and Agirre 2017, 2018b).
 
-The loop is of the first paper (ACL 2017), the rest of "A robust self-learning method" (ACL 2018, section 3.3).
+The loop follows the first paper (ACL 2017), the rest "A robust self-learning method" (ACL 2018, section 3.3).
 """
 
 from __future__ import annotations
@@ -21,16 +21,11 @@ from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32
 
 logger = logging.getLogger(__name__)
 
-# Rows of the similarity matrix at a time: enough for the product's speed, few enough for the processor's cache.
-_ROWS = 512
-# Neighbours in the mean r of CSLS.
-_K = 10
-# Smallest rise of the objective that counts as progress.
-_PROGRESS = 1e-6
-# Rows in a block of the search for the largest numbers of a column.
-_BLOCK = 8
-# Similarity matrices of up to this many numbers (256 MiB) stay in memory between the two passes.
-_KEPT = 2**26
+_ROWS = 512  # rows of the similarity matrix at a time: a fast product, and few enough for the processor's cache
+_K = 10  # neighbours in the mean r of CSLS
+_PROGRESS = 1e-6  # smallest rise of the objective that counts as progress
+_BLOCK = 8  # rows in a block of the search for the largest values of a column
+_KEPT = 2**26  # largest similarity matrix (256 MiB) that stays in memory between the two passes
 
 
 @torch.no_grad()
@@ -49,22 +44,22 @@ def self_learning(
 ) -> LanguageMap:
     """Learn a map from a small seed dictionary: alternate a rotation from pairs and pairs from the rotation.
 
-    Each turn searches a random share `keep` of the similarities, which helps the loop to leave poor solutions. After
-    `patience` turns without progress the share doubles. The loop ends when all similarities bring no progress, and
-    [`~hf_xalign.mapping.vecmap.vecmap`] makes the map from the last dictionary. Progress is a rise of the mean best
-    cosine without dropout, over the words of both languages. (The paper sets a dropped similarity to 0. CSLS
-    can be negative, so here dropped entries leave the search.)
+    Each iteration searches a random share `keep` of the similarities, which helps to leave poor solutions. After
+    `patience` iterations without progress the share doubles. The loop ends when searching all similarities brings no
+    progress, and [`~hf_xalign.mapping.vecmap.vecmap`] learns the map from the last dictionary. Progress is a rise of
+    the mean best cosine without dropout, over the words of both languages. (The paper sets dropped similarities to 0.
+    CSLS can be negative, so here dropped entries are excluded from the search.)
 
     Args:
         source: float (words, dim), source vectors of one layer, most frequent word first.
-        target: the same of the target language.
+        target: float (words, dim), target vectors of one layer, most frequent word first.
         seed_pairs: int64 (pairs, 2), rows of `source` and `target` that translate each other; about 25 can be enough.
         whiten: whiten in the last step, see [`~hf_xalign.mapping.vecmap.vecmap`]; the loop only rotates.
         cutoff: number of words of each language in the search.
-        keep: initial share of similarities in the search; 1 for no dropout (the loop of 2017).
-        patience: turns without progress before the share doubles or the loop ends.
-        max_iterations: maximum number of turns; the log warns if it ends the loop.
-        seed: seed of the dropout. The same seed drops the same entries on every device.
+        keep: initial share of similarities in the search; 1 means no dropout (the loop of 2017).
+        patience: iterations without progress before the share doubles or the loop ends.
+        max_iterations: maximum number of iterations; the log warns if it ends the loop.
+        seed: seed of the dropout, which drops the same entries on every device.
         layers: layer number of the vectors.
 
     Raises:
@@ -111,7 +106,7 @@ def self_learning(
             pairs = torch.cat([forward[here >= 0], backward[there >= 0]])
             if not len(pairs):
                 raise InputError(
-                    f"self-learning: keep={keep} leaves no pair of {len(x)} and {len(z)} words; raise keep."
+                    f"self-learning: keep={keep} leaves no pair of {len(x)} and {len(z)} words. Raise keep."
                 )
             matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
             bar.set_postfix(keep=keep, objective=f"{objective:.5f}", stuck=stuck, refresh=False)
@@ -124,9 +119,9 @@ def self_learning(
             if stuck >= patience:
                 finished = keep == 1
                 keep, stuck = min(1.0, 2 * keep), 0
-    logger.info("self-learning: %d turns, mean best cosine %.5f, %d pairs", turns, objective, len(pairs))
+    logger.info("self-learning: %d iterations, mean best cosine %.5f, %d pairs", turns, objective, len(pairs))
     if not finished:
-        logger.warning("self-learning: stopped after %d turns, not converged (keep=%g)", turns, keep)
+        logger.warning("self-learning: stopped after %d iterations, not converged (keep=%g)", turns, keep)
     return vecmap(
         source[pairs[:, 0]],
         target[pairs[:, 1]],
@@ -140,8 +135,8 @@ def self_learning(
 class Dropout:
     """Random mask over a similarity matrix, in which every entry is dropped with equal probability.
 
-    Entry (i, j) hashes a random number of row i and one of column j. So any part of the mask can be made alone, with
-    the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
+    Entry (i, j) is a hash of a random number of row i and one of column j. So any part of the mask can be made alone,
+    with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
     """
 
     def __init__(self, rows: int, columns: int, keep: float, generator: torch.Generator, device: torch.device):
@@ -153,8 +148,8 @@ class Dropout:
 
     def __call__(self, rows: slice) -> Tensor:
         """Return bool (rows, columns), True for dropped entries."""
-        # The multiply-and-shift steps of MurmurHash3's 32-bit finaliser (Appleby, public domain) as wrapping int32.
-        # Its last shift changes only the low half, which hardly matters to a comparison with a bound.
+        # The steps of MurmurHash3's 32-bit finaliser (Appleby, public domain) as wrapping int32, without the last
+        # shift, which changes only the low half and hardly matters to a comparison with a bound.
         mixed = self.rows[rows, None] ^ self.columns
         mixed ^= (mixed >> 16) & 0xFFFF
         mixed *= 0x85EBCA6B - 2**32
@@ -164,7 +159,7 @@ class Dropout:
 
 
 def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, float]:
-    """Find nearest neighbours by CSLS of unit vectors without dropped entries (-1: none), and the mean best cosine."""
+    """Return the CSLS neighbours of unit vectors among entries that are not dropped (-1: none), and the objective."""
     parts = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
     held: list[Tensor] = []
     nearest_x = []
@@ -198,9 +193,9 @@ def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, 
 
 
 def _largest(values: Tensor, k: int) -> Tensor:
-    """Return the k largest numbers of each column (all if there are fewer), largest first.
+    """Return the k largest values of each column (all if there are fewer), largest first.
 
-    They lie in the k blocks of largest maxima. Maxima over an outer dimension are much cheaper than `topk`.
+    They are in the k blocks with the largest maxima. Maxima over an outer dimension are much cheaper than `topk`.
     """
     blocks = len(values) // _BLOCK
     if blocks <= 2 * k:

@@ -1,4 +1,4 @@
-"""Matched vectors that maps are learnt from: linked words or dictionary entries."""
+"""Extract matched vectors to learn maps from: of linked words, or of dictionary entries."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
-# Pairs with all word vectors in memory at a time; linked words are kept.
-_PAIRS = 4_000
+_PAIRS = 4_000  # pairs whose word vectors are in memory at a time, before linked words are selected
 
 
 class Matched(NamedTuple):
-    """Vectors of words and their translations, float32 (pairs, layers, dim), and the words, row by row."""
+    """Vectors of words and their translations, float32 (pairs, layers, dim), and the words of each row."""
 
     source: Tensor
     target: Tensor
@@ -32,7 +31,7 @@ class Matched(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Numbers of distinct dictionary entries: all, those whose source or target word has an anchor, and the used."""
+    """Numbers of distinct dictionary entries: all, with a source anchor, with a target anchor, and with both."""
 
     entries: int
     source: int
@@ -52,7 +51,7 @@ def linked_vectors(
     """Extract the contextual vectors of linked words (parallel supervision, ROTATE).
 
     Args:
-        model: encoder; one with a map per language uses the map of each side's language.
+        model: encoder; if it has one map per language, each side's language selects its map.
         tokenizer: fast tokenizer of the encoder.
         dataset: word-aligned pairs of one language pair (columns of `align_words`).
         target_encoder: encoder and tokenizer of the target side; by default those of the source side.
@@ -101,7 +100,7 @@ def linked_vectors(
             flat = [word for sentence in rows[f"{side}_words"] for word in sentence]
             words[side].extend(flat[row] for row in places[whole, k].tolist())
     if not words["source"]:
-        raise InputError("no linked words to learn a map from. Use more text or another aligner.")
+        raise InputError("there are no linked words to learn a map from. Use more text or another aligner.")
     return Matched(torch.cat(parts["source"]), torch.cat(parts["target"]), words["source"], words["target"])
 
 
@@ -113,14 +112,14 @@ def dictionary_vectors(
     Args:
         entries: (source word, target word); repeated entries count once.
         source: anchors of the source language.
-        target: anchors of the target language with as many layers; the encoder may differ.
+        target: anchors of the target language, with as many layers; the encoder may differ.
 
     Raises:
         InputError: the numbers of layers differ, or no entry is usable.
     """
     if source.vectors.shape[1] != target.vectors.shape[1]:
         raise InputError(
-            f"source anchors of layers {source.layers} and target anchors of {target.layers} differ in number."
+            f"source anchors have layers {source.layers} and target anchors {target.layers}. Make as many for both."
         )
     entries = list(dict.fromkeys(entries))
     rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)

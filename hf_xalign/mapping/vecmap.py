@@ -1,7 +1,7 @@
 """VecMap with a dictionary: normalise, whiten, rotate, re-weight, de-whiten (Artetxe, Labaka and Agirre).
 
-The steps are of "Generalizing and improving bilingual word embedding mappings" (AAAI 2018), re-weighting by 1/2 of "A
-robust self-learning method" (ACL 2018, section 3.4), and `whiten=False` of "Learning principled bilingual mappings"
+The steps follow "Generalizing and improving bilingual word embedding mappings" (AAAI 2018), re-weighting by 1/2 "A
+robust self-learning method" (ACL 2018, section 3.4), and `whiten=False` "Learning principled bilingual mappings"
 (EMNLP 2016).
 """
 
@@ -20,8 +20,7 @@ from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
 
-# Rows copied at a time.
-_ROWS = 4096
+_ROWS = 4096  # rows copied at a time
 
 DEFAULT_STEPS: tuple[Step, ...] = ("unit", "centre", "unit")
 
@@ -37,30 +36,30 @@ def vecmap(
 ) -> LanguageMap:
     """Learn maps of both languages to a shared space in which the pairs of a dictionary are near each other.
 
-    X and Z are the matched vectors as rows, of length 1, centred, and of length 1 again (S0). They are mapped
-    by x -> x W_x and z -> z W_z:
+    X and Z hold the matched vectors as rows, normalised to length 1, centred, and normalised again (S0). They are
+    mapped by x -> x W_x and z -> z W_z:
 
         S1 whitening:     A = (X^T X)^(-1/2),             B = (Z^T Z)^(-1/2)
         S2 rotation:      U S V^T = A X^T Z B
         S3 re-weighting:  A U S^(1/2),                    B V S^(1/2)
         S4 de-whitening:  W_x = A U S^(1/2) U^T A^(-1) U, W_z = B V S^(1/2) V^T B^(-1) V
 
-    S are the canonical correlations of the two languages. S5, the reduction of dimensions, is left out. With
-    `whiten=False` only S0 and a rotation of the source remain, W = V U^T of U S V^T = Z^T X, and any number of pairs
-    is enough. Each layer is solved in float64.
+    S holds the canonical correlations of the two languages. S5, the reduction of dimensions, is left out. With
+    `whiten=False`, only S0 and a rotation of the source remain, W = V U^T with U S V^T = Z^T X, for which any number
+    of pairs is enough. Each layer is solved in float64.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector. If the dimensions differ, the shared space has the smaller one
             (the target's with `whiten=False`).
-        whiten: first give both languages uncorrelated dimensions of equal weight.
-        source_candidates: vectors of the source vocabulary. Their mean is subtracted, as VecMap normalises whole
-            vocabularies. By default `source`.
-        target_candidates: vectors of the target vocabulary. By default `target`.
+        whiten: first make the dimensions of both languages uncorrelated, with equal variance.
+        source_candidates: vectors of the source vocabulary, whose mean is subtracted, because VecMap normalises whole
+            vocabularies; `source` by default.
+        target_candidates: vectors of the target vocabulary; `target` by default.
         layers: layer numbers of the vectors.
 
     Raises:
-        InputError: fewer pairs, or fewer different vectors, than dimensions with `whiten`; candidates that do not fit;
+        InputError: with `whiten`, there are fewer pairs or different vectors than dimensions; candidates do not fit;
             or see [`~hf_xalign.mapping.checks.matched`].
 
     Example:
@@ -106,7 +105,7 @@ def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor]
 
 
 def step_means(vectors: Tensor, steps: tuple[Step, ...]) -> list[Tensor]:
-    """Return what each `centre` subtracts from vectors (words, dim), float64; copies a few rows at a time."""
+    """Return the means that each `centre` subtracts from vectors (words, dim), float64."""
     means: list[Tensor] = []
     for n, step in enumerate(steps):
         if step == "centre":
@@ -137,8 +136,8 @@ def _whitened(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Return (X^T X)^(-1/2) and (X^T X)^(1/2) of float64 (pairs, dim).
 
-    They come from the singular values of X (those of R in X = Q R). The eigenvalues of X^T X are their squares and
-    would lose the small ones. Whitening would give a direction of rounding noise the weight of the others
+    They are computed from the singular values of X (those of R in X = Q R), because the eigenvalues of X^T X, their
+    squares, lose the small ones. Whitening would give a direction of rounding noise the weight of the others
     ([`~hf_xalign.mapping.checks.rounding_noise`]). Such a direction is scaled like the smallest one above the noise.
     """
     size = x.shape[1]
@@ -157,7 +156,7 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def enough_words(words: int, size: int, what: str) -> None:
-    """Raise InputError where words do not span the space that is to be whitened."""
+    """Raise an InputError if words cannot span the space that is to be whitened."""
     if words < size:
         raise InputError(
             f"whitening: {words} {what} are fewer than the {size} dimensions. Pass more, or use whiten=False, "

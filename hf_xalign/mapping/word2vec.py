@@ -1,7 +1,7 @@
-"""Word vectors in the formats of word2vec, fastText, MUSE and VecMap.
+"""Read and write word vectors in the formats of word2vec, fastText, MUSE and VecMap.
 
-Text: `N D`, then lines of a word and D numbers. Binary (`.bin`): the same first line, then for each word its UTF-8
-bytes, a blank and D little-endian float32.
+Text files have a first line `N D`, then lines of a word and D numbers. Binary files (`.bin`) have the same first line,
+then for each word its UTF-8 bytes, a blank and D little-endian float32.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ from hf_xalign.mapping.anchors.anchors import Anchors
 
 logger = logging.getLogger(__name__)
 
-# Rows of text in memory at a time.
-_ROWS = 2_000
-# Larger sizes and longer words are those of another kind of file.
-_MOST_DIMENSIONS, _LONGEST_WORD = 100_000, 10_000
-# First bytes of a fastText model.
-_FASTTEXT_MODEL = (793712314).to_bytes(4, "little")
+_ROWS = 2_000  # rows of text in memory at a time
+_MOST_DIMENSIONS, _LONGEST_WORD = 100_000, 10_000  # files beyond these limits are of another kind
+_FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model
 
 
 class _Block(NamedTuple):
-    """Some rows of a file: words, vectors float32 (words, dim), and what is wrong with the bad rows left out."""
+    """Rows of a file: words, vectors float32 (words, dim), and the faults of bad rows, which are left out."""
 
     words: list[str]
     vectors: np.ndarray
@@ -44,12 +41,12 @@ class _Block(NamedTuple):
 
 
 def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -> None:
-    """Write the vectors of one layer, atomically, with the digits that restore the same float32.
+    """Write the vectors of one layer as text, atomically, with enough digits to restore the same float32.
 
     A path that ends in `.gz` is compressed.
 
     Raises:
-        InputError: unknown layer, a word that is empty or has white space, or a full disk.
+        InputError: the layer is unknown, a word is empty or has white space, or the disk is full.
 
     Example:
         >>> import tempfile, torch
@@ -63,12 +60,12 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
     """
     path = Path(path)
     if layer not in anchors.layers:
-        raise InputError(f"{path}: there are no anchors of layer {layer}. Use one of {anchors.layers}.")
+        raise InputError(f"{path}: there are no anchors of layer {layer}. Give one of {anchors.layers}.")
     if broken := [word for word in anchors.words if len(word.split()) != 1]:
         raise InputError(f"{path}: the word {broken[0]!r} is empty or has white space. Remove it.")
     vectors = anchors.vectors[:, anchors.layers.index(layer)]
     row = "%s" + " %.9g" * vectors.shape[1] + "\n"
-    # Only "\n" ends a row: words may contain other characters that Python treats as line breaks.
+    # Only "\n" ends a row, because words may contain other characters that Python treats as line breaks.
     opener = gzip.open if path.suffix == ".gz" else open
     with replacing(path) as partial, cast(TextIO, opener(partial, "wt", encoding="utf-8", newline="\n")) as file:
         file.write(f"{len(anchors)} {vectors.shape[1]}\n")
@@ -80,9 +77,9 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
 def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: int | None = None) -> Anchors:
     """Read word vectors from a text file, with or without (GloVe) a first line `N D`, or from word2vec's `.bin`.
 
-    Words are NFC-normalised. The first row of a repeated word is used. A row with a wrong number of fields, a field
-    that is not a finite number, or bytes that are not UTF-8 is left out. The log has the number of both kinds, and the
-    first bad row. The anchors have one layer, -1, and counts of 0.
+    Words are NFC-normalised. Of a repeated word, the first row is used. A row with a wrong number of fields, a field
+    that is not a finite number, or bytes that are not UTF-8 is left out. The log says how many rows of both kinds
+    there are, and names the first bad one. The anchors have one layer, -1, and counts of 0.
 
     Args:
         path: file with single spaces between fields, or `.bin`; a path that ends in `.gz` is decompressed.
@@ -116,11 +113,11 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
             break
     else:
         if promised is not None and rows < promised:
-            raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Is the file complete?")
+            raise InputError(f"{path}: row 1 says {promised} words, but {rows} rows follow. Copy the file again.")
     if not words:
-        raise InputError(f"{path}: no words{f'; {faults[0]}' if faults else ''}.")
+        raise InputError(f"{path}: there are no words{f'; {faults[0]}' if faults else ''}. Check the file's format.")
     if faults:
-        logger.warning("%s: %d of %d rows are bad and left out; the first, %s", path, len(faults), rows, faults[0])
+        logger.warning("%s: %d of %d rows are bad and left out; the first is %s", path, len(faults), rows, faults[0])
     if len(words) < good:
         logger.warning("%s: %d rows of repeated words are ignored", path, good - len(words))
     names = list(words)[:limit]
@@ -129,7 +126,7 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
 
 
 def _first_line(text: str) -> tuple[int, int] | None:
-    """Return N and D of a first line, or None of another line."""
+    """Return N and D of a first line `N D`, or None."""
     fields = text.split()
     if len(fields) == 2 and all(field.isascii() and field.isdigit() and len(field) < 10 for field in fields):
         return int(fields[0]), int(fields[1])
@@ -137,7 +134,7 @@ def _first_line(text: str) -> tuple[int, int] | None:
 
 
 def _read_text(path: Path) -> tuple[int | None, Iterator[_Block]]:
-    """Return the number of rows that the first line says, and the blocks."""
+    """Return the number of rows by the first line, and the blocks."""
     lines: Iterator[str] = (line for _, line in read_lines(path, undecodable="replace"))
     first = next(lines, "")
     if (found := _first_line(first)) is not None:
@@ -145,7 +142,9 @@ def _read_text(path: Path) -> tuple[int | None, Iterator[_Block]]:
     else:
         promised, size, lines, start = None, len(first.split()) - 1, chain([first], lines), 1
     if not 1 <= size <= _MOST_DIMENSIONS:
-        raise InputError(f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers.")
+        raise InputError(
+            f"{path}: row 1, {first[:60]!r}, is neither `N D` nor a word and its numbers. Check the file."
+        )
 
     def blocks() -> Iterator[_Block]:
         row = start
@@ -184,7 +183,7 @@ def _parse(lines: list[str], size: int, start: int) -> _Block:
 
 
 def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list[str]) -> _Block:
-    """Leave out the rows with a field that is no finite number."""
+    """Leave out the rows with a field that is not a finite number."""
     good = np.isfinite(vectors).all(axis=1)
     if good.all():
         return _Block(words, vectors, faults)
@@ -198,10 +197,10 @@ def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
     with open_bytes(path) as stream:
         first = stream.readline(100)
     if first.startswith(_FASTTEXT_MODEL):
-        raise InputError(f"{path}: a fastText model, not word vectors. Use the .vec file of the same download.")
+        raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
     found = _first_line(first.decode("ascii", "replace"))
     if found is None or not 1 <= found[1] <= _MOST_DIMENSIONS:
-        raise InputError(f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files.")
+        raise InputError(f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Check the file.")
     promised, size = found
 
     def blocks() -> Iterator[_Block]:
@@ -234,11 +233,13 @@ def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
 
 
 def _word(stream: IO[bytes], path: Path, row: int) -> bytes:
-    """Read the bytes of a word up to its blank; a line feed that ends the row before is skipped."""
+    """Read the bytes of a word up to its blank, without a line feed that ends the row before."""
     letters: list[bytes] = []
     while (letter := stream.read(1)) != b" ":
         if not letter or len(letters) > _LONGEST_WORD:
-            raise InputError(f"{path}: word {row} has no end: this is no binary file of word2vec, or not a whole one.")
+            raise InputError(
+                f"{path}: word {row} has no end. Copy the file again, if it is a binary file of word2vec."
+            )
         letters.append(letter)
     return b"".join(letters).lstrip(b"\n")
 

@@ -1,6 +1,6 @@
-"""Everything on top of an encoder: pooling, checkpoints, taggers, and MAO's modules as a PEFT method."""
+"""Modules around an encoder: pooling, checkpoints, taggers, and MAO's modules as a PEFT method."""
 
-import hf_xalign.modeling.tagger.tagger  # noqa: F401 (has transformers know the tagger)
+import hf_xalign.modeling.tagger.tagger  # noqa: F401 (registers the tagger with transformers)
 from hf_xalign.modeling.language_embeddings import add_language_embeddings
 from hf_xalign.modeling.languages import set_language
 from hf_xalign.modeling.xalign.config import XAlignConfig

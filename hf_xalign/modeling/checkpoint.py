@@ -1,7 +1,7 @@
-"""Load an encoder without its pooler and heads, and save it with all weights of its checkpoint.
+"""Load an encoder without its pooler and heads, and save it together with these weights, unchanged.
 
-A saved folder without these weights would get random ones on loading, and comparing it with the raw encoder on a task
-would be unfair. So they are carried over unchanged.
+Without them, transformers would initialise them at random when it loads the saved folder, and a comparison with the
+raw encoder on a task would be unfair.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hf_xalign.pretrained import from_pretrained, plain_errors
 
 logger = logging.getLogger(__name__)
 
-# A trained head that belongs to an objective, not to the encoder, is a submodule of this name; it is never exported.
+# Submodule for a trained head that belongs to an objective, not to the encoder; it is never exported.
 HEAD_NAME = "alignment_head"
 HEAD_PREFIX = f"{HEAD_NAME}."
 
@@ -53,7 +53,7 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
 
 
 def load_plain(name: str, revision: str | None, architectures: list[str] | None = None, **kwargs: Any) -> Any:
-    """Load the first task class of `architectures` (by default the checkpoint's own), else the encoder."""
+    """Load a model by the first task class in `architectures` (default: the checkpoint's), else the encoder alone."""
     revision = revision or "main"
     try:
         config = from_pretrained(AutoConfig, name, revision=revision, **hub_options(kwargs))
@@ -62,44 +62,42 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
     except (OSError, ValueError, TransportError) as error:
         if not Path(name).is_dir():
             raise nowhere(name) from error
-        reason = "its config.json names none"
+        reason = "config.json names no model type that transformers knows"
         if Path(name, "adapter_config.json").exists():
-            reason = "it holds an adapter; hf_xalign.load puts that on its encoder, for a trainer to train on"
-        raise InputError(f"{name} holds no model that transformers knows: {reason}.") from error
+            reason = "it holds an adapter. Load it with its encoder by hf_xalign.load, and give the model to a trainer"
+        raise InputError(f"{name} holds no model that transformers can load: {reason}.") from error
     named = config.architectures or [] if architectures is None else architectures
     task = next((kind for kind in named if kind.endswith(TASKS)), None)
     options: dict[str, Any] = {"revision": revision, "use_safetensors": True, "output_loading_info": True, **kwargs}
     if task is None:
         model_class = encoder_class(config, name)
         options |= without_pooler(model_class)
-    else:  # of a class of this library (the tagger), the Auto class
+    else:  # the Auto class, for a task class that transformers does not have (the tagger)
         auto = f"AutoModel{next(end for end in TASKS if task.endswith(end))}"
         model_class = getattr(transformers, task, None) or getattr(transformers, auto)
     with safetensors_alone(name), plain_errors(name, ValueError):
         model, found = from_pretrained(model_class, name, **options)
     if task is None and reads_forward(model):
-        logger.warning(
-            "%s reads from left to right: a word's vector knows the words before it alone. Use --pooling last.", name
-        )
-        model.get_input_embeddings().weight.shape  # noqa: B018 (an encoder of images has none)
+        logger.warning("%s is causal: a word's vector depends only on the words before it. Use --pooling last.", name)
+        model.get_input_embeddings().weight.shape  # noqa: B018 (raises for an image encoder)
     missing = sorted(found["missing_keys"])
     if 2 * len(missing) > len(model.state_dict()):
-        raise InputError(f"{name}: the weights are of another model: {missing[0]} and most others are not there.")
+        raise InputError(f"{name}: the weights are of another model: {missing[0]} and most others are missing.")
     if task is None and missing:
         logger.warning("%s has no weights for %d parameters, which stay random: %s", name, len(missing), missing[0])
     return model
 
 
 def hub_options(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `from_pretrained` that say how to use the Hub."""
+    """Select the arguments of `from_pretrained` that concern the Hub."""
     return {key: kwargs[key] for key in ("cache_dir", "local_files_only", "token") if key in kwargs}
 
 
 def nowhere(name: str) -> InputError:
     """Return the error for a model that does not exist."""
     return InputError(
-        f"{name} is neither a folder here nor a model that can be had from the Hub. Check name and connection; "
-        "without a network, use the model `builtin` (`embedded`)"
+        f"{name} is neither a local folder nor a model that the Hub can send. Check name and connection; offline, use "
+        "the model `builtin`"
     )
 
 
@@ -133,33 +131,33 @@ class WrappedConfig:
 
 
 def new_encoder(config: Any) -> PreTrainedModel:
-    """An encoder with random weights for the config of a wrapping model."""
+    """Make an encoder with random weights from the config of a wrapping model."""
     encoder = encoder_class(config.encoder, config.encoder.model_type)
     return encoder._from_config(config.encoder, **without_pooler(encoder))
 
 
 def drop_pooler(encoder: PreTrainedModel) -> None:
-    """Remove an encoder's pooler, which the wrapping model does not read."""
+    """Remove an encoder's pooler, which the wrapping model does not use."""
     if getattr(encoder, "pooler", None) is not None:
         encoder.register_module("pooler", None)
 
 
 def check_bare(encoder: PreTrainedModel, what: str) -> None:
-    """Check that a model is an encoder alone, which `what` needs."""
+    """Raise an InputError unless a model is an encoder without adapters and head, which `what` needs."""
     if not isinstance(encoder, PreTrainedModel) or any(isinstance(m, BaseTunerLayer) for m in encoder.modules()):
         raise InputError(
-            f"{type(encoder).__name__}: {what} needs an encoder without adapters; fold LoRA's in by "
-            "hf_xalign.modeling.merge, and put MAO's modules in afterwards by hf_xalign.modeling.with_alignment"
+            f"{type(encoder).__name__}: {what} needs an encoder without adapters. Merge LoRA by "
+            "hf_xalign.modeling.merge; insert MAO's modules afterwards by hf_xalign.modeling.with_alignment"
         )
     if backbone_of(encoder) is not encoder:
         raise InputError(
-            f"{type(encoder).__name__} has a task head: {what} needs the encoder alone, as AutoModel or "
-            "hf_xalign.load gives it"
+            f"{type(encoder).__name__} has a task head, but {what} needs an encoder alone. Load it by AutoModel or "
+            "hf_xalign.load"
         )
 
 
 def encoder_class(config: PreTrainedConfig, name: str) -> Any:
-    """Return the class of a config's encoder: of T5 and its like, of the encoder alone."""
+    """Return the class of a config's encoder; for T5's family, that of the encoder without the decoder."""
     kind = type(config)
     if kind not in MODEL_MAPPING:
         raise InputError(f"{name}: no encoder class for a model of type {config.model_type}")
@@ -167,45 +165,45 @@ def encoder_class(config: PreTrainedConfig, name: str) -> Any:
         return MODEL_MAPPING[kind]
     if kind not in MODEL_FOR_TEXT_ENCODING_MAPPING:
         raise InputError(
-            f"{name}: a model of type {config.model_type} is an encoder and a decoder, and transformers has no class "
+            f"{name}: a model of type {config.model_type} has an encoder and a decoder, and transformers has no class "
             "for its encoder alone. Use an encoder, or a model of T5's family."
         )
     return MODEL_FOR_TEXT_ENCODING_MAPPING[kind]
 
 
 def _has_decoder(config: PreTrainedConfig) -> bool:
-    """Return whether models of a config's kind have a decoder; the config of T5's encoder alone denies its own."""
+    """Return whether models of a config's type have a decoder, also for the config of T5's encoder alone."""
     return getattr(type(config)(), "is_encoder_decoder", False)
 
 
 def without_pooler(encoder: Any) -> dict[str, bool]:
-    """Return the options that leave out the pooler of an encoder's class."""
+    """Return the arguments by which an encoder's class leaves out its pooler."""
     return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(encoder).parameters else {}
 
 
 def reads_forward(model: torch.nn.Module) -> bool:
-    """Return whether a token's state depends on the tokens before it alone, as in GPT."""
+    """Return whether a model has causal attention, as GPT."""
     return any(getattr(module, "is_causal", False) for module in model.modules())
 
 
 @contextlib.contextmanager
 def safetensors_alone(name: str) -> Iterator[None]:
-    """Explain what to do when a checkpoint has no safetensors weights."""
+    """Raise an InputError that says what to do if a checkpoint has no safetensors weights."""
     try:
         yield
     except OSError as error:
         if isinstance(error.__cause__, TransportError):
             raise nowhere(name) from error
         raise InputError(
-            f"{name} has no weights in safetensors, the only kind that is read (others are pickles, which run code): "
-            "load it with transformers once and save it with save_pretrained, or choose a revision that has them"
+            f"{name} has no weights in safetensors, the only format that is read (others are pickles, which run "
+            "code). Load it with transformers and save it with save_pretrained, or choose a revision that has them"
         ) from error
 
 
 def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor]]:
-    """Return the weights of `model`'s checkpoint that it does not hold (pooler, MLM head, ...), by name.
+    """Return the prefix of the encoder's weights in `model`'s checkpoint, and the weights that `model` does not have.
 
-    Before them, the prefix of the encoder's names there ("" or for example "bert."). Without safetensors: ("", {}).
+    The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on.
     """
     own = set(published_names(model, model.state_dict()))
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
@@ -218,13 +216,13 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
         if bare in own or bare.endswith("position_ids"):
             continue
         if shape == tuple(embeddings.shape) and model.config.tie_word_embeddings:
-            continue  # the output embeddings, tied: loading ties them again, to the trained ones
+            continue  # the output embeddings; loading ties them to the trained input embeddings
         carried[name] = read()
     return (prefix if prefixed else ""), carried
 
 
 def published_names(model: PreTrainedModel, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the encoder's weights as its kind of checkpoints has them: tied ones once, fused ones fused."""
+    """Return the encoder's weights as checkpoints hold them: tied weights once, and fused where the family fuses."""
     tied = getattr(model, "all_tied_weights_keys", None) or {}
     kept = {name: tensor for name, tensor in state.items() if tied.get(name) not in state}
     return {_modern(name): tensor for name, tensor in revert_weight_conversion(model, kept).items()}
@@ -237,7 +235,7 @@ def save_encoder(
     carried: dict[str, torch.Tensor] | None = None,
     state_dict: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Write `config.json` and `model.safetensors` (sharded when large) that `AutoModel.from_pretrained` loads."""
+    """Write a folder for `AutoModel.from_pretrained`: `config.json` and `model.safetensors` (sharded if large)."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     own = {n: t.detach() for n, t in (state_dict or model.state_dict()).items() if not n.startswith(HEAD_PREFIX)}
@@ -245,19 +243,19 @@ def save_encoder(
     state.update(carried or {})
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     config = copy.deepcopy(model.config)
-    config.is_encoder_decoder = _has_decoder(config)  # of T5, which the folder holds too
+    config.is_encoder_decoder = _has_decoder(config)  # the folder of a T5 also holds its decoder
     config.save_pretrained(folder)
 
 
 def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
-    """Load the encoder's own weights in place from a folder written by [`save_encoder`]."""
+    """Load the encoder's weights in place from a folder written by [`save_encoder`]."""
     files = sorted(str(path) for path in Path(folder).glob("model*.safetensors"))
     state = {name.removeprefix(prefix): read() for name, _, read in _read(files)}
     own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(HEAD_PREFIX)}
     published = set(published_names(model, own))
     if missing := sorted(published - set(state)):
         raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
-    if not published <= set(own):  # fused there, and apart in the model
+    if not published <= set(own):  # fused in the file, separate in the model
         kind = unsharded_class(model)
         state = from_pretrained(kind, folder, dtype=model.dtype, use_safetensors=True).state_dict()
     found = {name: shard_like(state[name], tensor) for name, tensor in own.items() if name in state}
@@ -265,7 +263,7 @@ def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str 
 
 
 def _modern(name: str) -> str:
-    """Return today's name of a weight: BERT's first checkpoints name the layer norms' as TensorFlow did."""
+    """Return the present name of a weight; BERT's first checkpoints name layer norms as TensorFlow did."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
@@ -281,15 +279,15 @@ def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
         index = None if weights else find(SAFE_WEIGHTS_INDEX_NAME)
     except OSError as error:
         raise InputError(
-            f"{source}: the checkpoint of the model is gone, so its other weights (pooler, heads) cannot be kept. "
-            "Restore it, or set model.config._name_or_path = '' to drop these weights"
+            f"{source}: the model's checkpoint no longer exists, so its pooler and heads cannot be kept. Restore it, "
+            "or set model.config._name_or_path = '' to drop these weights"
         ) from error
     if weights:
         yield from _read([weights])
     elif index:
         yield from _read(get_checkpoint_shard_files(source, index, revision=revision)[0])
     else:
-        logger.warning("%s has no safetensors weights: nothing is carried over into the saved folder", source)
+        logger.warning("%s has no safetensors weights: its pooler and heads will not be in the saved folder", source)
 
 
 def _read(files: list[str]) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Freeze parts of an encoder, stop it at a layer, switch dropout off, copy and fingerprint a frozen reference."""
+"""Freeze parts of an encoder, stop it at a layer, disable dropout, and copy and fingerprint a frozen reference."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME
 
-# Names of the norm behind the last layer: ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
+# Names of the norm after the last layer: ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
 _LAST_NORMS = ("final_norm", "norm", "final_layer_norm", "ln_f")
 
 
@@ -29,8 +30,8 @@ def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     depth = model.config.num_hidden_layers
     if model.config.model_type == "albert":
         raise InputError(
-            "freeze_layers: ALBERT uses one set of weights for all its layers, so the first n cannot be frozen "
-            "alone; use freeze_embeddings"
+            "freeze_layers: all layers of ALBERT share their weights, so the first n cannot be frozen alone. Use "
+            "freeze_embeddings"
         )
     for _, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == depth and len({type(m) for m in module}) == 1:
@@ -39,7 +40,7 @@ def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
 
 
 def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0) -> None:
-    """Freeze the word embeddings, and/or everything up to and including the first `layers` layers."""
+    """Freeze the word embeddings, or all embeddings and the first `layers` layers, or both."""
     if embeddings:
         model.get_input_embeddings().requires_grad_(False)
     if layers:
@@ -48,15 +49,15 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
             raise InputError(f"freeze_layers={layers}: {type(model).__name__} has {len(stack)} layers")
         for layer in stack[:layers]:
             layer.requires_grad_(False)
-        # ELECTRA widens its embeddings by a projection of its own. Newer encoders have no module of all embeddings.
+        # ELECTRA projects its embeddings to the hidden size. Newer encoders have no module for all embeddings.
         for part in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
             part.requires_grad_(False)
 
 
 def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
-    """Freeze everything that does not affect the hidden state of `top_layer`: a pooler, and the layers above.
+    """Freeze the pooler and the layers above `top_layer`, which do not affect its hidden state.
 
-    Parameters that get no gradient make DistributedDataParallel wait for ever (`find_unused_parameters=False`).
+    DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
     """
     if getattr(model, "pooler", None) is not None:
         model.pooler.requires_grad_(False)
@@ -69,9 +70,9 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
 
 @contextlib.contextmanager
 def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
-    """Compute no layer above `top_layer` inside the block: each returns what the layer below it returned.
+    """Skip the layers above `top_layer` inside a `with` block: each returns its input.
 
-    The hidden states up to `top_layer` are those of the whole encoder; what comes after them has no meaning.
+    The hidden states up to `top_layer` are those of the whole encoder; the others have no meaning.
     """
     stack = []
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
@@ -80,7 +81,6 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     below = stack[top_layer - 1 : top_layer]
     handles = [layer.register_forward_hook(lambda *found: last.append(found[-1])) for layer in below]
     for layer in stack[top_layer:]:
-        # Not in the class: that would be for every encoder.
         layer.forward = lambda *args, **kwargs: last[-1]
     try:
         yield
@@ -92,7 +92,7 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
 
 
 def disable_dropout(model: nn.Module) -> None:
-    """Set every module's dropout probability to 0. The config, and so the checkpoint, keeps its value.
+    """Set the dropout probability of every module to 0, but not in the config, and so not in the checkpoint.
 
     Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
     """
@@ -113,10 +113,10 @@ def disable_dropout(model: nn.Module) -> None:
 
 
 def remove_autocast(model: nn.Module) -> None:
-    """Give a model that a Trainer has trained in 16 bits its own forward back, in place: scores are float32.
+    """Remove the autocast that a Trainer put around a model's forward, in place, because scores are in float32.
 
-    accelerate's `unwrap_model(keep_fp32_wrapper=False)` takes transformers' own decorators off as well, and the model
-    then returns no hidden states.
+    accelerate's `unwrap_model(keep_fp32_wrapper=False)` would also remove transformers' own decorators, and the model
+    would then return no hidden states.
     """
     original = model.__dict__.pop("_original_forward", None)
     if original is not None:
@@ -125,7 +125,7 @@ def remove_autocast(model: nn.Module) -> None:
 
 @contextlib.contextmanager
 def autocast_removed(model: nn.Module) -> Iterator[None]:
-    """Remove a Trainer's autocast as [`remove_autocast`] does, for a while: the model may be trained further."""
+    """Apply [`remove_autocast`] within a `with` block."""
     kept = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
     remove_autocast(model)
     try:
@@ -135,16 +135,16 @@ def autocast_removed(model: nn.Module) -> Iterator[None]:
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a frozen copy in eval mode without gradients. Parameters that are already frozen are shared."""
+    """Return a frozen copy in evaluation mode; it shares the parameters that are frozen already."""
     shared = {id(p): p for p in model.parameters() if not p.requires_grad}
     return copy.deepcopy(model, memo=dict(shared)).eval().requires_grad_(False)
 
 
 def model_fingerprint(model: torch.nn.Module) -> str:
-    """Return a hash of all weights and their names, without MAO's module on top of the encoder."""
+    """Return a hash of all weights and their names, without MAO's module on top of the encoder and heads of a loss."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
-        if TOP_NAME not in name.split("."):
+        if not {TOP_NAME, HEAD_NAME} & {*name.split(".")}:
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

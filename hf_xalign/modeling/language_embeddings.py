@@ -1,7 +1,7 @@
-"""Language-ID embeddings, as the token-type embeddings that an encoder of these families has anyway.
+"""Language embeddings, stored in an encoder's token-type embeddings.
 
-XLM adds an embedding of the language to each token's, before the layer norm, as BERT's kin do with that of the token
-type. So `AutoModel.from_pretrained` loads the encoder, and `token_type_ids` say the language.
+XLM adds a language embedding to each token's embedding before the layer norm, as BERT's family does with the token
+type. So `AutoModel.from_pretrained` loads the encoder, and `token_type_ids` give the language.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from hf_xalign.errors import InputError
 def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) -> dict[str, int]:
     """Give an encoder a token-type embedding for each language, in place.
 
-    A new language begins with the old row 0 (zeros where the checkpoint has none, as DeBERTa-v3), so the encoder
-    computes what it did before, in every language, until it is trained. A language that it has already keeps its row.
-    The config then has `type_vocab_size`, and `language_ids` with the row of each code.
+    A new language starts from the old row 0 (zeros if the checkpoint has none, as DeBERTa-v3), so the encoder's
+    outputs do not change until it is trained. A language that the encoder already has keeps its row. The config gets
+    `type_vocab_size`, and `language_ids` with the row of each code.
 
-    Rows for a second segment (BERT's) are gone. The tokenizer knows nothing of languages: the `token_type_ids` that it
-    makes must be replaced, and a call without any is taken for row 0, the first language.
+    Rows for a second segment (BERT's) are removed. The tokenizer knows no languages: replace the `token_type_ids` that
+    it returns. Without `token_type_ids`, text is in the first language, row 0.
 
     Args:
-        model: an encoder, or a model with a head around one.
-        languages: codes, in the order of the rows; the one that a call without token types is in first.
+        model: an encoder, or a model with an encoder and a head.
+        languages: language codes in the order of their rows.
 
     Returns:
         The row of each language, new and old.
 
     Raises:
-        InputError: no or repeated languages, or a family without token types.
+        InputError: `languages` is empty or has duplicates, or the model family has no token types.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -47,13 +47,13 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
         Embedding(3, 8)
     """
     if not languages or len(set(languages)) < len(languages):
-        raise InputError(f"languages={list(languages)}: name each language once, and at least one")
+        raise InputError(f"languages={list(languages)}: name at least one language, and each only once")
     embeddings = cast(nn.Module, getattr(model.base_model, "embeddings", None))
     if not hasattr(embeddings, "token_type_embeddings"):
         raise InputError(
-            f"{type(model).__name__} ({model.config.model_type}) has no token-type embeddings, which language "
-            "embeddings are put in: train without language embeddings (the objectives MLM and ALIGN-MLM use none), or "
-            "take an encoder of BERT's, RoBERTa's, XLM-R's, ALBERT's, ELECTRA's or DeBERTa's kind"
+            f"{type(model).__name__} ({model.config.model_type}) has no token-type embeddings to hold language "
+            "embeddings. Train without language embeddings (the objectives MLM and ALIGN-MLM use none), or take an "
+            "encoder of the BERT, RoBERTa, XLM-R, ALBERT, ELECTRA or DeBERTa family"
         )
     config = model.config
     numbers = language_ids(config) or {}
@@ -72,24 +72,25 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
 
 
 def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
-    """The `token_type_ids` of each language, by its code; None for an encoder without language embeddings."""
+    """Return the `token_type_ids` by language code; None for an encoder without language embeddings."""
     numbers = getattr(config, "language_ids", None)
     return None if numbers is None else dict(numbers)
 
 
 def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
-    """Return the embedding of a language, (D,), without its gradient."""
+    """Return the embedding of a language, (dim,), detached."""
     numbers = language_ids(model.config) or {}
     if language not in numbers:
-        raise InputError(f"the encoder has no embedding of {language}, only of {', '.join(numbers) or 'no language'}")
+        known = ", ".join(numbers) or "no language"
+        raise InputError(f"the encoder has language embeddings for {known}, not for {language}")
     embeddings = cast(nn.Module, model.base_model.embeddings)
     return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[numbers[language]]
 
 
 def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
-    """Refuse an encoder with language embeddings for a `method` that would take every text for row 0."""
+    """Raise an InputError for an encoder with language embeddings, if `method` would take all text as row 0."""
     if (rows := language_ids(model.config)) is not None:
         raise InputError(
-            f"the encoder has language embeddings ({', '.join(rows)}), and {method} would take every text for "
-            f"{next(iter(rows))}: take an encoder without them (pre-trained by MLM or ALIGN-MLM, not XLM or DICT-MLM)"
+            f"the encoder has language embeddings ({', '.join(rows)}), but {method} would treat all text as "
+            f"{next(iter(rows))}. Take an encoder without them (pre-trained by MLM or ALIGN-MLM, not XLM or DICT-MLM)"
         )

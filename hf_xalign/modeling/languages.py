@@ -1,4 +1,4 @@
-"""Tell a model the language of its text: one map per language, or language embeddings."""
+"""Give a model the language of its text, if it has one map per language, or language embeddings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.language_embeddings import language_ids
 
 Language = str | Sequence[str] | Tensor
-"""One language for all rows, one for each row, or their numbers int64 (rows,)."""
+"""One code for all rows, one code for each row, or int64 ids (rows,)."""
 
 
 class LanguageAware:
-    """Base class of modules that can have one map per language; [`set_language`] finds them in any model."""
+    """Base class of modules that can have one map per language, which [`set_language`] selects."""
 
     _language: str | None = None
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
-        """Numbers of the languages of each active set of maps; empty without any."""
+        """Language ids of each active set of maps; empty without any."""
         raise NotImplementedError
 
     def set_language(self, language: str | None) -> None:
-        """Set the language of the following texts; see [`set_language`]."""
+        """Set the language of the text that follows; see [`set_language`]."""
         if language is not None:
             for numbers in self.language_maps:
                 language_number(language, numbers, f"this {type(self).__name__}")
@@ -36,11 +36,11 @@ class LanguageAware:
 
 
 def set_language(model: nn.Module, language: str | None) -> None:
-    """Set the language of the following texts, for a model with one map per language.
+    """Set the language of the text that follows, for a model with one map per language.
 
     Args:
-        model: encoder, task model or `PeftModel` with such a module, or a mapped encoder.
-        language: code of a language with a map, or of the pivot, whose text is not mapped; None to unset.
+        model: encoder, task model or `PeftModel` with one map per language, or a mapped encoder.
+        language: code of a language with a map, or of the pivot, whose text is not mapped; None unsets it.
 
     Raises:
         InputError: the model has no map for the language, or no maps per language at all.
@@ -58,16 +58,16 @@ def set_language(model: nn.Module, language: str | None) -> None:
     """
     modules = _modules_with_maps(model)
     if not modules:
-        raise InputError(f"set_language({language!r}): this model has no maps for single languages")
+        raise InputError(f"set_language({language!r}): this model has no map per language. Remove the call.")
     for module in modules:
         module.set_language(language)
 
 
 @contextlib.contextmanager
 def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
-    """Set the language of texts within the block. Models that do not distinguish languages are left alone.
+    """Set the language of text within a `with` block; a model that does not distinguish languages stays as it is.
 
-    An encoder with language embeddings gets its `token_type_ids`, unless a call passes its own.
+    An encoder with language embeddings gets `token_type_ids`, unless a call passes them.
     """
     if language is None:
         yield
@@ -97,37 +97,37 @@ def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
 
 
 def number_languages(languages: Sequence[str], pivot: str | None) -> dict[str, int]:
-    """Return the number of each language for `language=`: 0 for the pivot, which has no map, else from 1."""
+    """Return the id of each language for `language=`: 0 for the pivot, which has no map, and 1, 2, ... for others."""
     numbers = {language: k for k, language in enumerate(languages, start=1)}
     return {**numbers, **({pivot: 0} if pivot else {})}
 
 
 def language_number(language: str, numbers: Mapping[str, int], owner: str) -> int:
-    """Return the number of one language."""
+    """Return the id of one language; an unknown language raises an InputError."""
     if language not in numbers:
-        raise InputError(f"language={language!r}: {owner} has maps for {', '.join(numbers)}")
+        raise InputError(f"language={language!r}: {owner} has maps for {', '.join(numbers)}. Choose one of them.")
     return numbers[language]
 
 
 def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
-    """Return the number of each row's language: int64 (rows,), or of shape `size` where such numbers were given."""
+    """Return the language id of each row, int64 (rows,); ids that were given in the shape `size` are kept."""
     if given is None:
         raise InputError(
-            f"{owner} has a map for each language: name the language of the text with "
+            f"{owner} has a map for each language. Give the language of the text by "
             f"hf_xalign.modeling.set_language(model, {next(iter(numbers))!r}) or language=... ({', '.join(numbers)})"
         )
     size = tuple(size)
     if isinstance(given, Tensor):
         if given.shape not in (size[:1], size):
-            raise InputError(f"language: numbers of shape {tuple(given.shape)} for {size[0]} rows; give one for each")
+            raise InputError(f"language: ids of shape {tuple(given.shape)} for {size[0]} rows. Give one for each row.")
         known = numbers.values()
         strange = (given < min(known)) | (given > max(known))
         if strange.any():
-            raise InputError(f"language: number {int(given[strange][0])}; the numbers are {dict(numbers)}")
+            raise InputError(f"language: unknown id {int(given[strange][0])}. The ids are {dict(numbers)}.")
         return given
-    if isinstance(given, str):  # without a list of rows, whose number an exported graph would keep
+    if isinstance(given, str):  # not as a list, whose length would become a constant of an exported graph
         return torch.full(size[:1], language_number(given, numbers, owner))
     names = list(given)
     if len(names) != size[0]:
-        raise InputError(f"language: {len(names)} languages for {size[0]} rows; give one, or one for each row")
+        raise InputError(f"language: {len(names)} languages for {size[0]} rows. Give one, or one for each row.")
     return torch.tensor([language_number(name, numbers, owner) for name in names])

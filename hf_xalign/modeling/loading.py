@@ -1,4 +1,4 @@
-"""Load whatever the library saves: encoders, task models, adapters, and task models with an adapter."""
+"""Load every kind of model that the library saves: encoders, task models, adapters, task models with an adapter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
-import hf_xalign.modeling.rotated  # noqa: F401 (has transformers know mapped encoders)
+import hf_xalign.modeling.rotated  # noqa: F401 (registers mapped encoders with transformers)
 from hf_xalign import pretrained
 from hf_xalign.builtin import find_folder
 from hf_xalign.data.embedded import encoder as embedded
@@ -40,21 +40,22 @@ def load(
 ) -> PreTrainedModel | PeftModel:
     """Load a model in evaluation mode, in float32 unless `dtype` is given.
 
-    - An adapter (of this library, LoRA, ...) gives a `PeftModel` on its base.
-    - A folder of [`hf_xalign.modeling.with_alignment`] gives the model of that function.
-    - A model with a task head gives its class.
-    - Any other checkpoint gives an encoder without pooler; a mapped one ([`hf_xalign.modeling.rotated`]) has its maps.
+    - An adapter (of this library, LoRA, ...) is loaded as a `PeftModel` with its base model.
+    - A folder of [`hf_xalign.modeling.with_alignment`] is loaded as that function returned the model.
+    - A model with a task head is loaded by its class.
+    - Other checkpoints are loaded as an encoder without pooler, or as a mapped encoder
+      ([`hf_xalign.mapping.RotatedModel`]).
 
-    Only safetensors are read, and no code of a repository runs.
+    Only safetensors are read, and code in repositories is never run.
 
     Args:
         name_or_path: folder or Hub id; `builtin` for the encoder that the extra `demo` installs.
-        revision: branch, tag or commit on the Hub. For an adapter, the config names the revision of its base.
-        kwargs: arguments of `from_pretrained` of the model (for an adapter: of its base), such as `dtype`,
+        revision: branch, tag or commit on the Hub; an adapter's config names the revision of its base model.
+        kwargs: arguments of `from_pretrained` for the model (for an adapter: for its base model), such as `dtype`,
             `device_map` or `num_labels`.
 
     Raises:
-        InputError: the model does not exist, has no weights in safetensors, or is an adapter without its base.
+        InputError: the model does not exist, has no weights in safetensors, or is an adapter without its base model.
 
     Example:
         >>> import tempfile
@@ -68,13 +69,13 @@ def load(
     """
     for option in ("trust_remote_code", "use_safetensors"):
         if option in kwargs:
-            raise InputError(f"{option}: no code of a repository is run, and only safetensors are read; leave it out")
+            raise InputError(f"{option}: code in repositories is not run, and only safetensors are read. Remove it.")
     name = embedded.resolve_model(str(name_or_path))
     kwargs.setdefault("dtype", torch.float32)
     hub = hub_options(kwargs)
     try:
         adapter = find_adapter_config_file(name, revision=revision, **hub)
-    except (OSError, TransportError) as error:  # neither a folder nor a name that the Hub could have
+    except (OSError, TransportError) as error:  # neither a folder nor a possible Hub id
         raise nowhere(name) from error
     if adapter is None:
         return load_plain(name, revision, **kwargs).eval()
@@ -82,8 +83,7 @@ def load(
     adapter_weights_file(name, revision, **hub)
     if not cached_file(name, CONFIG_NAME, revision=revision, _raise_exceptions_for_missing_entries=False, **hub):
         return _load_adapter(name, revision, config, **kwargs).eval()
-    # From a folder transformers loads model and adapter as they lie there; from the Hub, the base that the adapter
-    # names in place of the model.
+    # From a folder, transformers loads both model and adapter; from the Hub it would load the adapter's base model.
     if not Path(name).is_dir():
         name = snapshot_download(name, revision=revision, allow_patterns=["*.json", "*.safetensors"], **hub)
     model = load_plain(name, None, **kwargs)
@@ -108,9 +108,9 @@ def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
 
 
 def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """Return the encoder of a model from [`load`]: of a task model the encoder in it, with its adapters.
+    """Return the encoder, with its adapters, of a model from [`load`].
 
-    An adapter on a bare encoder is returned whole, because it holds the maps.
+    A `PeftModel` on a bare encoder is returned whole, because it holds the maps.
     """
     base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     backbone = backbone_of(base)
@@ -120,15 +120,15 @@ def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
 def load_encoder(
     name: str, device: torch.device | str | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model's encoder (float32, evaluation mode) and its tokenizer, by what [`hf_xalign.load`] takes.
+    """Load the encoder (float32, evaluation mode) and the tokenizer of any model that [`hf_xalign.load`] takes.
 
-    `device` is the torch device to put it on; the GPU by default, if there is one.
+    `device` is the encoder's torch device; by default the accelerator, if there is one.
     """
     tokenizer = load_tokenizer(name)
     encoder = encoder_of(load(name))
     check_embeddings(encoder, tokenizer)
     if tokenizer.pad_token is None:
-        raise InputError(f"{name}: the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+        raise InputError(f"{name}: the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
     cast(nn.Module, encoder).to(choose_device(None) if device is None else device)
     return encoder, tokenizer
 
@@ -137,28 +137,28 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
     base = config.base_model_name_or_path
     if not base:
         raise InputError(
-            f"{name}/adapter_config.json names no base_model_name_or_path: use PeftModel.from_pretrained(encoder, "
+            f"{name}/adapter_config.json has no base_model_name_or_path. Use PeftModel.from_pretrained(encoder, "
             "adapter) with the encoder that the adapter was trained on"
         )
-    # A built-in encoder lies in the cache of whoever trained on it, and is the same on every machine.
+    # The folder of a built-in encoder differs between machines, but not the encoder.
     if not Path(base).is_dir() and (builtin := find_folder(base)):
         base = str(embedded.embedded_encoder(builtin))
-    # An adapter without a task names the class that it was put on, if that was no Auto class.
+    # An adapter without a task type names the class of its base model.
     base_class = _CLASS_OF_ADAPTER.get(str(config.task_type)) or (config.auto_mapping or {}).get("base_model_class")
     try:
         model = load_plain(base, config.revision, [base_class or ""], **kwargs)
     except InputError as error:
         raise InputError(
-            f"{name} is an adapter, and its base_model_name_or_path, {base}, cannot be loaded: {error}. Where the "
-            "encoder is elsewhere now, PeftModel.from_pretrained(encoder, adapter) puts the adapter on it"
+            f"{name} is an adapter whose base_model_name_or_path, {base}, cannot be loaded: {error}. If the encoder "
+            "has moved, load it and use PeftModel.from_pretrained(encoder, adapter)"
         ) from error
-    if not isinstance(config, XAlignConfig):  # which checks that itself
+    if not isinstance(config, XAlignConfig):  # XALIGN adapters check their base themselves
         with safe_open(adapter_weights_file(name, revision, **hub_options(kwargs)), "pt") as weights:
             warn_of_other_base((weights.metadata() or {}).get(SKETCH), config.base_model_name_or_path, model)
     with pretrained.plain_errors(name, ValueError), warnings.catch_warnings():
-        # PEFT leaves random what the file lacks.
+        # PEFT only warns of weights that the file lacks, and leaves them random.
         warnings.filterwarnings("error", "Found missing adapter keys", UserWarning)
         try:
             return PeftModel.from_pretrained(model, name, revision=revision, **hub_options(kwargs))
         except UserWarning as warning:
-            raise InputError(f"{name}: the adapter's file lacks weights of its modules. Save it again.") from warning
+            raise InputError(f"{name}: the adapter's file lacks weights. Save the adapter again.") from warning

@@ -27,13 +27,13 @@ _VERSION = "1"
 
 @dataclass(frozen=True, eq=False)
 class SideMap:
-    """Map of one language's vectors: normalisation steps in order, then x -> W x + b.
+    """Map of one language's vectors: normalisation `steps`, then x -> W x + b.
 
     Attributes:
         weight: W, float (layers, out, in).
         offset: b, float (layers, out), or None.
-        steps: `unit` divides each vector by its length (a zero vector stays); `centre` subtracts the next mean.
-        means: for each `centre` step float (layers, in).
+        steps: in order; `unit` divides each vector by its length (zero vectors stay), `centre` subtracts a mean.
+        means: mean of each `centre` step, float (layers, in).
     """
 
     weight: Tensor
@@ -42,7 +42,7 @@ class SideMap:
     means: tuple[Tensor, ...] = ()
 
     def normalize(self, vectors: Tensor) -> Tensor:
-        """Apply only the steps: float (n, layers, in) to the same shape."""
+        """Apply only the steps to float (n, layers, in)."""
         means = iter(self.means)
         for step in self.steps:
             vectors = unit(vectors) if step == "unit" else vectors - next(means).to(vectors)
@@ -57,7 +57,7 @@ class SideMap:
         return mapped if self.offset is None else mapped + self.offset.to(vectors)
 
     def undo(self, vectors: Tensor) -> Tensor:
-        """Return the x that maps to `vectors` (n, layers, out); after a `unit` step, x in normalised form."""
+        """Return the x that maps to `vectors` (n, layers, out); if there is a `unit` step, x is normalised."""
         shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
         with torch.autocast(vectors.device.type, enabled=False):
             found = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
@@ -69,10 +69,11 @@ class SideMap:
         """Return the whole map as W (layers, out, in) and b (layers, out) of x -> W x + b."""
         if "unit" in self.steps:
             raise InputError(
-                "this map divides vectors by their length, so it is not affine and cannot go inside a model. Learn it "
-                "with steps=() or steps=('centre',), or replace these divisions by LanguageMap.linear (--linear true)."
+                "this map divides vectors by their length, so it is not affine and cannot be put into a model. Learn "
+                "it with steps=() or steps=('centre',), or replace the divisions by LanguageMap.linear (--linear "
+                "true)."
             )
-        # In float64: means are long and their difference is short.
+        # In float64, because means are long and their difference is short.
         offset = self.weight.new_zeros(self.weight.shape[:2]) if self.offset is None else self.offset
         offset = offset.double()
         for mean in self.means:
@@ -80,7 +81,7 @@ class SideMap:
         return self.weight, offset.to(self.weight)
 
     def linear(self, vectors: Tensor) -> SideMap:
-        """Return this map with each division by a vector's length replaced by one by the mean length of `vectors`."""
+        """Return an affine map that divides by the mean length of `vectors` instead of each vector's length."""
         vectors, scale, means = vectors.double(), torch.ones(()).double(), iter(self.means)
         shift = vectors.new_zeros(vectors.shape[1:])
         for step in self.steps:
@@ -115,12 +116,12 @@ class SideMap:
 class LanguageMap:
     """Map from the vectors of one language to those of another, for one or more layers.
 
-    `source` and `target` map each language to the space in which they are compared ([`project`]). VecMap maps both
-    languages. If `target` is None, this is the target's own space.
+    `source` and `target` map the languages to a shared space, in which their vectors are compared ([`project`]).
+    VecMap maps both languages. If `target` is None, the shared space is the target language's.
 
     Attributes:
         source: map of the source language.
-        target: map of the target language, or None if it stays unmapped.
+        target: map of the target language, or None if it is not mapped.
         method: name and options of the method, for display.
         layers: layer number of each matrix (-1 is the last).
         source_lang: language code of the source, or None.
@@ -152,7 +153,7 @@ class LanguageMap:
             )
 
     def project(self, vectors: Tensor, side: Side = "source") -> Tensor:
-        """Map vectors of one language to the space in which the languages are compared.
+        """Map vectors of one language to the shared space.
 
         Args:
             vectors: float (n, layers, dim), or (n, dim) for a map of one layer.
@@ -177,10 +178,9 @@ class LanguageMap:
         return part(whole)[:, 0] if vectors.dim() == 2 else part(whole)
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Map vectors of the source language, shaped as for [`project`], to the target language's own space.
+        """Map vectors of the source language, shaped as for [`project`], to the target language's space.
 
-        If the target's vectors are normalised before the comparison (VecMap), the result lies in the space of the
-        normalised vectors, because their lengths are lost.
+        If the target's vectors are normalised (VecMap), the result is in the space of the normalised vectors.
 
         Raises:
             InputError: the vectors do not fit the map, or the target's map has no inverse.
@@ -191,7 +191,7 @@ class LanguageMap:
         return self.target.undo(mapped) if mapped.dim() == 3 else self.target.undo(mapped.unsqueeze(1))[:, 0]
 
     def inverse(self) -> LanguageMap:
-        """Return the map from the target to the source language. The space of comparison stays.
+        """Return the map from the target to the source language, with the same shared space.
 
         Raises:
             InputError: a matrix has no inverse.
@@ -220,15 +220,15 @@ class LanguageMap:
         return (back @ weight.double()).to(weight), offset.to(weight)
 
     def linear(self, source: Tensor, target: Tensor) -> LanguageMap:
-        """Return an affine map for the inside of a model, in place of one that divides by lengths (VecMap, RCSLS).
+        """Return an affine map that can be put into a model, in place of a map that divides by lengths (VecMap,
+        RCSLS).
 
-        Each division by a vector's own length becomes one by the mean length of the given vectors. Then the source
-        is scaled so that both languages have the same mean length where they are compared, because a map learnt for
-        cosines leaves that open. Lost is what sets a vector of another length apart: the order of its neighbours
-        changes, the more the more lengths vary.
+        Each division by a vector's length becomes a division by the mean length of the given vectors. Then the source
+        is scaled so that both languages have the same mean length in the shared space, which a map learnt for cosines
+        leaves open. The neighbours of vectors with other lengths change, and the more lengths vary the more they do.
 
         Args:
-            source: float (n, layers, dim), vectors of the source language, as the map was learnt on.
+            source: float (n, layers, dim), vectors of the source language, such as those the map was learnt on.
             target: float (m, layers, dim), vectors of the target language.
 
         Example:
@@ -256,20 +256,22 @@ class LanguageMap:
         wanted = tuple(layers)
         missing = [layer for layer in wanted if layer not in self.layers]
         if missing:
-            raise InputError(f"a map of layers {self.layers} has none for layer {missing[0]}.")
+            raise InputError(
+                f"layer {missing[0]} is not among the layers of this map, {self.layers}. Choose from them."
+            )
         rows = [self.layers.index(layer) for layer in wanted]
         target = None if self.target is None else self.target._select(rows)
         return replace(self, source=self.source._select(rows), target=target, layers=wanted)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the map to one safetensors file, atomically."""
+        """Write the map to a safetensors file, atomically."""
         sides = {name: side for name in ("source", "target") if (side := getattr(self, name)) is not None}
         tensors: dict[str, Tensor] = {}
         for name, side in sides.items():
             parts = {"weight": side.weight, "offset": side.offset}
             parts |= {f"mean.{k}": mean for k, mean in enumerate(side.means)}
             tensors |= {f"{name}.{part}": value for part, value in parts.items() if value is not None}
-        # Copies: safetensors refuses tensors that share memory, such as one mean for both sides.
+        # Copies, because safetensors refuses tensors that share memory, such as one mean for both sides.
         tensors = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
         about = {field: getattr(self, field) for field in ("layers", "method", "source_lang", "target_lang")}
         about["steps"] = {name: side.steps for name, side in sides.items()}
@@ -277,14 +279,14 @@ class LanguageMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> LanguageMap:
-        """Load a file written by [`save`], bit for bit.
+        """Load a file written by `save`.
 
         Raises:
-            InputError: the file is missing, damaged or of another kind.
+            InputError: the file is missing or damaged, or holds no map.
         """
         tensors, metadata = read_tensors(path, "maps", "LanguageMap.save", _FORMAT, _VERSION)
         if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-            raise InputError(f"{path}: {broken[0]} has a number that is not finite. Learn the map again.")
+            raise InputError(f"{path}: {broken[0]} holds a value that is not finite. Learn the map again.")
         with content_errors(path, "not a whole map", "Learn it again."):
             about = json.loads(metadata["map"])
             sides = {
@@ -303,6 +305,6 @@ class LanguageMap:
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Divide vectors float (..., dim) by their lengths; a zero vector stays."""
+    """Divide vectors float (..., dim) by their lengths; zero vectors stay."""
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / torch.where(length > 0, length, 1.0)

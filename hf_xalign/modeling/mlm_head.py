@@ -1,4 +1,4 @@
-"""Masked-language-model head for masked tokens only, tied to the encoder's word embeddings."""
+"""Masked-language-model head that computes masked tokens only, tied to the encoder's word embeddings."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from hf_xalign.modeling.checkpoint import carried_weights
 
 logger = logging.getLogger(__name__)
 
-# Logits at once: 128 MiB in float32, 134 tokens of a vocabulary of 250,000.
-_CHUNK_LOGITS = 2**25
-# Tokens of the vocabulary, for each thread, whose logits a CPU computes and uses while they are in its cache.
-_BLOCK_TOKENS = 2048
-_UNSEEN = 0.1  # occurrences of a token that the text does not have
+_CHUNK_LOGITS = 2**25  # logits in memory: 128 MiB in float32, 134 tokens with a vocabulary of 250,000
+_BLOCK_TOKENS = 2048  # tokens of the vocabulary per thread, so that their logits stay in a CPU's cache
+_UNSEEN = 0.1  # smoothed count of a token that does not occur in the text
 
 
 class MaskedLMHead(nn.Module):
-    """logits = E LayerNorm(activation(W h + b)) + c, with E the encoder's word embeddings: every family's MLM head.
+    """The MLM head of every family: logits = E LayerNorm(activation(W h + b)) + c, with word embeddings E.
 
-    E is no weight of this module: it is given at each call, and gets its gradient from both of its uses. `names` has
-    the names of each weight in a checkpoint of the family, first the one that transformers writes; `new` the weights
-    that the encoder's checkpoint did not have. Make it with [`mlm_head`].
+    E is not a weight of this module but an argument, so that it gets the gradients of both of its uses. `names` holds
+    the names of each weight in checkpoints of the family, first the one that transformers writes. `new` holds the
+    weights that the encoder's checkpoint did not have. Make a head with [`mlm_head`].
     """
 
     names: dict[str, list[str]]
@@ -44,32 +42,31 @@ class MaskedLMHead(nn.Module):
     def forward(
         self, hidden: torch.Tensor, positions: torch.Tensor, labels: torch.Tensor, embeddings: torch.Tensor
     ) -> torch.Tensor:
-        """Sum of the cross entropies of the masked tokens.
+        """Return the sum of the cross entropies of the masked tokens, a float32 scalar that has one backward pass.
 
-        The loss of the paper is this sum over the count of masked tokens (`len(labels)`) of the whole optimizer step,
-        so it adds up over micro-batches and processes. Under autocast the product with E is in its dtype, as in
-        transformers; softmax and loss are in float32 at any rate.
+        The loss of the paper is this sum, over micro-batches and processes, divided by the number of masked tokens of
+        the optimizer step. Under autocast the product with E is in the autocast dtype, as in transformers; softmax and
+        loss are always in float32.
 
         `hidden` is the encoder's last layer, float (B, T, d); `positions` int64 (M,) are indices of the masked tokens
-        into its flattened tokens, `labels` int64 (M,) the tokens that were there, and `embeddings` float (vocabulary,
-        e) the input embeddings. The float32 scalar can be differentiated once; it is 0, with gradients of 0, for M =
-        0.
+        into the flattened tokens, `labels` int64 (M,) the original tokens, and `embeddings` float (vocabulary, e) the
+        input embeddings. For M = 0, loss and gradients are 0.
         """
         vectors = self.norm(self.activation(self.dense(hidden.flatten(0, 1).index_select(0, positions))))
         return tied_cross_entropy(vectors, embeddings, self.bias, labels)
 
     @torch.no_grad()
     def start_bias(self, counts: torch.Tensor) -> None:
-        """Initialise a new bias c (not a pre-trained one) with each token's log frequency, counts int64 (vocabulary,).
+        """Initialise a new bias c (not a pre-trained one) with log frequencies, from `counts` int64 (vocabulary,).
 
-        Starting at c = 0, the encoder would first learn which tokens are frequent.
+        From c = 0, the encoder would first learn which tokens are frequent.
         """
         if self.bias is not None and "bias" in self.new:
             smoothed = counts.double() + _UNSEEN
             self.bias.copy_((smoothed / smoothed.sum()).log())
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Replace the head's weights in `carried` with the trained ones, by the names that transformers reads."""
+        """Return `carried` with the trained weights of the head, under the names that transformers reads."""
         old = {name for aliases in self.names.values() for name in aliases}
         own = self.state_dict()
         trained = {aliases[0]: full_tensor(own[name].detach()).cpu() for name, aliases in self.names.items()}
@@ -77,15 +74,15 @@ class MaskedLMHead(nn.Module):
 
 
 def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
-    """Load the MLM head of `encoder`'s checkpoint, or draw a new one from torch's generator; the log says which."""
+    """Load the MLM head of `encoder`'s checkpoint, or initialise a new one at random; the log says which."""
     config = encoder.config
     kind = config.model_type
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise InputError(f"transformers has no masked language model of type {kind}: switch the TLM/MLM term off")
+        raise InputError(f"transformers has no masked language model of type {kind}. Switch the TLM/MLM term off")
     if not config.tie_word_embeddings:
         raise InputError(
-            "config.tie_word_embeddings is false, and the MLM head here is tied to the input embeddings: set it to "
-            "true to train the tied head, or switch the TLM/MLM term off"
+            "config.tie_word_embeddings is false, but this MLM head is tied to the input embeddings. Set it to true "
+            "to train the tied head, or switch the TLM/MLM term off"
         )
     with torch.device("meta"):
         family = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
@@ -96,7 +93,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     }
     for module in (head.dense, head.norm):
         module.to_empty(device="cpu")
-    family.apply(family._init_weights)  # of weights on "meta", the rest of the model, this computes nothing
+    family.apply(family._init_weights)  # computes nothing for the rest of the model, which is on "meta"
     if head.bias is not None:
         head.bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
     carried, new = carried_weights(encoder)[1], []
@@ -115,7 +112,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         logger.warning("%s has no pre-trained MLM head: a new one, tied to its word embeddings, is trained", source)
     else:
         logger.warning(
-            "%s: these weights of its MLM head are missing or of another size, and are newly initialised: %s",
+            "%s: weights of its MLM head are missing or have another size, and are initialised at random: %s",
             source,
             ", ".join(head.names[name][0] for name in new),
         )
@@ -123,7 +120,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
 
 
 def _parts(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]:
-    """The transform of an MLM model's head, found by what its modules are, not by their names."""
+    """Return dense layer, activation and norm of an MLM model's head, found by the types of its modules."""
     encoder_modules = set(family.base_model.modules())
     leaves = [
         module
@@ -138,18 +135,17 @@ def _parts(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]
             f"the MLM head of {type(family).__name__} is not one linear map, activation and layer norm "
             f"({', '.join(type(module).__name__ for module in leaves)}): switch the TLM/MLM term off"
         )
-    # RoBERTa's kind call the function and have no module for it.
+    # RoBERTa's family calls GELU as a function and has no module for it.
     return dense[0], rest[0] if rest else nn.GELU(), norm[0]
 
 
 def tied_cross_entropy(
     vectors: torch.Tensor, embeddings: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor
 ) -> torch.Tensor:
-    """Sum over rows of -log softmax(E v + c)[label], with bounded memory.
+    """Return the sum over rows of -log softmax(E v + c)[label], with bounded memory.
 
-    The gradients are computed with the logits of each part of the rows, so that one part at most is there at a time.
-    v float (M, e), E float (vocabulary, e), c float (vocabulary,) or None, labels int64 (M,); the float32 scalar can
-    be differentiated once.
+    Gradients are computed in the forward pass, with the logits of one part of the rows at a time. v float (M, e), E
+    float (vocabulary, e), c float (vocabulary,) or None, labels int64 (M,). The float32 scalar has one backward pass.
     """
     return _TiedCrossEntropy.apply(vectors, embeddings, bias, labels, torch.is_grad_enabled())
 
@@ -174,7 +170,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
             ]
             total = vectors.new_zeros((), dtype=torch.float32)
             chunks = -(-len(vectors) * len(embeddings) // _CHUNK_LOGITS)
-            size = max(1, -(-len(vectors) // max(1, chunks)))  # equal chunks: a short last one is slow
+            size = max(1, -(-len(vectors) // max(1, chunks)))  # equal chunks, because a short last one is slow
             for start in range(0, len(vectors), size):
                 part = slice(start, start + size)
                 total += _chunk(vectors[part].to(autocast), embeddings, bias, labels[part], grads, part)
@@ -188,7 +184,7 @@ class _TiedCrossEntropy(torch.autograd.Function):
         if ctx.grads is None:
             raise RuntimeError("tied_cross_entropy can be differentiated only once")
         grads, ctx.grads = ctx.grads, None
-        # In place: the embeddings' gradient is as large as the embeddings.
+        # In place, because the embeddings' gradient is as large as the embeddings.
         scaled = [
             None if grad is None else grad.mul_(scale).to(dtype) for grad, dtype in zip(grads, ctx.dtypes, strict=True)
         ]
@@ -203,16 +199,16 @@ def _chunk(
     grads: list[torch.Tensor | None],
     part: slice,
 ) -> torch.Tensor:
-    """Loss of a part of the rows; its share of the gradients is added to `grads` (of vectors, embeddings, bias).
+    """Return the loss of a part of the rows, and add its gradients to `grads` (of vectors, embeddings, bias).
 
-    The vocabulary is passed through once, with a running softmax: a block's weights are exp(logit - largest so far).
+    One pass over the vocabulary computes a running softmax: a block's weights are exp(logit - largest logit so far).
     """
     grad_rows, grad_table, grad_bias = grads
     width = _BLOCK_TOKENS * torch.get_num_threads() if rows.device.type == "cpu" else len(embeddings)
     labels = labels.unsqueeze(1)
     own = norm = torch.zeros(len(rows), 1, device=rows.device)
     largest = torch.full_like(norm, float("-inf"))
-    pulled = torch.zeros(rows.shape, device=rows.device)  # the embeddings' sum by these weights
+    pulled = torch.zeros(rows.shape, device=rows.device)  # weighted sum of the embeddings
     blocks = []
     for start in range(0, len(embeddings), width):
         block = slice(start, start + width)

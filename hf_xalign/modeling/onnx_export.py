@@ -1,4 +1,4 @@
-"""Export an aligned encoder, with its modules in the graph, to ONNX."""
+"""Export an aligned encoder with its modules to ONNX."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def export_onnx(
 ) -> Path:
     """Write an encoder as ONNX for any number of sentences and tokens; return the folder.
 
-    The graph takes `input_ids` and `attention_mask` and gives `last_hidden_state`, with the adapters, modules and
-    maps of the model in it. `SentenceTransformer(folder, backend="onnx")` loads the folder.
+    The graph takes `input_ids` and `attention_mask`, returns `last_hidden_state`, and contains the model's adapters,
+    modules and maps. `SentenceTransformer(folder, backend="onnx")` loads the folder.
 
     Args:
-        model: what [`hf_xalign.load`] returns for an encoder.
+        model: encoder from [`hf_xalign.load`].
         tokenizer: tokenizer of the encoder.
         folder: folder to write, which must not exist.
         pooling: how sentence-transformers pools tokens: `mean`, `cls` or `last`.
-        lang: language whose map or embedding is in the graph, for a model with one for each.
-        int8: also write `onnx/model_quantized.onnx`, with weights in 8 bits and activations quantised as it runs.
-        allow_nonfinite: write weights that are NaN or infinite too.
+        lang: language whose map or embedding the graph contains, for a model with one per language.
+        int8: also write `onnx/model_quantized.onnx`, with 8-bit weights and dynamically quantised activations.
+        allow_nonfinite: also write weights that are NaN or infinite.
 
     Raises:
         InputError: the extra `onnx` is missing, `folder` exists, a weight is not finite, or torch.onnx cannot export
@@ -71,7 +71,7 @@ def export_onnx(
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')
     folder = Path(folder)
     if folder.exists():
-        raise InputError(f"{folder} exists. Name another folder.")
+        raise InputError(f"{folder} exists already. Name another folder.")
     check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
     encoder = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     config = encoder.config.encoder if isinstance(encoder.config, WrappedConfig) else encoder.config
@@ -111,7 +111,7 @@ def export_onnx(
 
 @contextlib.contextmanager
 def _solved(model: nn.Module) -> Iterator[None]:
-    """Replace rotations by their matrices: ONNX cannot solve the equation that a rotation comes from."""
+    """Replace rotations by their matrices, because ONNX cannot solve linear equations."""
     found = [
         (parent, name, child)
         for parent in model.modules()
@@ -131,7 +131,7 @@ def _solved(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what torch.onnx and ONNX Runtime warn of: packages not needed here, and steps that are optional."""
+    """Silence warnings of torch.onnx and ONNX Runtime about optional packages and steps."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -11,10 +11,9 @@ from hf_xalign.errors import InputError
 
 
 def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
-    """Pool token states float (rows, width, dim) of any dtype into word vectors (words, dim).
+    """Pool token states float (rows, width, dim) into vectors (words, dim) of the words of [`word_token_index`].
 
-    The words are those of [`word_token_index`]. They are at least float32: a mean in bfloat16 loses the differences
-    that the loss measures.
+    The vectors are at least float32, because a mean in bfloat16 loses the differences that the loss measures.
     """
     states = hidden.flatten(0, 1).index_select(0, tokens.index)
     states = states.to(torch.promote_types(states.dtype, torch.float32))
@@ -27,18 +26,18 @@ def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
 def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> torch.Tensor:
     """Pool token states as [`pool_words`] does, into a padded batch of word vectors (rows, words, dim).
 
-    `spans` int64 (rows, words, 2) are token spans `[start, end)`; empty ones are padding, whose vectors are zero.
+    `spans` int64 (rows, words, 2) are token spans `[start, end)`; empty spans are padding and get zero vectors.
     """
     start, end = spans.unbind(-1)
     states = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
     if pooling != "mean":
-        empty = end <= start  # and may begin behind the last token
+        empty = end <= start  # an empty span may begin after the last token
         chosen = (start if pooling == "first" else end - 1).masked_fill(empty, 0)
         words = states.gather(1, chosen.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
         return words.masked_fill(empty.unsqueeze(-1), 0.0)
     position = torch.arange(hidden.shape[1], device=hidden.device)
     inside = (position >= start.unsqueeze(-1)) & (position < end.unsqueeze(-1))
-    # A weight of zero does not keep out a token that is not finite, as padding may be.
+    # Padding may be NaN or infinite, which a weight of zero would not remove.
     states = states.masked_fill(~inside.any(dim=1).unsqueeze(-1), 0.0)
     weights = inside.to(states.dtype)
     with torch.autocast(hidden.device.type, enabled=False):
@@ -46,10 +45,10 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
 
 
 def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
-    """Return layer numbers as positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
+    """Convert layer numbers to positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
-        raise InputError(f"layers {list(layers)}: encoder has layers 0 (embeddings) to {num_layers}, last -1")
+        raise InputError(f"layers {list(layers)}: the encoder has layers 0 (embeddings) to {num_layers} (or -1)")
     if len(set(index)) < len(index) or not index:
-        raise InputError(f"layers {list(layers)}: name each layer once, and at least one")
+        raise InputError(f"layers {list(layers)}: name at least one layer, and each only once")
     return index

@@ -1,8 +1,8 @@
-"""Encoder with mapped layers, one affine map e -> W e + b per language and layer, as ROTATE uses maps.
+"""Encoder with one affine map e -> W e + b per language and mapped layer, as ROTATE uses maps.
 
-ROTATE trains a tagger on English text mapped into another language's space, and applies it to unmapped text of that
-language. The maps change only the output of a layer. The layers above still read unmapped states, because the maps
-were learnt on the vectors of the encoder without maps.
+ROTATE trains a tagger on English text that is mapped into another language's space, and applies it to unmapped text of
+that language. A map changes only the returned states of its layer. The layers above read unmapped states, because the
+maps were learnt on the vectors of the encoder without maps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _OWNER = "this encoder"
 class RotatedConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`RotatedModel`].
 
-    The mapped `layers` are positions in `hidden_states` (0 = embeddings). The `pivot` is the target language of the
-    maps, whose text stays unmapped; or None.
+    `layers` are the positions of the mapped layers in `hidden_states` (0 = embeddings). `pivot` is the maps' target
+    language, whose text is not mapped, or None.
     """
 
     model_type = "xalign-mapped"
@@ -47,12 +47,12 @@ class RotatedConfig(WrappedConfig, PreTrainedConfig):
 
     @property
     def language_numbers(self) -> dict[str, int]:
-        """Number of each language for `language=`: from 1 for languages with maps, 0 for the pivot."""
+        """Id of each language for `language=`: 1, 2, ... for languages with maps, 0 for the pivot."""
         return number_languages(self.languages, self.pivot)
 
 
 class _Maps(nn.Module):
-    """W float (languages, layers, d, d) and b (languages, layers, d), as buffers because they are not trained."""
+    """W float (languages, layers, d, d) and b (languages, layers, d), in buffers because they are not trained."""
 
     weight: Tensor
     offset: Tensor
@@ -63,12 +63,12 @@ class _Maps(nn.Module):
         self.register_buffer("offset", torch.zeros(languages, layers, size))
 
     def forward(self, states: Tensor, layer: int, parts: Sequence[tuple[int, slice | Tensor]]) -> Tensor:
-        """Map float (rows, width, d): the rows of each part by its language's map of the `layer`-th layer."""
+        """Map float (rows, width, d); each part is a language with its rows, `layer` the index of the mapped layer."""
         if not parts:
             return states
         precision = torch.promote_types(states.dtype, self.weight.dtype)
         mapped = states.clone()
-        # In the maps' precision, without autocast: a rotation rounded to bfloat16 is not a rotation.
+        # In the maps' precision, because a rotation that is rounded to bfloat16 is not a rotation.
         with torch.autocast(states.device.type, enabled=False):
             for language, rows in parts:
                 weight, offset = (part[language, layer].to(precision) for part in (self.weight, self.offset))
@@ -79,16 +79,16 @@ class _Maps(nn.Module):
 class RotatedModel(PreTrainedModel, LanguageAware):
     """Encoder with mapped layers.
 
-    `last_hidden_state` and `hidden_states` hold mapped states for the chosen layers, and the encoder's states for the
-    others. `language=` or [`hf_xalign.modeling.set_language`] selects the map. Save, push and load it like any model.
-    `AutoModel.from_pretrained` needs `import hf_xalign.modeling.rotated` first; [`hf_xalign.load`] does not.
+    `last_hidden_state` and `hidden_states` hold mapped states for the mapped layers, and the encoder's states for the
+    others. `language=` or [`hf_xalign.modeling.set_language`] selects the map. Save, push and load it like any model;
+    before `AutoModel.from_pretrained`, `import hf_xalign.modeling.rotated`. [`hf_xalign.load`] needs no import.
     """
 
     config_class = RotatedConfig
     config: RotatedConfig
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
-    # The encoder decides what it really supports.
+    # The encoder itself decides which of these it supports.
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
@@ -97,7 +97,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     def __init__(self, config: RotatedConfig, encoder: PreTrainedModel | None = None):
         """Build a model with identity maps on `encoder`, by default a new one with random weights."""
         super().__init__(config)
-        # Not called `encoder`: what tops the stack of layers of that name (MAO's modules) would go below the maps.
+        # Not called `encoder`, because MAO's modules are put on a stack of that name and would come before the maps.
         self.unmapped: PreTrainedModel = new_encoder(config) if encoder is None else encoder
         self.maps = _Maps(len(config.languages), len(config.layers), config.hidden_size)
         self.post_init()
@@ -109,13 +109,13 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         """Build the model from an encoder and maps.
 
         Args:
-            encoder: encoder without adapters or head. Its pooler, which would read unmapped vectors, is removed.
-            maps: map of each language. All have the same layers, which become the mapped layers.
-            pivot: language that stays unmapped; by default the target language of the maps.
+            encoder: encoder without adapters or head; its pooler, which would read unmapped vectors, is removed.
+            maps: map of each language, all for the same layers, which become the mapped layers.
+            pivot: language that is not mapped; by default the maps' target language.
 
         Raises:
-            InputError: a map has another size or language, an unknown layer, or is not affine; maps differ in their
-                layers or target languages; or the encoder has adapters or a head.
+            InputError: a map has another size or language, an unknown layer, or is not affine; maps differ in layers
+                or target language; or the encoder has adapters or a head.
         """
         check_unmapped(encoder)
         pivot = common_pivot(maps, pivot)
@@ -127,7 +127,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
                 "layers. Select them with LanguageMap.of."
             )
         drop_pooler(encoder)
-        # A copy, because a nested config gets the outer config's attention implementation.
+        # A copy, because the nested config is given the outer config's attention implementation.
         own = copy.deepcopy(encoder.config)
         config = RotatedConfig(encoder_config=own, layers=list(layers), languages=list(maps), pivot=pivot)
         model = cls(config, encoder)
@@ -150,12 +150,12 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         Args:
             input_ids: int64 (rows, width), or None with `inputs_embeds`.
             attention_mask: (rows, width).
-            language: language of all rows, of each row, or numbers int64 (rows,) from `config.language_numbers`; by
-                default the language of [`hf_xalign.modeling.set_language`].
+            language: one code for all rows, one per row, or int64 ids (rows,) of `config.language_numbers`; by default
+                the language of [`hf_xalign.modeling.set_language`].
             kwargs: arguments of the encoder, such as `output_hidden_states`.
 
         Raises:
-            InputError: there is no language, or it has no map.
+            InputError: no language is given, or it has no map.
         """
         given = kwargs.get("inputs_embeds") if input_ids is None else input_ids
         parts = self._parts(language, 0 if given is None else len(given))
@@ -163,7 +163,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
             if getattr(self.config, option):
                 kwargs.setdefault(option, True)
         asked = kwargs.get("output_hidden_states")
-        if isinstance(asked, list):  # which transformers before 5.23 counts otherwise
+        if isinstance(asked, list):  # transformers before 5.23 counts the layers of a list differently
             kwargs["output_hidden_states"] = True
         output = self.unmapped(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **kwargs)
         last, states = output.last_hidden_state, list(output.get("hidden_states") or ())
@@ -180,7 +180,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
-        """Numbers of the languages of the maps."""
+        """Ids of the languages of the maps."""
         return [self.config.language_numbers]
 
     def get_input_embeddings(self) -> nn.Module:
@@ -192,7 +192,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         self.unmapped.set_input_embeddings(value)
 
     def _parts(self, language: Language | None, rows: int) -> list[tuple[int, slice | Tensor]]:
-        """Return the maps to use, each with its rows."""
+        """Return the indices of the maps to use, each with its rows."""
         given, known = self._language if language is None else language, self.config.language_numbers
         if isinstance(given, str):
             number = language_number(given, known, _OWNER)
@@ -201,8 +201,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         parts = ((k, (numbers == k + 1).nonzero()[:, 0].to(self.device)) for k in range(len(self.config.languages)))
         return [(k, own) for k, own in parts if len(own)]
 
-    # Called only for the maps; the encoder initializes itself.
-    @torch.no_grad()
+    @torch.no_grad()  # called only for the maps; the encoder initialises itself
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, _Maps):
             init.copy_(module.weight, torch.eye(module.weight.shape[-1]).expand_as(module.weight))
@@ -210,7 +209,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 
 
 def check_unmapped(encoder: PreTrainedModel) -> None:
-    """Check that a model is an encoder that can take maps."""
+    """Raise an InputError unless a model is an encoder that can take maps."""
     check_bare(encoder, "a map")
     if isinstance(encoder, RotatedModel):
         raise InputError("this encoder has maps already. Pass model.unmapped.")
@@ -218,7 +217,7 @@ def check_unmapped(encoder: PreTrainedModel) -> None:
 
 
 def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[int], Tensor, Tensor]:
-    """Return the ascending positions of a map in `hidden_states`, with its W (layers, d, d) and b (layers, d)."""
+    """Return a map's layers as ascending positions in `hidden_states`, its W (layers, d, d) and b (layers, d)."""
     size = encoder.config.hidden_size
     shape = one.source.weight.shape
     found = (shape[2], shape[1] if one.target is None else one.target.weight.shape[2])
@@ -235,9 +234,9 @@ def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[i
 
 
 def common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | None:
-    """Return the unmapped target language of the maps: `pivot`, by default the maps' `target_lang`."""
+    """Return the maps' target language, which is not mapped: `pivot`, by default the maps' `target_lang`."""
     if not maps:
-        raise InputError("no maps. Pass one for each language.")
+        raise InputError("no maps are given. Pass one for each language.")
     for language, one in maps.items():
         if one.source_lang not in (None, language):
             raise InputError(
@@ -246,10 +245,10 @@ def common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | No
             )
     targets = sorted({one.target_lang for one in maps.values() if one.target_lang} | ({pivot} if pivot else set()))
     if len(targets) > 1:
-        raise InputError(f"the maps have the target languages {' and '.join(targets)}, but need one.")
+        raise InputError(f"the maps have different target languages: {' and '.join(targets)}. Learn them to one.")
     pivot = targets[0] if targets else None
     if pivot in maps:
-        raise InputError(f"pivot={pivot} stays unmapped. Remove maps[{pivot!r}].")
+        raise InputError(f"pivot={pivot} is not mapped. Remove maps[{pivot!r}].")
     return pivot
 
 
@@ -259,13 +258,12 @@ def map_adapter(
     """Put maps of the last layer on top of an encoder, as a frozen adapter like MAO's linear module.
 
     [`hf_xalign.modeling.with_alignment`] puts the adapter between the encoder and the head of a task model,
-    [`hf_xalign.modeling.merge`] folds it into the head, and [`hf_xalign.load`] loads its folder.
+    [`hf_xalign.modeling.merge`] merges it into the head, and [`hf_xalign.load`] loads its folder.
 
     Args:
         encoder: encoder without adapters or head; changed in place.
-        maps: map of each language, while text of the pivot stays unmapped; or one map for all text. Of several
-            layers, the last one is used.
-        pivot: language without a map; by default the target language of the maps.
+        maps: map of each language, or one map for all text. Only the last layer of a map is used.
+        pivot: with maps of several languages, the language that is not mapped; by default the maps' target language.
 
     Raises:
         InputError: a map has another size or language, lacks the last layer, or is not affine; or the encoder has
@@ -275,7 +273,7 @@ def map_adapter(
     languages = None
     if isinstance(maps, LanguageMap):
         if pivot is not None:
-            raise InputError(f"pivot={pivot} needs a map for each language. One map alone is for all text.")
+            raise InputError(f"pivot={pivot} needs a map for each language, because a single map is for all text.")
         pairs = [_last(maps, encoder, "maps")]
     else:
         pivot, languages = common_pivot(maps, pivot), list(maps)
@@ -301,7 +299,7 @@ def map_adapter(
 def _last(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[Tensor, Tensor]:
     layers, weight, offset = place(one, encoder, name)
     if layers[-1] != encoder.config.num_hidden_layers:
-        raise InputError(f"{name} has layers {list(one.layers)}, but a head reads the last layer, -1.")
+        raise InputError(f"{name} has layers {list(one.layers)}, but the adapter maps the last layer, -1. Learn that.")
     return weight[-1], offset[-1]
 
 

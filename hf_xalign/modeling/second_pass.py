@@ -1,4 +1,4 @@
-"""Pass a second batch through the encoder within a task model's forward."""
+"""Run a second batch through the encoder within a task model's forward."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 def second_pass(
     model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool = True
 ) -> Iterator[list[tuple[torch.Tensor, ...]]]:
-    """Pass `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
+    """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
 
-    Each batch is padded to its own longest row, and a wrapper such as DDP sees one forward. The second batch's dropout
-    has its own seed, and the random state is restored afterwards. Without `dropout` it has none, and gradient
-    checkpointing does not recompute it.
+    So each batch keeps its own padding, and a wrapper such as DDP sees one forward. The dropout of the second batch
+    has its own `seed`, and the random state is restored afterwards. Without `dropout`, the second batch has no dropout
+    and no gradient checkpointing.
 
-    Yields a list that receives the hidden states of each pass: one (rows, width, dim) per layer, embeddings first.
+    Yields a list that receives the hidden states of each pass: float (rows, width, dim) per layer, embeddings first.
     """
     states: list[tuple[torch.Tensor, ...]] = []
 
@@ -30,7 +30,7 @@ def second_pass(
         devices = [] if device.type == "cpu" else [device.index or 0]
         encoder = backbone_of(model)
         with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-            # Without a seed this batch would get the dropout masks of the next forward.
+            # Otherwise this batch would get the dropout masks of the next forward.
             torch.manual_seed(seed)
             training = encoder.training
             try:

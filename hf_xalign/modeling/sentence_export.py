@@ -1,7 +1,7 @@
-"""Save an encoder as a folder that sentence-transformers loads, without that package.
+"""Save an encoder as a folder that sentence-transformers loads, without needing that package.
 
-The folder is also an ordinary checkpoint for `AutoModel.from_pretrained`. Its file names and keys are those of
-sentence-transformers 2 to 5, which version 6 reads too.
+`AutoModel.from_pretrained` loads the folder too. Its file names and keys are those of sentence-transformers 2 to 5,
+which version 6 also reads.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Norm
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the encoder and the tokenizer inside a `SentenceTransformer`, whose vectors are those of its pooling.
+    """Return the encoder and the tokenizer inside a `SentenceTransformer`.
 
     Raises:
-        InputError: a module that other vectors of the encoder would not fit.
+        InputError: it has other modules than a transformer, a pooling and a normalisation.
     """
     kinds = [type(module).__name__ for module in model]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
         raise InputError(
-            f"model: {', '.join(kinds)}: give an encoder, its name, or a SentenceTransformer of a Transformer and a "
-            "Pooling alone"
+            f"model: the SentenceTransformer has the modules {', '.join(kinds)}. Give an encoder, its name, or a "
+            "SentenceTransformer with only a Transformer and a Pooling"
         )
     encoder: Any = model[0]
     return encoder.auto_model, encoder.tokenizer
@@ -66,17 +66,16 @@ def save_sentence_transformer(
 ) -> Path:
     """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
-    Its vectors equal those of [`~hf_xalign.evaluation.vectors.encode_sentences`], divided by their length. The pooler
-    of the encoder's checkpoint is restored, because transformers would otherwise draw one at random.
-
-    The folder appears complete or not at all. It replaces an earlier export, and nothing else.
+    The sentence vectors equal those of [`hf_xalign.encode_sentences`], divided by their length. The pooler of the
+    encoder's checkpoint is saved too, because transformers would otherwise initialise one at random. The folder is
+    written atomically and replaces only an earlier export.
 
     Args:
         model: encoder without adapters, maps or task head, in the dtype to save.
         tokenizer: tokenizer of the encoder.
         folder: folder to write.
-        pooling: `mean` over all tokens, special ones too, `cls` for the first token, or `last` for the last one.
-        allow_nonfinite: write weights that are NaN or infinite too.
+        pooling: `mean` of all tokens with special tokens, `cls` for the first token, or `last` for the last one.
+        allow_nonfinite: also write weights that are NaN or infinite.
 
     Raises:
         InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` holds other files, or a
@@ -107,7 +106,7 @@ def save_sentence_transformer(
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a tokenizer without its prompt, which sentence-transformers puts before a text by itself."""
+    """Save a tokenizer without its prompt, which sentence-transformers adds itself."""
     with prompted(tokenizer, "") if tokenizer.is_fast else contextlib.nullcontext():
         tokenizer.save_pretrained(folder)
 
@@ -115,8 +114,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 def write_settings(
     config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: SentencePooling, folder: Path
 ) -> None:
-    """Write the files by which sentence-transformers knows an encoder's folder, after all others."""
-    # transformers 4, which optimum needs, knows this class by its older name alone. transformers 5 knows both.
+    """Write the README and the settings of sentence-transformers, after all other files of the folder."""
+    # transformers 4, which optimum needs, knows only the older name of this class; transformers 5 knows both.
     path = folder / "tokenizer_config.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
@@ -130,7 +129,7 @@ def write_settings(
 
 
 def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: str) -> dict[str, Any]:
-    """Content of each JSON file that sentence-transformers reads."""
+    """Return the content of each JSON file that sentence-transformers reads."""
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     chosen = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[pooling]
     versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
@@ -159,7 +158,7 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
 
 
 def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
-    """Return the README of an exported folder: how to load it, and what a sentence vector is."""
+    """Return the README of an exported folder."""
     onnx, prompt = (folder / "onnx").is_dir(), settings[_CONFIG]["prompts"].get("default", "")
     backend = ', backend="onnx"' if onnx else ""
     about = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
@@ -185,12 +184,12 @@ def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
         f"At most {settings[LENGTH_FILE]['max_seq_length']} tokens of a sentence are read.",
     ]
     if prompt:
-        lines += ["", f"Every sentence gets the prompt `{prompt}` unless `encode` is given another."]
+        lines += ["", f"`encode` puts the prompt `{prompt}` before every sentence, unless another one is given."]
     return "\n".join(lines) + "\n"
 
 
 def read_length(config: PreTrainedConfig) -> dict[str, Any]:
-    """Return `max_seq_length` and `do_lower_case` of sentence-transformers, as far as the checkpoint has them."""
+    """Return `max_seq_length` and `do_lower_case` of sentence-transformers, if the checkpoint has them."""
     source, revision = config.name_or_path, getattr(config, "_commit_hash", None)
     with contextlib.suppress(OSError, ValueError, TransportError):
         missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
@@ -202,24 +201,24 @@ def read_length(config: PreTrainedConfig) -> dict[str, Any]:
 
 
 def _check_plain(model: PreTrainedModel) -> None:
-    """Refuse a model whose saved weights transformers alone cannot load."""
+    """Raise an InputError for a model whose saved weights transformers alone cannot load."""
     if find_top(model) is not None:
         raise InputError(
-            "this encoder has modules that sentence-transformers does not load: export it as ONNX, which has them in "
-            "its graph (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
+            "this encoder has modules that sentence-transformers does not load. Export it as ONNX, whose graph "
+            "contains them (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
         )
     if any(isinstance(module, LanguageAware) and module.language_maps for module in model.modules()):
         raise InputError(
-            "this encoder has a map for each language, which sentence-transformers does not name: export one as ONNX "
-            "(`hf-xalign export RUN OUT --onnx --lang LANG`), or the encoder alone, model.unmapped"
+            "this encoder has a map for each language, but sentence-transformers cannot select one. Export one as "
+            "ONNX (`hf-xalign export RUN OUT --onnx --lang LANG`), or export the encoder alone, model.unmapped"
         )
     check_bare(model, "an export")
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse to replace a folder that holds files of anything else."""
+    """Raise an InputError for a folder that holds other files than those of an earlier export."""
     if folder.is_file():
-        raise InputError(f"{folder} is a file: name a folder")
+        raise InputError(f"{folder} is a file. Name a folder.")
     try:
         known = set(json.loads((folder / _CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -227,16 +226,16 @@ def _check_free(folder: Path) -> None:
     found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
     strange = [name for name in found if name not in known]
     if strange:
-        raise InputError(f"{folder} holds {strange[0]}, which is not part of an earlier export: name another folder")
+        raise InputError(f"{folder} holds {strange[0]}, which is not part of an earlier export. Name another folder.")
 
 
 def _save_encoder(model: PreTrainedModel, folder: Path) -> None:
-    """Save the encoder under its bare names, with the pooler that `AutoModel` expects, and without heads."""
+    """Save the encoder without a name prefix and without heads, but with the pooler that `AutoModel` expects."""
     prefix, carried = carried_weights(model)
     with torch.device("meta"):
         whole = set(AutoModel.from_config(copy.deepcopy(model.config)).state_dict())
     bare = {name.removeprefix(prefix): tensor for name, tensor in carried.items()}
     save_encoder(model, folder, carried={name: tensor for name, tensor in bare.items() if name in whole})
     config = copy.deepcopy(model.config)
-    config.architectures = [type(model).__name__]  # the checkpoint's own may name a head that is not saved
+    config.architectures = [type(model).__name__]  # the checkpoint may name a class with a head
     config.save_pretrained(folder)

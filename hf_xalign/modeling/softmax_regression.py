@@ -1,4 +1,4 @@
-"""Softmax regression on fixed vectors: a linear probe, or a head that is fitted to a frozen encoder."""
+"""Softmax regression on fixed vectors, for linear probes and for heads of frozen encoders."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from torch.nn.functional import cross_entropy
 
 
 def fit_softmax(vectors: Tensor, classes: Tensor, count: int, *, weight_decay: float = 1e-4) -> tuple[Tensor, Tensor]:
-    """Fit a linear map from vectors to scores of classes.
+    """Fit a linear map from vectors float (n, dim) to scores of `count` classes; `classes` is int64 (n,).
 
     Dimensions are standardised. The loss is the mean cross-entropy plus `weight_decay` times the squared weights
-    (without biases). It is convex: L-BFGS from zero finds its minimum, without a seed.
-
-    Args:
-        vectors: float (n, dim); less than float32 is computed in float32.
-        classes: the class of each vector, int64 (n,).
-        count: number of classes.
-        weight_decay: weight of the squared weights.
+    (without biases). It is convex, so L-BFGS from zero finds its minimum, without a seed.
 
     Returns:
-        Weight, (count, dim), and bias, (count,), for vectors that are not standardised, of their type.
+        Weight (count, dim) and bias (count,), for the vectors before standardisation; at least float32.
 
     Example:
         >>> weight, bias = fit_softmax(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), 2)

@@ -1,4 +1,4 @@
-"""Safetensors files of maps, anchors and partial sums of word vectors."""
+"""Read and write safetensors files of maps, anchors and partial sums of word vectors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from hf_xalign.pretrained import nonfinite
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]], where: str, allow: bool = False) -> None:
-    """Refuse weights of which one is NaN or infinite, unless `allow`."""
+    """Raise an InputError if a weight is NaN or infinite, unless `allow`."""
     for name, tensor in () if allow else tensors:
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise InputError(nonfinite(where, name))
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write tensors of any device and layout atomically. Tensors must not share memory."""
+    """Write tensors, which must not share memory, atomically."""
     owned = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as partial:
-        # Not save_file, which reports a full disk without its error number.
+        # Not save_file, whose error for a full disk has no errno.
         partial.write_bytes(save(owned, metadata))
 
 
 def read_tensors(
     path: str | os.PathLike, what: str, writer: str, format: str, version: str
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors and metadata of a file of [`write_tensors`], and check its `format` and `version`."""
+    """Read tensors and metadata of a file of [`write_tensors`]; another `format` or `version` raises an InputError."""
     check_regular(path)
     try:
         with safe_open(path, "pt") as file:

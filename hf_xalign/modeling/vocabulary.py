@@ -1,4 +1,4 @@
-"""Embeddings of the pieces that a tokenizer has gained."""
+"""Initialise the embeddings of new pieces of a tokenizer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def extend_embeddings(
 ) -> dict[str, int]:
     """Add an embedding for each piece with an id of `start` or more to an encoder, in place.
 
-    It is the mean embedding of the pivot tokens that are linked to the words with this piece, weighted by the number
-    of links. WECHSEL (Minixhofer et al. 2022) takes such a mean too, weighted by the similarity of static word
-    vectors. A piece without links gets the mean of all linked pieces.
+    The new embedding is the mean embedding of the pivot tokens that are linked to words with this piece, weighted by
+    the number of links. (WECHSEL, Minixhofer et al. 2022, weights by the similarity of static word vectors.) A piece
+    without links gets the mean of all linked pieces.
 
     Args:
         model: encoder without adapters or head.
@@ -31,7 +31,7 @@ def extend_embeddings(
         linked: word-aligned pairs whose source words have the pieces.
 
     Returns:
-        Numbers of pieces, `linked` and `not linked`.
+        Number of `linked` and `not linked` pieces.
     """
     check_bare(model, "a larger vocabulary")
     weights: dict[tuple[int, int], float] = defaultdict(float)

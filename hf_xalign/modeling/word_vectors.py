@@ -25,15 +25,14 @@ from hf_xalign.executors import Map, ray_map
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.xalign.top import TopLayer
 
-# Sentences at a time on a CPU: with more, the states leave its caches (64 take a fifth longer).
-_CPU_BATCH = 16
+_CPU_BATCH = 16  # sentences on a CPU: the states of more leave its caches (64 take a fifth longer)
 
 
 class WordVectors(NamedTuple):
     """Vectors of every word in a list of sentences, float32 (words, layers, dim) on the CPU.
 
-    Sentence `s` has the words `offsets[s]` to `offsets[s + 1]`, int64 (sentences + 1,). Where a word has no subword or
-    was cut off, `present`, bool (words,), is False and the vector zero.
+    Sentence `s` has the words `offsets[s]` to `offsets[s + 1]`, int64 (sentences + 1,). For a word without subwords,
+    or cut by truncation, `present` bool (words,) is False and the vector is zero.
     """
 
     vectors: torch.Tensor
@@ -60,17 +59,17 @@ def hidden_batches(
     extra: Callable[[np.ndarray], dict[str, torch.Tensor]] | None = None,
     cluster: Map | None = None,
 ) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
-    """Run the encoder over token ids, longest sentences first, without gradients and without dropout.
+    """Run the encoder over token ids, longest sentences first, without gradients and dropout.
 
-    `layers` are positions in `hidden_states`, `dtype` the autocast dtype (None: the model's own), `desc` the label of
-    a progress bar, and `extra` gives further arguments of the model for a batch of these sentence numbers.
+    `layers` are positions in `hidden_states`, `dtype` is the autocast dtype (None: no autocast), `desc` the label of a
+    progress bar. `extra` returns further arguments of the model for the sentences of a batch, given by their numbers.
 
-    A CPU runs small batches, as many at a time as torch has threads, each on one thread: a quarter faster than large
-    batches on all threads, which wait for each other at every operation. A model with MAO's module on top runs one
-    batch at a time. `cluster` runs them by the encoders of [`ray_encoders`].
+    A CPU runs small batches in parallel, one on each of torch's threads. This is a quarter faster than large batches
+    on all threads, which wait for each other at every operation. A model with MAO's module on top runs one batch at a
+    time. With `cluster`, the encoders of [`ray_encoders`] run the batches.
 
-    Yields `rows` (sentence numbers of this batch), `attention_mask` int64 (rows, width), and one (rows, width, dim)
-    state a layer, all on the model's device.
+    Yields `rows` (sentence numbers of the batch), `attention_mask` int64 (rows, width), and the states of each layer,
+    float (rows, width, dim), all on the model's device.
     """
     device = next(model.parameters()).device
     if device.type == "cpu":
@@ -95,7 +94,7 @@ def hidden_batches(
             and threads > 1
             and not any(is_sharded(part) or isinstance(part, TopLayer) for part in model.modules())
         ):
-            # MAO's module acts in hooks, which hold one batch at a time, and FSDP2 gathers weights in one order.
+            # MAO's module works in hooks, which hold one batch at a time, and FSDP2 gathers weights in a fixed order.
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
             yield from (run(model, *batch(start)) for start in bar)
@@ -116,7 +115,7 @@ def _forward(
     device, num_layers = next(model.parameters()).device, model.config.num_hidden_layers
     tokens, mask = torch.from_numpy(ids).to(device), torch.from_numpy(inside).to(device).long()
     more = {name: value.to(device) for name, value in extra.items()}
-    # FSDP2 keeps the tensors that it gathers weights into, and tensors of inference mode cannot train.
+    # FSDP2 reuses the tensors that it gathers weights into, and those of inference mode cannot be trained later.
     quiet = torch.no_grad() if is_sharded(model) else torch.inference_mode()
     with quiet, torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
         output = model(
@@ -129,11 +128,8 @@ def _forward(
 def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | None]:
     """Put copies of an encoder on the Ray cluster at `address`, for `hidden_batches`; without an address, yield None.
 
-    A copy takes one core, or a GPU if the encoder is on one. On a CPU the vectors are those of one machine, bit for
-    bit.
-
-    Raises:
-        InputError: the encoder has adapters or a module, or there is no cluster.
+    A copy takes one core, or one GPU if the encoder is on a GPU. On CPUs the vectors equal those of a single machine.
+    An encoder with adapters raises an InputError, and so does a missing cluster.
     """
     if address is None:
         yield None
@@ -141,11 +137,11 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
     state = model.state_dict()
     with torch.device("meta"):
         names = type(model)(model.config).state_dict().keys() if isinstance(model, PreTrainedModel) else {""}
-    # A part that the encoder does without, such as a pooler, may be missing.
+    # A part that was removed from the encoder, such as a pooler, may be missing.
     missing = any(getattr(model, name.partition(".")[0], model) is not None for name in names - state.keys())
     if missing or any(isinstance(part, BaseTunerLayer) and not part.disable_adapters for part in model.modules()):
-        raise InputError(f"ray={address}: an encoder with adapters cannot be sent. Merge them, or leave ray out.")
-    # The module itself cannot be pickled once transformers has hooks in it.
+        raise InputError(f"ray={address}: an encoder with adapters cannot be sent. Merge them, or remove ray.")
+    # Not the module, which cannot be pickled once transformers has put hooks into it.
     state = {name: state[name].detach().cpu() for name in names & state.keys()}
     gpu = next(model.parameters()).device.type != "cpu"
     with ray_map(address, _rebuild, type(model), model.config, model.dtype, state, gpu, gpus=int(gpu)) as run:
@@ -163,13 +159,13 @@ def _rebuild(
 
 
 def _on_worker(function: Callable[..., Any], model: PreTrainedModel, *batch: Any) -> Any:
-    """Run a batch in a worker, and return its result on the CPU."""
+    """Run a batch in a worker and move its result to the CPU."""
     rows, mask, states = function(model, *batch)
     return rows, mask.cpu(), [hidden.cpu() for hidden in states]
 
 
 def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: int) -> Generator[Any]:
-    """`map(forward, starts)`, in order, on a pool of single threads that is a few calls ahead."""
+    """Yield `forward(start)` for each start, in order, from a thread pool that works a few calls ahead."""
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     ahead: deque[Future] = deque()
     try:
@@ -185,7 +181,7 @@ def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: i
 
 
 def select_layers(output, layers: Sequence[int], num_layers: int) -> list[torch.Tensor]:
-    """Return chosen layers of an encoder output; the last is `last_hidden_state`, after any final norm."""
+    """Return the chosen layers of an encoder output; the last is `last_hidden_state`, after a final norm."""
     return [output.last_hidden_state if i == num_layers else output.hidden_states[i] for i in layers]
 
 
@@ -196,7 +192,7 @@ def word_spans(
     max_length: int | None,
     specials: bool = False,
 ) -> tuple[list[list[int]], list[np.ndarray]]:
-    """Token ids of each sentence, and the token spans int (words, 2) of its words; empty where one was cut off."""
+    """Return the token ids of each sentence, and the token spans int (words, 2) of its words, empty if truncated."""
     check_embeddings(model, tokenizer)
     limit = position_limit(model.config)
     encoded = tokenize_words(word_tokenizer(tokenizer), sentences, min(max_length or limit, limit))
@@ -208,7 +204,7 @@ def word_spans(
 
 
 def subword_spans(spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split the token spans of words, int (words, 2), into those of their subwords, and tell the word of each."""
+    """Return the token spans of all subwords, and each one's word, for token spans of words, int (words, 2)."""
     lengths = spans[:, 1] - spans[:, 0]
     words = np.repeat(np.arange(len(spans)), lengths)
     firsts = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + spans[words, 0]
@@ -230,9 +226,9 @@ def extract_pooled(
 ) -> dict[str, WordVectors]:
     """Extract word vectors with several poolings in one pass of the encoder.
 
-    With `specials`, [CLS] and [SEP] follow the words of each sentence. With `subwords`, every subword of a word counts
-    as a word. With `word_view`, the vectors are those of MAO's modules that see a sentence as a sequence of words: the
-    model pools (as its config says), not this function. `options` are those of [`hidden_batches`].
+    With `specials`, [CLS] and [SEP] follow the words of each sentence. With `subwords`, every subword counts as a
+    word. With `word_view`, for MAO's modules that read a sentence as a sequence of words, the model pools (by its
+    config), and not this function. `options` go to [`hidden_batches`].
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     input_ids, parts = word_spans(model, tokenizer, sentences, max_length, specials)
@@ -247,7 +243,7 @@ def extract_pooled(
         spans = np.stack([places, places + 1], axis=1)
 
     def padded_spans(rows: np.ndarray) -> dict[str, torch.Tensor]:
-        # One word at least: not every module takes none.
+        # At least one word, because some modules fail on none.
         padded = pad_sequence([torch.zeros(1, 2).long(), *(torch.from_numpy(parts[row]) for row in rows)], True)
         return {"word_spans": padded[1:].long()}
 
@@ -276,5 +272,5 @@ def extract_word_vectors(
     pooling: Pooling = "mean",
     **options: Any,
 ) -> WordVectors:
-    """Extract word vectors with one pooling; see [`extract_pooled`] for the arguments."""
+    """Extract word vectors with one pooling; `options` go to [`extract_pooled`]."""
     return extract_pooled(model, tokenizer, sentences, poolings=(pooling,), **options)[pooling]

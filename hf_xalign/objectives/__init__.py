@@ -1,7 +1,7 @@
-"""Training objectives: a loss is a list of terms, each with its formula as a plain function beside it.
+"""Training objectives: a loss is a list of terms. Each term has its formula in a function of the same module.
 
-Notation as in the papers: f(i, s) is the tuned encoder's vector of word i of sentence s, f0 the encoder before
-alignment, and (i, j) in a(s, t) a word link.
+The notation is that of the papers: f(i, s) is the tuned encoder's vector of word i of sentence s, f0 the encoder
+before alignment, and (i, j) in a(s, t) a word link.
 """
 
 from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities

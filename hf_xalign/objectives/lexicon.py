@@ -13,11 +13,11 @@ def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor, *, sparse: boo
     """Compute L_ALIGN = -mean over dictionary entries of cos(E[b_i1], E[b_i2]) (ALIGN-MLM, section 3).
 
     Args:
-        embeddings: float (V, d), E: the input word embeddings.
-        entries: int64 (n, 2), n >= 1: the tokens b_i1, b_i2 of each entry. A token may be in several entries.
+        embeddings: E, the input word embeddings, float (V, d).
+        entries: the tokens b_i1, b_i2 of each entry, int64 (n, 2), n >= 1. A token may be in several entries.
         sparse: return the gradient as a sparse tensor of the used rows. Autograd adds it in place to the dense
-            gradient of E's other uses. If E has no other use in the backward pass, its `grad` is sparse, which most
-            optimizers refuse.
+            gradient of E's other uses. If E has no other use in the backward pass, its `grad` is sparse, which is an
+            error in most optimizers.
 
     Returns:
         Scalar in [-1, 1], at least float32, also under autocast. It can be differentiated once. A row of zeros has
@@ -31,7 +31,7 @@ def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor, *, sparse: boo
 
 
 class _EntryCosine(torch.autograd.Function):
-    """Gathers both tokens of the entries at once, and builds the gradient in either layout."""
+    """Mean cosine that gathers both tokens of the entries at once, with a dense or sparse gradient."""
 
     @staticmethod
     def forward(ctx: Any, embeddings: torch.Tensor, entries: torch.Tensor, sparse: bool) -> torch.Tensor:

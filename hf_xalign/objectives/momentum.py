@@ -27,8 +27,8 @@ def moco_infonce(
         keys: float (n, dim), the key of each query, without gradient.
         queue_keys: float (K, dim), the queue before this step's keys enter it.
         temperature: T.
-        pairs: int64 (n,), the pair of each query. Keys of the same pair in the queue, from an earlier epoch, are then
-            no negatives. By default they are, as published. Needs `queue_pairs`.
+        pairs: int64 (n,), the pair of each query, together with `queue_pairs`. Keys of the same pair in the queue,
+            from an earlier epoch, are then not negatives. By default they are, as published.
         queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, which is never a negative. By
             default every slot has a key.
 
@@ -50,6 +50,6 @@ def moco_infonce(
                 left_out = left_out | (pairs.unsqueeze(1) == queue_pairs)
             negatives = negatives.masked_fill(left_out, float("-inf"))
         elif pairs is not None:
-            raise ValueError("moco_infonce: pairs says nothing without queue_pairs")
+            raise ValueError("moco_infonce: pairs needs queue_pairs")
         logits = torch.cat([(queries * keys).sum(-1, keepdim=True), negatives], dim=1)
         return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64), reduction="none")

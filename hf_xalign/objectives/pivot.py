@@ -1,4 +1,4 @@
-"""Terms that keep the encoder as it was: f0 of words, midpoints of sentence pairs, similarities within the pivot."""
+"""Terms that keep the encoder near its state before training: word vectors, midpoints of pairs, similarities."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hf_xalign.objectives.words import Distance, Norm
 class KeepPivot(Distance):
     """Distance of words to f0, the regularizer L_reg (Cao et al. 2020; MAO eq. 2, 3; ROTATE eq. 9, 10).
 
-    Args: (the others are those of [`Distance`])
+    Args: (see [`Distance`] for the others)
         side: the column that is kept near f0; the pivot (English) is the target column.
-        words: `all` words of that side and the specials that are linked, `all_specials` (with [CLS] and [SEP]
-            always), or the `linked` ones alone.
-        reduction: divide by the kept words (`mean`), by the number of `links` (Cao's formula), not at all (`sum`), or
-            over `sub_batches`.
+        words: `all` words of that side and its linked special tokens, `all_specials` (always with [CLS] and [SEP]), or
+            only the `linked` ones.
+        reduction: divide the sum by the number of kept words (`mean`), by the number of `links` (Cao's formula), by
+            that of each of the `sub_batches`, or not at all (`sum`).
 
     Inputs: `batch["kept_words"]` int64 (G,), `vectors.words` (W, layers, dim), `vectors.f0` (G, layers, dim).
 
@@ -44,12 +44,12 @@ class KeepPivot(Distance):
 
     @property
     def kept(self) -> tuple[Side, RegularizedWords] | None:
-        """Side and words whose f0 the term reads."""
+        """Return the side and the words whose f0 the term reads."""
         return self.side, self.words
 
     @property
     def needs(self) -> frozenset[Read]:
-        """Names of what this term reads under its own settings."""
+        """Return the names of the tensors that the term reads with its settings."""
         links: set[Read] = {"links"} if self.words == "linked" or self.reduction == "links" else set()
         return super().needs | links
 
@@ -71,9 +71,9 @@ class KeepPivot(Distance):
 
 @dataclass(kw_only=True)
 class KeepMidpoints(Distance):
-    """Distance of each sentence pair's midpoint (s + t) / 2 to where the encoder before training has it (SALT 2026).
+    """Distance of each sentence pair's midpoint (s + t) / 2 to its midpoint before training (SALT 2026).
 
-    Args: those of [`Distance`].
+    The arguments are those of [`Distance`].
 
     Inputs: `vectors.sentences` (2B, layers, dim), `vectors.sentences0` (2B, layers, dim).
 
@@ -102,17 +102,18 @@ class KeepMidpoints(Distance):
 
 
 def similarity_change(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    """Compute how far each row's cosines to all other rows have moved, on the scale of their spread before.
+    """Compute the change of each row's cosines to all other rows, relative to the variance of the cosines before.
 
-    Row i: the mean over j != i of (cos(x_i, x_j) - cos(x0_i, x0_j))^2, divided by the variance of all cosines before.
-    On an anisotropic encoder cosines lie close together, so a plain difference would say nothing.
+    The value of row i is the mean over j != i of (cos(x_i, x_j) - cos(x0_i, x0_j))^2, divided by the variance of all
+    cosines before. The division makes anisotropic encoders comparable, whose cosines lie close together. A rotation of
+    all vectors changes nothing.
 
     Args:
         now: float (n, dim).
         before: float (n, dim), without gradient.
 
     Returns:
-        float (n,), at least float32; 0 for fewer than three rows. A shift of all cosines counts, a rotation does not.
+        float (n,), at least float32; 0 for fewer than three rows.
 
     Example:
         >>> before = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -132,16 +133,16 @@ def similarity_change(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
 
 @dataclass(kw_only=True)
 class KeepSimilarities(Term):
-    """Keep the pivot's similarities to each other within a batch (relational distillation), see [`similarity_change`].
+    """Keep the similarities among the pivot's vectors in a batch (relational distillation), see [`similarity_change`].
 
-    The pivot may turn as a whole, but what was similar stays similar. Vectors are those of all processes.
+    A rotation of all pivot vectors costs nothing. The term compares the vectors of all processes.
 
-    Args: (the others are those of [`Term`])
+    Args: (see [`Term`] for the others)
         of: `sentences` of the pivot, or its `words`.
         side: the pivot's column.
 
-    Inputs: `vectors.sentences` and `vectors.sentences0`, each (2B, 1, dim), of which it reads the half of `side`; or
-    `vectors.words` (W, 1, dim), `batch["kept_words"]` int64 (G,) and `vectors.f0` (G, 1, dim).
+    Inputs: for sentences, the half of `side` in `vectors.sentences` and `vectors.sentences0`, each (2B, 1, dim). For
+    words, `vectors.words` (W, 1, dim), `batch["kept_words"]` int64 (G,) and `vectors.f0` (G, 1, dim).
 
     Example:
         >>> before = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).repeat(2, 1).unsqueeze(1)
@@ -157,17 +158,17 @@ class KeepSimilarities(Term):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """Name in logs, for sentences or words."""
+        """Return the name in logs."""
         return f"similarities_{self.of}"
 
     @property
     def needs(self) -> frozenset[Read]:
-        """Names of what this term reads under its own settings."""
+        """Return the names of the tensors that the term reads with its settings."""
         return frozenset(["sentences", "sentences0"] if self.of == "sentences" else ["f0"])
 
     @property
     def kept(self) -> tuple[Side, RegularizedWords] | None:
-        """Side and words whose f0 the term reads; None if it reads none."""
+        """Return the side and the words whose f0 the term reads, or None."""
         return None if self.of == "sentences" else (self.side, "all")
 
     def count(self, batch: dict[str, torch.Tensor]) -> int:

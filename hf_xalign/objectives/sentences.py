@@ -1,4 +1,4 @@
-"""Terms of whole sentences: the contrast with the batch's translations, and the distance to a teacher's vector."""
+"""Terms that compare sentence vectors: a contrast with the translations in the batch, and a distance to a teacher."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def sentence_infonce(
     x and y. Vectors are not normalised here.
 
     Args:
-        source: float (n, dim). Gather the rows of all processes first for candidates from all of them, see
+        source: float (n, dim). For candidates from all processes, gather their rows first with
             [`~hf_xalign.distributed.gather_rows`].
         target: float (n, dim), row i the translation of source i.
         temperature: T.
-        pairs: int64 (n,). Rows with equal numbers, such as pairs that share a text, are no candidates for each other.
+        pairs: int64 (n,). Rows with equal numbers, such as pairs that share a text, are not candidates for each other.
 
     Returns:
         float (2 n,), at least float32, also under autocast: the loss of each source, then of each target.
@@ -57,9 +57,9 @@ def at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:
 class SentenceContrast(Term):
     """Contrast of sentences with the translations of all processes (as in LaBSE), see [`sentence_infonce`].
 
-    Pairs with the same pivot text are no negatives of each other.
+    Pairs with the same pivot text are not negatives of each other.
 
-    Args: (the others are those of [`Term`])
+    Args: (see [`Term`] for the others)
         temperature: T.
 
     Inputs: `vectors.sentences` (2B, 1, dim), `batch["texts"]` int64 (B,).
@@ -100,20 +100,20 @@ class SentenceContrast(Term):
 class SentenceTeacher(Distance):
     """Distance of both sentences of a pair to a teacher's vector of the pivot sentence (Reimers and Gurevych 2020).
 
-    It is the recipe by which sentence-transformers makes an encoder multilingual. The teacher is the encoder before
-    training, or another encoder. If another's vectors have another size, both sentences go through a linear map first,
-    which is trained too and left out of the result.
+    sentence-transformers makes encoders multilingual by this loss. The teacher is the encoder before training, or
+    another encoder. If the teacher's vectors have another size, both sentences go through a linear map, which is
+    trained too and left out of the result.
 
-    Args: (the others are those of [`Distance`])
-        teacher: what [`hf_xalign.load`] takes; None: the encoder before training, pooled by the mean.
-        pooling: the teacher's, of its last layer.
-        prompt: text before each sentence that the teacher reads, such as `query: `; default: its tokenizer's own.
+    Args: (see [`Distance`] for the others)
+        teacher: an encoder for [`hf_xalign.load`]; None: the encoder before training, with mean pooling.
+        pooling: pooling of the teacher's last layer.
+        prompt: text before each sentence of the teacher, such as `query: `; default: that of its tokenizer.
 
     Inputs: `vectors.sentences` (2B, layers, dim), and `vectors.sentences0` of the same shape, or with a teacher
     `batch["teacher"]` float32 (B, size).
 
     Raises:
-        InputError: `prompt` or another `pooling` without `teacher`.
+        InputError: `prompt` or another `pooling` than `mean` without `teacher`.
 
     Example:
         >>> sentences, before = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.tensor([[[9.0, 9.0]], [[0.0, 1.0]]])
@@ -128,22 +128,21 @@ class SentenceTeacher(Distance):
 
     name: ClassVar[str] = "teacher"
     reads: ClassVar[tuple[Read, ...]] = ("sentences",)
-    # Size of the teacher's vectors, known when the pairs have them.
-    size: int | None = field(default=None, init=False, repr=False)
+    size: int | None = field(default=None, init=False, repr=False)  # of the teacher's vectors, set from the pairs
     _mapped: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.teacher is None and (self.prompt is not None or self.pooling != "mean"):
-            raise InputError("SentenceTeacher: prompt and pooling are those of another encoder: name it by teacher=")
+            raise InputError("SentenceTeacher: prompt and pooling need a teacher. Name the encoder by teacher=.")
 
     @property
     def needs(self) -> frozenset[Read]:
-        """Names of what this term reads under its own settings."""
+        """Return the names of the tensors that the term reads with its settings."""
         return super().needs | {"teacher" if self.teacher else "sentences0"}
 
     def head(self, size: int) -> nn.Module | None:
-        """Return the linear map to the teacher's vectors, if they have another size."""
+        """Return a linear map to the teacher's size, or None if the sizes are equal."""
         self._mapped = self.size not in (None, size)
         return nn.Linear(size, cast(int, self.size), bias=False) if self._mapped else None
 

@@ -1,4 +1,4 @@
-"""Terms of a loss: what each reads, how it is divided, and the sum that a trainer minimizes."""
+"""Terms of a loss, the vectors that they read, and the weighted sum that a trainer minimizes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Vectors:
 
     Attributes:
         batch: the collated tensors, see [`~hf_xalign.data.batches.pairs.PairCollator`].
-        words: f of the batch's W words, those of the source sides first.
+        words: f of the batch's W words, source sides first.
         f0: f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
-        sentences: the mean token of each of the 2B sentences, all sources and then all targets.
-        sentences0: the same vectors in the encoder before training, without gradient.
-        heads: the modules that terms make, by the name of the term.
+        sentences: the mean of the token vectors of each of the 2B sentences, all sources and then all targets.
+        sentences0: the same vectors from the encoder before training, without gradient.
+        heads: function from the name of a term to its module.
 
     Raises:
-        InputError: a term uses vectors that it does not name in `reads`.
+        InputError: a term uses vectors that are not in its `reads`.
     """
 
     batch: dict[str, torch.Tensor]
@@ -58,7 +58,7 @@ class Vectors:
 
     def __getattr__(self, name: str) -> torch.Tensor:
         if name in _VECTORS:
-            raise InputError(f"vectors.{name} was not computed: name it in the term's `reads`")
+            raise InputError(f"vectors.{name} was not computed: add it to the term's `reads`")
         raise AttributeError(name)
 
     def linked(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,13 +69,13 @@ class Vectors:
     def report_links(self, losses: torch.Tensor, *, gathered: bool = False) -> None:
         """Report the loss of each link, float (links,), from which `language_sampling=ucb` learns.
 
-        `gathered` losses are those of the links of all processes, in the order of `gather_rows`.
+        With `gathered`, these are the losses of all processes, in the order of `gather_rows`.
         """
         if self._note is not None and "link_languages" in self.batch:
             self._note(losses, self.batch["link_languages"], gathered)
 
     def at(self, positions: Sequence[int] | None) -> Vectors:
-        """Return the vectors of the layers at these positions; None are all."""
+        """Return the vectors of the layers at these positions, or of all if None."""
         if positions is None:
             return self
         found = copy.copy(self)
@@ -85,9 +85,10 @@ class Vectors:
 
 @dataclass(kw_only=True)
 class Term(ABC):
-    """One term of a loss: a sum over its items of a batch, divided by their number in the whole optimizer step.
+    """One term of a loss: a sum over items of a batch, divided by the number of items in the whole optimizer step.
 
-    A subclass names what it `reads`; the trainer computes exactly that:
+    A subclass lists what it `reads`, and the trainer computes exactly that:
+
 
     - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
 
@@ -107,7 +108,7 @@ class Term(ABC):
 
     Args:
         weight: factor of the term in the loss.
-        layers: the hidden states that it reads, by number (0: embeddings, -1: last). Default: the trainer's.
+        layers: numbers of the hidden states that it reads (0: embeddings, -1: last); default: those of the trainer.
 
     Example:
         >>> import torch
@@ -133,20 +134,17 @@ class Term(ABC):
 
     name: ClassVar[str]
     reads: ClassVar[tuple[Read, ...]] = ()
-    # True if the sum is already over the items of all processes, as that of a contrast with gathered candidates.
-    gathers: ClassVar[bool] = False
-    # True if the term compares vectors of one layer.
-    one_layer: ClassVar[bool] = False
-    # True if the term reports the loss of each link.
-    reports_links: ClassVar[bool] = False
+    gathers: ClassVar[bool] = False  # the sum is over the items of all processes, as in a contrast
+    one_layer: ClassVar[bool] = False  # the term compares vectors of one layer
+    reports_links: ClassVar[bool] = False  # the term reports the loss of each link
 
     @abstractmethod
     def count(self, batch: dict[str, torch.Tensor]) -> int | None:
-        """Return the number of items of a batch that the sum is divided by; None: it is not divided."""
+        """Return the number of items in a batch, which the sum is divided by, or None to leave the sum undivided."""
 
     @abstractmethod
     def __call__(self, vectors: Vectors) -> torch.Tensor:
-        """Return the sum over this process's items, a scalar; with `gathers` over those of all processes."""
+        """Return the sum over the items of this process, or of all processes if `gathers`, as a scalar."""
 
     @abstractmethod
     def formula(self) -> str:
@@ -154,16 +152,16 @@ class Term(ABC):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """Names of what this term reads under its own settings."""
+        """Return the names of the tensors that the term reads with its settings."""
         return frozenset(self.reads)
 
     @property
     def kept(self) -> tuple[Side, RegularizedWords] | None:
-        """Side and words whose f0 the term reads; None if it reads none."""
+        """Return the side and the words whose f0 the term reads, or None."""
         return None
 
     def head(self, size: int) -> nn.Module | None:
-        """Return a module that is trained with the encoder of this hidden size and left out of the result, if any."""
+        """Return a module to train with an encoder of this hidden size, which is left out of the result, or None."""
         return None
 
 
@@ -171,8 +169,8 @@ class Objective(Sequence[Term]):
     """Terms of a loss, in order: L = sum of weight * term.
 
     Raises:
-        InputError: no term, something that is no term, two of one name, a weight that is not positive, or two terms
-            that keep different sides or words.
+        InputError: there is no term; an entry is not a `Term`; two terms have the same name; a weight is not positive;
+            or two terms keep different sides or words.
 
     Example:
         >>> from hf_xalign.objectives import KeepPivot, Objective, WordDistance
@@ -186,25 +184,24 @@ class Objective(Sequence[Term]):
             raise InputError("objective: give at least one term")
         for term in self._terms:
             if not isinstance(term, Term):
-                raise InputError(f"objective: {term!r} is no Term, such as hf_xalign.objectives.WordContrast()")
+                raise InputError(f"objective: {term!r} is not a Term such as hf_xalign.objectives.WordContrast()")
             if not 0 < term.weight < inf:
                 raise InputError(
-                    f"objective: {term.name} has weight {term.weight}: give a positive one or leave it out"
+                    f"objective: {term.name} has weight {term.weight}. Give it a positive weight, or remove the term."
                 )
             if unknown := sorted(term.needs - set(get_args(Read))):
                 hint = suggestion(unknown[0], get_args(Read)) or f": choose from {', '.join(get_args(Read))}"
-                raise InputError(f"objective: {term.name} reads {unknown[0]}, which no trainer has{hint}")
+                raise InputError(f"objective: {term.name} reads {unknown[0]}, which no trainer computes{hint}")
         names = [term.name for term in self._terms]
         if double := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(f"objective: two terms are called {double[0]}: give a subclass another `name`")
+            raise InputError(f"objective: two terms are called {double[0]}. Give one of the classes another `name`.")
         kept = [term.kept for term in self._terms if term.kept]
         sides, words = {side for side, _ in kept}, {words for _, words in kept if words != "linked"}
         if len(sides) > 1 or len(words) > 1:
             raise InputError(
                 "objective: the terms read f0 of different words "
-                f"({', '.join(f'{which} {side}' for side, which in kept)}): keep one side and choice in a run"
+                f"({', '.join(f'{which} {side}' for side, which in kept)}). Give them the same side and words."
             )
-        # Of the side that moves if no term reads f0.
         self.kept_side: Side = kept[0][0] if kept else "target"
         self.kept_words: RegularizedWords = words.pop() if words else "linked"
 
@@ -222,7 +219,7 @@ class Objective(Sequence[Term]):
         return any(term.needs & set(names) for term in self)
 
     def require(self, supplied: Collection[Read], otherwise: str) -> None:
-        """Refuse a term that reads what a trainer does not supply; `otherwise` ends the message."""
+        """Raise an InputError that ends with `otherwise` if a term reads something else than is `supplied`."""
         for term in self:
             if missing := sorted(term.needs - set(supplied)):
                 raise InputError(f"objective: {term.name} reads {missing[0]}, {otherwise}")
@@ -237,10 +234,10 @@ class Objective(Sequence[Term]):
         return " + ".join(("" if term.weight == 1 else f"{term.weight:g} ") + term.formula() for term in self)
 
     def all_layers(self, default: Sequence[int], number: Callable[[Sequence[int]], list[int]]) -> list[int]:
-        """Return the hidden states that some term reads; `number` makes positive numbers of layers.
+        """Return the numbers of the hidden states that the terms read; `number` resolves negative layers.
 
         Raises:
-            InputError: a term that compares one layer has several.
+            InputError: a term that compares vectors of one layer has several.
         """
         found: dict[int, None] = {}
         for term in self:
@@ -251,12 +248,12 @@ class Objective(Sequence[Term]):
         return list(found)
 
     def heads(self, size: int) -> nn.ModuleDict:
-        """Return the modules that terms train next to the encoder, by the name of the term."""
+        """Return the modules that are trained next to the encoder, by the name of their term."""
         made = {term.name: term.head(size) for term in self}
         return nn.ModuleDict({name: head for name, head in made.items() if head is not None})
 
     def counts(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        """Return each term's number of items of a batch."""
+        """Return each term's number of items in a batch."""
         return [term.count(batch) or 0 for term in self]
 
     def __call__(
@@ -266,10 +263,10 @@ class Objective(Sequence[Term]):
         log: Callable[[str, torch.Tensor], None],
         positions: Sequence[Sequence[int] | None] | None = None,
     ) -> torch.Tensor:
-        """Return a micro-batch's share of the loss: summed over micro-batches, averaged over processes.
+        """Return a micro-batch's share of the loss, which is summed over micro-batches and averaged over processes.
 
-        `counts` are those of the whole optimizer step, int64 (terms,). `log` gets the name and the value of each
-        term. `positions` are each term's layers among those of the vectors, by default all.
+        `counts`, int64 (terms,), are the numbers of items in the whole optimizer step. `log` gets the name and the
+        value of each term. `positions` are each term's layers among those of the vectors, by default all.
         """
         loss: Any = None
         for term, count, layers in zip(self, counts, positions or [None] * len(self), strict=True):

@@ -1,4 +1,4 @@
-"""Losses of linked words: the papers' distance, and a contrast."""
+"""Losses of linked words: a distance, as in the papers, and a contrast."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def word_distance(
     """Compute the distance of each pair of word vectors, summed over layers.
 
     `squared_l2` is ||a - b||^2 (Cao et al. 2020; MAO eq. 2; CONTINUAL eq. 1), `l2` is ||a - b|| (ROTATE eq. 7, 8).
-    `relative` is ||a - b||^2 / ||b||^2 (ours): its weight next to a contrast means the same for every encoder. The
+    `relative` is ||a - b||^2 / ||b||^2 (ours), whose size does not depend on the length of an encoder's vectors. Its
     denominator has no gradient.
-    Both terms of FAO sum it. The alignment term sums over links, with a = f(i, s) and b = f(j, t). The regularizer
-    sums over words, with a = f and b = f0.
+
+    The alignment term of FAO sums the distance over links, with a = f(i, s) and b = f(j, t), and the regularizer over
+    words, with a = f and b = f0.
 
     Args:
         a: float (words, layers, dim).
@@ -36,8 +37,8 @@ def word_distance(
         mean_over_dims: divide the squared distance by dim, as an MSE loss does (Cao's published script).
 
     Returns:
-        float (words,). Where a and b are equal up to rounding, `l2` has value 0 and gradient 0, its smallest
-        subgradient. Otherwise, at step 0 (f = f0), the gradient would be a rounding error scaled to length 1.
+        float (words,). If a and b are equal up to rounding, `l2` has value 0 and gradient 0, its smallest
+        subgradient. Without that, the gradient at step 0 (f = f0) would be a rounding error scaled to length 1.
 
     Example:
         >>> word_distance(torch.tensor([[[3.0, 0.0]]]), torch.tensor([[[0.0, 4.0]]]))
@@ -66,8 +67,8 @@ def word_infonce(
         source: float (links, dim), not normalised.
         target: float (links, dim), the linked words in the same order.
         temperature: T.
-        groups: int64 (links,), the sentence pair of each link. Other words of i's own pair are then no candidates,
-            because a contrast with them unlearns the context that they share.
+        groups: int64 (links,), the sentence pair of each link. Other words of i's own pair are then not candidates,
+            because a contrast with them removes the context that they share.
 
     Returns:
         float (2 * links,): the loss of each source word, then of each target word.
@@ -107,11 +108,11 @@ class _Gram(torch.autograd.Function):
 class Distance(Term):
     """Base of the terms that sum distances of vectors, see [`word_distance`].
 
-    Args: (the others are those of [`Term`])
+    Args: (see [`Term`] for the others)
         norm: the distance.
         mean_over_dims: divide squared distances by dim, as an MSE loss does.
         reduction: `mean` over the term's items of the optimizer step, their `sum`, or the sum of the means over
-            `sub_batches` of four sentence pairs, as CONTINUAL's published code has it.
+            `sub_batches` of four sentence pairs, as in CONTINUAL's published code.
 
     Raises:
         InputError: `mean_over_dims` with another norm than `squared_l2`.
@@ -127,7 +128,7 @@ class Distance(Term):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """Names of what this term reads under its own settings."""
+        """Return the names of the tensors that the term reads with its settings."""
         return frozenset(self.reads) | ({"sub_batches"} if self.reduction == "sub_batches" else set())
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
@@ -135,7 +136,7 @@ class Distance(Term):
         raise NotImplementedError
 
     def count(self, batch: dict[str, torch.Tensor]) -> int | None:
-        """Return the number of items of a batch that the sum is divided by; None: it is not divided."""
+        """Return the number of items in a batch, which the sum is divided by, or None to leave the sum undivided."""
         return self.items(batch) if self.reduction in ("mean", "links") else None
 
     def distance(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -143,16 +144,16 @@ class Distance(Term):
         return word_distance(a, b, norm=self.norm, mean_over_dims=self.mean_over_dims)
 
     def add_up(self, distances: torch.Tensor, divisors: torch.Tensor | None) -> torch.Tensor:
-        """Return the sum of distances, each divided by the items of its sub-batch if there are some."""
+        """Return the sum of distances, each divided by the number of items in its sub-batch for `sub_batches`."""
         return (distances if self.reduction != "sub_batches" or divisors is None else distances / divisors).sum()
 
     def power(self, f0: str = "f0") -> str:
-        """Return what follows ||.|| in the formula."""
+        """Return the part of the formula after ||.||."""
         power = {"squared_l2": "^2", "l2": "", "relative": f"^2 / ||{f0}||^2"}[self.norm]
         return power + (" / dim" if self.mean_over_dims else "")
 
     def over(self) -> str:
-        """Return how the distances are added up, as plain text."""
+        """Return the reduction as plain text."""
         sub_batches = "sum over each 4 pairs of the mean"
         return {"mean": "mean", "sum": "sum", "links": "(1 / links) sum", "sub_batches": sub_batches}[self.reduction]
 
@@ -161,13 +162,13 @@ class Distance(Term):
 class WordDistance(Distance):
     """Distance of linked words, L_align (Cao et al. 2020; MAO eq. 1-3; CONTINUAL eq. 1; ROTATE eq. 7, 8).
 
-    Args: (the others are those of [`Distance`])
-        target: pull each word to the `tuned` vector of its link's other word, or to the `frozen` one, f0, of the
-            pivot (Cao's published code).
+    Args: (see [`Distance`] for the others)
+        target: compare each word with the `tuned` vector of the word it is linked to, or with the pivot word's
+            `frozen` vector, f0 (Cao's published code).
         side: the pivot's column, whose f0 is read if `target` is frozen.
 
-    Inputs: `batch["links"]` int64 (L, 2), `vectors.words` (W, layers, dim); if `target` is frozen, `vectors.f0`
-    (G, layers, dim) and `batch["kept_links"]` int64 (L,), and with sub-batches `batch["link_divisors"]` int64 (L,).
+    Inputs: `batch["links"]` int64 (L, 2) and `vectors.words` (W, layers, dim). A frozen target also needs `vectors.f0`
+    (G, layers, dim) and `batch["kept_links"]` int64 (L,), and sub-batches need `batch["link_divisors"]` int64 (L,).
 
     Example:
         >>> batch = {"links": torch.tensor([[0, 1]])}
@@ -184,12 +185,12 @@ class WordDistance(Distance):
 
     @property
     def needs(self) -> frozenset[Read]:
-        """Names of what this term reads under its own settings."""
+        """Return the names of the tensors that the term reads with its settings."""
         return super().needs | ({"f0"} if self.target == "frozen" else set())
 
     @property
     def kept(self) -> tuple[Side, RegularizedWords] | None:
-        """Side and words whose f0 the term reads; None if it reads none."""
+        """Return the side and the words whose f0 the term reads, or None."""
         return (self.side, "linked") if self.target == "frozen" else None
 
     def items(self, batch: dict[str, torch.Tensor]) -> int:
@@ -215,12 +216,12 @@ class WordDistance(Distance):
 
 @dataclass(kw_only=True)
 class WordContrast(Term):
-    """Contrast of linked words with the words of both languages, see [`word_infonce`]; candidates of all processes.
+    """Contrast of linked words with the words of both languages in all processes, see [`word_infonce`].
 
-    Args: (the others are those of [`Term`])
+    Args: (see [`Term`] for the others)
         temperature: T.
-        negatives: `all` words of the batch, or those of `other_sentences` only.
-        projection_dim: size of the projection head that the vectors go through first; 0: none.
+        negatives: `all` words of the batch, or only those of `other_sentences`.
+        projection_dim: size of the projection head for the vectors; 0: no head.
 
     Inputs: `batch["links"]` int64 (L, 2), `batch["link_pairs"]` int64 (L,), `vectors.words` (W, 1, dim).
 
@@ -242,7 +243,7 @@ class WordContrast(Term):
     reports_links: ClassVar[bool] = True
 
     def head(self, size: int) -> nn.Module | None:
-        """Return the projection head, if there is one."""
+        """Return the projection head, or None."""
         return ProjectionHead(size, self.projection_dim) if self.projection_dim else None
 
     def count(self, batch: dict[str, torch.Tensor]) -> int:

@@ -1,1 +1,1 @@
-"""Clean noisy sentence pairs: rules for single pairs, duplicates, text of test sets, shards and a report."""
+"""Clean noisy sentence pairs: remove bad pairs, duplicates and text of test sets, and write shards and a report."""

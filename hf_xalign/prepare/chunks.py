@@ -1,7 +1,7 @@
-"""Judge a corpus chunk by chunk in worker processes, and read the survivors back by their number.
+"""Filter a corpus chunk by chunk in worker processes, and read the remaining pairs by number.
 
-A chunk becomes three files: its survivors (Arrow), their hashes, and last a summary, which marks the chunk as done and
-has the checksums of the others.
+For each chunk, three files are written: its remaining pairs (Arrow), their hashes, and last a summary, which marks the
+chunk as done and has the checksums of the others.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from hf_xalign.prepare.duplicates import hashes
 from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, length_ratio, make_rules
 
 CHUNK = 20_000  # pairs
-EXAMPLES = 5  # removed pairs that are kept to look at, of each step
-
+EXAMPLES = 5  # removed pairs of each step in the report
 _SCHEMA = pyarrow.schema([*((name, pyarrow.string()) for name in Pair._fields), ("length_ratio", pyarrow.float32())])
-_rules: dict[str, Callable[[Pair], bool]] = {}  # of a worker process
+_rules: dict[str, Callable[[Pair], bool]] = {}  # set in each worker process
 
 
 class Chunk(NamedTuple):
-    """Pairs that follow each other in a source."""
+    """Consecutive pairs of a source."""
 
     number: int
     origin: str
@@ -39,13 +38,13 @@ class Chunk(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Hash of all of it."""
+        """Return a hash of the origin and all pairs."""
         text = "\0".join([self.origin, *itertools.chain.from_iterable(self.pairs)])
         return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[int], workers: int) -> list[Any]:
-    """Judge the chunks that are not done, and return the summaries of all.
+    """Filter the chunks that are not done, and return the summaries of all chunks.
 
     A summary has `origin`, `digest` of the chunk, `read` {language pair: number of pairs}, `languages` {language:
     number of pairs}, `decoded` {language pair: number of pairs with entities}, `removed` {language pair: {step:
@@ -118,13 +117,13 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> dict[str, Any]:
 
 
 class Survivors:
-    """The pairs that are left, numbered from 0 over all chunks; `left` says which no later step removed.
+    """Pairs that passed the rules, numbered from 0 over all chunks.
 
     Attributes:
-        left: bool (pairs,): which are still left.
-        margin: float32 (pairs,): NaN until it is set.
-        hashes: of each chunk, see [`~hf_xalign.prepare.duplicates.hashes`].
-        chunks: of each chunk, its range of pairs.
+        left: bool (pairs,), false for pairs that a later step removed.
+        margin: float32 (pairs,), NaN until it is set.
+        hashes: the [`~hf_xalign.prepare.duplicates.hashes`] of each chunk.
+        chunks: the range of pairs of each chunk.
     """
 
     def __init__(self, work: Path, count: int):
@@ -140,7 +139,7 @@ class Survivors:
         self.margin = np.full(self.starts[-1], np.nan, np.float32)
 
     def release(self) -> None:
-        """Give back the memory of the pairs that were read, which are mapped from disk."""
+        """Release the memory of the pairs that were read, which are mapped from disk."""
         release_pages(self._files)
 
     def pair(self, row: int) -> Pair:
@@ -150,7 +149,7 @@ class Survivors:
         return Pair(*(table.column(name)[place].as_py() for name in Pair._fields))
 
     def remove(self, rows: np.ndarray) -> Counter[str]:
-        """Remove the pairs with these numbers, int64 in ascending order, and count them by their languages."""
+        """Remove the pairs with these numbers, int64 in ascending order, and count them by language pair."""
         self.left[rows] = False
         counts: Counter[str] = Counter()
         parts = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))

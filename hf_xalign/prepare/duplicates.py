@@ -1,9 +1,9 @@
-"""Exact and near duplicates among any number of sentence pairs, with a few bytes of memory a pair.
+"""Find exact and near duplicates among any number of sentence pairs, with a few bytes of memory for each pair.
 
-A pair's 5-grams of characters, on both sides, without case, punctuation and the values of digits, give a MinHash
-signature of 144 numbers, cut into 24 bands of 6. Pairs with an equal band are candidates: of pairs with a Jaccard
-similarity of 0.75, 99% are. The similarity of a candidate and the first pair with its band is then computed exactly.
-Bands lie on disk; one at a time is sorted in memory.
+The character 5-grams of both sides of a pair, without case, punctuation and the values of digits, give a MinHash
+signature of 144 numbers, which is split into 24 bands of 6. Pairs with an equal band are candidates. Of the pairs with
+a Jaccard similarity of 0.75, 99% have an equal band. The similarity of a candidate and the first pair with its band is
+then computed exactly. Bands are on disk, and one at a time is sorted in memory.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def find_duplicates(
 ) -> np.ndarray:
     """Return for each pair whether it is KEPT, or repeats an earlier one EXACT or NEAR: uint8 (pairs,).
 
-    `parts` hold the pairs' [`hashes`] in order, and may be memory-mapped. `pair_at` returns a pair by its number, and
-    `near` is the least Jaccard similarity of near duplicates. `release` is called after each band: it gives back the
-    pages of the pairs that were read.
+    `parts` are the pairs' [`hashes`] in order, and may be memory-mapped. `pair_at` returns a pair by its number, and
+    `near` is the least Jaccard similarity of near duplicates. `release` is called after each band to release the
+    memory of the pairs that were read.
     """
     found = np.zeros(sum(map(len, parts)), np.uint8)
     if exact:
@@ -73,7 +73,7 @@ def find_duplicates(
 
 
 def _grams(pair: Pair) -> set[str]:
-    """Return a pair's 5-grams of characters; those of the target are marked, so that equal ones count apart."""
+    """Return a pair's character 5-grams; those of the target are marked, so that equal ones are counted apart."""
     grams: set[str] = set()
     for mark, side in zip(("", "\0"), pair[:2]):
         text = _DIGIT.sub("0", bare(side))
@@ -82,7 +82,7 @@ def _grams(pair: Pair) -> set[str]:
 
 
 def _column(part: np.ndarray, column: int) -> np.ndarray:
-    """Copy a column, and give back the pages of a mapped file, which holds 25 columns side by side."""
+    """Copy a column, and release the memory of a mapped file, which has 25 columns side by side."""
     values = np.array(part[:, column])
     if isinstance(part, np.memmap) and part.filename is not None:
         release_pages(frozenset([str(Path(part.filename).resolve())]))

@@ -1,7 +1,7 @@
-"""Clean a corpus of any size: stream it through the rules, drop duplicates, write Parquet shards and a report.
+"""Clean a corpus of any size: stream it through the rules, remove duplicates, write Parquet shards and a report.
 
-The corpus is read in chunks of 20,000 pairs. Worker processes judge a chunk's pairs one by one and write the chunk's
-survivors and their hashes into the work folder; a chunk whose files are there is not judged again. Then duplicates are
+The corpus is read in chunks of 20,000 pairs. Worker processes apply the rules to each pair, and write the remaining
+pairs of a chunk and their hashes into the work folder. A chunk whose files are there is skipped. Then duplicates are
 searched over all chunks, and the shards are written. The result does not depend on the number of workers.
 """
 
@@ -41,7 +41,7 @@ from hf_xalign.record import mask_secrets, portable, write_text
 logger = logging.getLogger(__name__)
 
 RECORD, REPORT = "prepare.json", "prepare.html"
-_NEIGHBOURS = 4  # of the margin, as Artetxe and Schwenk (2019) have it
+_NEIGHBOURS = 4  # of the margin, as in Artetxe and Schwenk (2019)
 _HINTS = dict.fromkeys(
     ("script", "language"), "Is the language right? A code may name the script too, such as sr-Latn."
 )
@@ -62,23 +62,22 @@ def prepare(
     """Clean sentence pairs and write them as Parquet shards; return the record, the content of `prepare.json`.
 
     The shards have the columns of [`~hf_xalign.data.parallel.load_parallel`] and `origin` (the source), `length_ratio`
-    and `margin` (null without an encoder). Call it again with the same arguments to resume a killed run.
+    and `margin` (null without an encoder). Make the same call again to resume a killed run.
 
     Args:
-        sources: sources as [`~hf_xalign.data.parallel`] writes them; a name of files may hold `*` and `?`.
-        output: folder of the result, empty or of a run that did not finish.
+        sources: sources of text, see [`~hf_xalign.data.sources`]; file names may contain `*` and `?`.
+        output: folder of the result, which is empty or has an unfinished run.
         limits: limits of the steps, and the steps to skip.
-        test_sources: sources whose sentences, of either side, may not occur in the result; of embedded and Hub
-            sources the split `test`.
-        encoder: model and tokenizer of the margin: the cosine of a pair's sentence vectors, divided by the mean
-            cosine of each side and its 4 nearest neighbours among the other sides of the chunk.
+        test_sources: sources whose sentences are removed from both sides of the result. Embedded and Hub sources give
+            their split `test`.
+        encoder: model and tokenizer of the margin, which is the cosine of a pair's sentence vectors, divided by the
+            mean cosine of each side and its 4 nearest neighbours on the other side of the chunk.
         shard_pairs: pairs in a shard.
         workers: worker processes.
         reading: `target_lang`, `split`, `source_column`, `target_column` and `revision` of `load_parallel`.
 
     Raises:
-        InputError: bad input or limits, a finished result in the folder, no library for a step, a full disk, or a
-            worker that died.
+        InputError: the input or a limit is bad, the folder has a finished result, the disk is full, or a worker died.
 
     Example:
         >>> import pathlib, tempfile
@@ -93,7 +92,7 @@ def prepare(
     folder = Path(output).expanduser()
     check_output(folder)
     if (folder / RECORD).exists():
-        raise InputError(f"{folder}: holds a finished result. Give another folder, or remove it.")
+        raise InputError(f"{folder} holds a finished result. Give another folder, or remove this one.")
     sources = [name for source in sources for name in _expand(source)]
     held_out = (pair for source in test_sources for pair in _read(source, {**reading, "split": "test"}))
     tests = test_hashes(clean(decode_entities(side)) for pair in held_out for side in pair[:2])
@@ -102,13 +101,13 @@ def prepare(
         "sources": [mask_secrets(source) for source in sources],
         "test_sources": [mask_secrets(source) for source in test_sources],
     }
-    # Not the text: each chunk is marked with a hash of its own.
+    # The text is not part of the identity, because each chunk has its own digest.
     held = np.sort(np.fromiter(tests, np.uint64, len(tests)))
     identity = [record, reading, xxhash.xxh3_64_hexdigest(held.data), __version__, _versions()]
     with open_work(folder, json.dumps(identity)) as work, disk_errors(folder):
         summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
         if not summaries:
-            raise InputError(f"{', '.join(record['sources'])}: no sentence pairs in it")
+            raise InputError(f"{', '.join(record['sources'])}: there are no sentence pairs in it")
         kept = Survivors(work, len(summaries))
         read, decoded = _merge(summaries, "read"), _merge(summaries, "decoded")
         removed, examples = _removed(summaries)
@@ -125,16 +124,16 @@ def prepare(
                     logger.warning("step %r removed %s pairs of %s. %s", step, shown, name, _HINTS[step])
         left = int(kept.left.sum())
         if not left:
-            shutil.rmtree(work)  # other limits would start over
+            shutil.rmtree(work)  # a run with other limits cannot use it
             step, count = sum(removed.values(), Counter()).most_common(1)[0]
             raise InputError(
-                f"no pair is left: {step!r} removed {count:,} of {read.total():,}. Loosen its limit or skip it. "
+                f"no pair is left: {step!r} removed {count:,} of {read.total():,}. Change its limit or skip the step. "
                 f"{_HINTS.get(step, '')}".strip()
             )
         record["pairs"] = {"read": read.total(), "kept": left}
         record["removed"] = {name: {step: counts[step] for step in STEPS} for name, counts in removed.items()}
         origins = [summary["origin"] for summary in summaries]
-        for shard in folder.glob("part-*-of-*.parquet"):  # of a killed run, perhaps of another number
+        for shard in folder.glob("part-*-of-*.parquet"):  # a killed run may have had another number of shards
             shard.unlink()
         record["shards"], histograms = write_shards(kept, origins, folder, shard_pairs)
         record = portable(record)
@@ -145,12 +144,12 @@ def prepare(
 
 
 def _expand(source: str) -> list[str]:
-    """Return the sources that a name with `*` or `?` stands for, sorted; a file may be called so, too."""
+    """Return the sources that match a name with `*` or `?`, sorted, or the name itself if such a file exists."""
     prefix, equals, name = source.partition("=") if "=" in source else ("", "", source)
     if not set(name) & set("*?") or os.path.exists(os.path.expanduser(name)):
         return [source]
     if not (files := sorted(glob.glob(os.path.expanduser(name).replace("[", "[[]")))):
-        raise InputError(f"{source}: no file has such a name")
+        raise InputError(f"{source}: no file matches this name")
     return [f"{prefix}{equals}{file}" for file in files]
 
 
@@ -167,11 +166,11 @@ def _chunks(sources: Sequence[str], reading: Mapping[str, Any]) -> Iterator[Chun
             yield Chunk(number, mask_secrets(source), own)
             number += 1
         if number == first:
-            logger.warning("%s: no sentence pairs in it", mask_secrets(source))
+            logger.warning("%s: there are no sentence pairs in it", mask_secrets(source))
 
 
 def _available(limits: Limits, encoder: bool) -> Limits:
-    """Skip, with a warning, the steps whose library is not installed."""
+    """Return limits that skip the steps whose library is not installed, and log a warning for each."""
     skip = {*limits.skip, *(() if encoder else ("margin",))}
     for step, package in _PACKAGES.items():
         if step not in skip and package not in _versions():
@@ -181,7 +180,7 @@ def _available(limits: Limits, encoder: bool) -> Limits:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of the libraries of single steps that are installed."""
+    """Return the versions of the optional libraries that are installed."""
     found = {}
     for package in _PACKAGES.values():
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -190,7 +189,7 @@ def _versions() -> dict[str, str]:
 
 
 def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, str]]:
-    """Return {step: {language: why it does not judge it}} of the steps that are not skipped, and log it."""
+    """Return {step: {language: why the step is off for it}}, and log a warning for each."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for language, pairs in sorted(languages.items()):
         for step, why in unjudged(language, limits.skip).items():
@@ -207,7 +206,7 @@ def _merge(summaries: Sequence[Mapping[str, Any]], key: str) -> Counter[str]:
 def _removed(
     summaries: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Counter[str]], dict[str, list[Pair]]]:
-    """Return the number of removed pairs by languages and step, and examples by step."""
+    """Return the number of removed pairs by language pair and step, and examples by step."""
     removed: dict[str, Counter[str]] = {name: Counter() for name in sorted(_merge(summaries, "read"))}
     examples: dict[str, list[Pair]] = defaultdict(list)
     for summary in summaries:
@@ -219,7 +218,7 @@ def _removed(
 
 
 def _compare(kept: Survivors, limits: Limits, encoder: tuple[Any, Any] | None) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the steps that compare pairs, with the numbers of the pairs that they remove."""
+    """Yield each step that compares pairs, with the numbers of the pairs that it removes."""
     near = None if "near_duplicate" in limits.skip else limits.near
     exact = "duplicate" not in limits.skip
     found = find_duplicates(kept.hashes, kept.pair, exact=exact, near=near, release=kept.release)
@@ -232,7 +231,7 @@ def _compare(kept: Survivors, limits: Limits, encoder: tuple[Any, Any] | None) -
 
 
 def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
-    """Return the margin of each pair among those of its languages in a table: float32 (pairs,)."""
+    """Return the margin of each pair in a table, among the pairs of its languages: float32 (pairs,)."""
     import torch
 
     from hf_xalign.evaluation.vectors import encode_sentences

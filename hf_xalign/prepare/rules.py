@@ -1,6 +1,6 @@
-"""Rules that judge a sentence pair from the pair alone.
+"""Rules that decide from a sentence pair alone whether it is removed.
 
-This module and [`~hf_xalign.prepare.duplicates`] run in worker processes, so they import no torch.
+This module and [`~hf_xalign.prepare.duplicates`] run in worker processes, so they do not import torch.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from babel.localedata import locale_identifiers
 from hf_xalign.checks import check, check_choice, setting
 from hf_xalign.language_codes import likely_language, parse_language
 
-# {step: what it removes}, in the order of the steps: cheap ones first, so that dear ones see fewer pairs.
+# {step: what it removes}. Cheap rules are first, so that expensive ones see fewer pairs.
 STEPS = {
     "empty": "a side without a letter or a digit",
-    "identical": "both sides the same but for case and punctuation",
+    "identical": "two sides that differ only in case and punctuation",
     "length": "a side of more than max_words words or 20 times as many characters",
     "ratio": "one side more than max_ratio times as long as the other",
     "script": "less than min_script of the letters in a script of the side's language",
     "numbers": "numbers that disagree",
     "urls": "addresses that disagree",
-    "language": "a side that the language identifier takes for another language",
-    "test": "a side that a test set holds, or 13 words in a row of one",
-    "duplicate": "the same pair again",
-    "near_duplicate": "nearly the same pair again",
+    "language": "a side that the language identifier assigns to another language",
+    "test": "a side that is in a test set, or has 13 words in a row from one",
+    "duplicate": "a pair that equals an earlier one",
+    "near_duplicate": "a pair that is nearly equal to an earlier one",
     "margin": "a margin below min_margin",
 }
-_PADDING = 15  # characters added to both lengths, since short translations differ more
+_PADDING = 15  # characters added to both lengths, because the ratio of short translations varies more
 _CHARACTERS_A_WORD = 20
-_GRAM = 13  # words in a row that betray text of a test set
-_SHORTEST = 20  # letters; the identifier cannot tell the language of less
-
-# ISO 15924's codes of writing systems that mix scripts, or that Unicode has under another name.
+_GRAM = 13  # words in a row that identify text of a test set
+_SHORTEST = 20  # letters that the identifier needs
+# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
 _SCRIPTS = {
     "Aran": ["Arab"],
     "Cyrs": ["Cyrl"],
@@ -61,16 +60,16 @@ _SCRIPTS = {
     "Syrn": ["Syrc"],
 }
 _NO_SCRIPT = ("Zinh", "Zmth", "Zsye", "Zsym", "Zxxx", "Zyyy", "Zzzz")
-# Languages that are also written in Latin letters every day, in no region that CLDR knows.
+# Languages that are often written in Latin letters, although CLDR has no region for it.
 _LATIN_TOO = ("crh", "iu", "kaa", "kk", "kok", "shi", "tt")
 
 _CONTROL = regex.compile(r"\p{Cc}+")
 _OTHER = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _LETTERS = regex.compile(r"\p{L}")
 _DIGITS = regex.compile(r"\p{Nd}")
-# Not without a semicolon, as browsers do: `?a=1&copy=2` is no copyright sign. A number cannot be anything else.
+# Unlike in browsers, a named entity needs its semicolon: `?a=1&copy=2` has no copyright sign. A number does not.
 _ENTITY = regex.compile(r"&(?:#\d{2,7}+(?:;|(?!\d))|#\d;|#x[0-9a-f]{1,6};|[a-z][a-z0-9]{1,31};)", regex.IGNORECASE)
-# Letters that may follow an address without a blank: of scripts without blanks, and Korean particles.
+# Letters that may follow an address without a space: those of scripts without spaces, and Korean particles.
 _GLUED = r"\p{Bopo}\p{Hang}\p{Hani}\p{Hira}\p{Java}\p{Kana}\p{Khmr}\p{Lana}\p{Laoo}\p{Mymr}\p{Thai}\p{Tibt}\p{Yiii}"
 _LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_GLUED}\u30fc\uff00-\uffef]]"
 # A letter of another script right after a Latin one or a digit ends an address: `example.com/helpপর`.
@@ -89,11 +88,11 @@ _PUNYCODE = regex.compile(r"\bxn--[-a-z0-9]+")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the rules; each is explained at its step in `STEPS`.
+    """Limits of the rules, which `STEPS` explains.
 
-    `skip` names steps that are left out. `min_numbers` and `min_language` are the least share of equal digits, and the
-    least confidence of the identifier in the expected language. `near` is the least Jaccard similarity of the sets of
-    5-grams of characters of near duplicates.
+    `skip` names steps that are left out. `min_numbers` is the least share of equal digits, and `min_language` the
+    least confidence of the identifier in the expected language. `near` is the least Jaccard similarity of near
+    duplicates, computed from their sets of character 5-grams.
     """
 
     skip: Sequence[str] = ()
@@ -121,12 +120,12 @@ class Pair(NamedTuple):
 
     @property
     def languages(self) -> str:
-        """Both languages, as in `de-en`."""
+        """Return both languages, as in `de-en`."""
         return f"{self.source_lang}-{self.target_lang}"
 
 
 def decode_entities(text: str) -> str:
-    """Decode the character references of HTML and XML, also those that were encoded several times.
+    """Decode the character references of HTML and XML, even if they were encoded several times.
 
     Example:
         >>> decode_entities("L&#39;ami &amp;amp; moi, AT&T, R&D; ?a=1&copy=2")
@@ -144,26 +143,26 @@ def _decode(found: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """Normalise a text to NFC, with single blanks for all white space and control characters."""
+    """Normalise a text to NFC, with single spaces for all white space and control characters."""
     return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
 
 
 def bare(text: str) -> str:
-    """Return a text's letters, marks and digits without case, with one blank for everything else.
+    """Return a text's letters, marks and digits without case, with one space for everything else.
 
-    i, ı, I and İ are one letter: which go together depends on the language.
+    i, ı, I and İ become one letter, because the pairs of upper and lower case depend on the language.
     """
     return _OTHER.sub(" ", text.casefold().replace("ı", "i").replace("i\u0307", "i")).strip()
 
 
 def length_ratio(pair: Pair) -> float:
-    """Return how many times as long the longer side is, at least 1; wide characters (Han, kana) count double."""
+    """Return the ratio of the longer to the shorter side, at least 1; wide characters (Han, kana) count double."""
     short, long = sorted(_PADDING + len(side) + sum(map(_is_wide, side)) for side in pair[:2])
     return long / short
 
 
 def make_rules(limits: Limits, test: frozenset[int] = frozenset()) -> dict[str, Callable[[Pair], bool]]:
-    """Return {step: whether the step removes a pair} of the steps that judge single pairs, in their order.
+    """Return {step: function that is true for pairs to remove} for the steps on single pairs, in their order.
 
     `test` is the result of [`test_hashes`].
     """
@@ -213,7 +212,7 @@ def _hashes(text: str) -> list[int]:
 
 
 def _unicode_scripts(code: str) -> frozenset[str]:
-    """Return the scripts that a code of ISO 15924 stands for, by the codes that Unicode has; none if it has none."""
+    """Return the Unicode scripts of a code of ISO 15924, an empty set if there are none."""
     found = set()
     for script in _SCRIPTS.get(code, [code]):
         try:
@@ -226,10 +225,12 @@ def _unicode_scripts(code: str) -> frozenset[str]:
 
 @cache
 def scripts(language: str) -> frozenset[str]:
-    """Return the scripts that a language is written in, as ISO 15924 and Unicode call them; none if unknown.
+    """Return the scripts that a language is written in, as codes of ISO 15924 and Unicode; an empty set if unknown.
 
-    The script in the code counts, or the likely one of its region. Without them, a language has all scripts that are
-    likely in some region or that CLDR has a locale for; there, Latin letters may be a mere transcription.
+    The result is the script in the code, or the likely one of the region in the code. Without either, it is all
+    scripts that are likely in some region or that CLDR has a locale for, except Latin locales, which may be
+    transcriptions.
+
 
     Example:
         >>> [sorted(scripts(code)) for code in ("srp_Latn", "sr", "pa-PK", "ja", "deu")]
@@ -248,13 +249,13 @@ def scripts(language: str) -> frozenset[str]:
 
 @cache
 def _letters_in(names: frozenset[str]) -> Any:
-    """Return the pattern of a letter in one of these scripts."""
+    """Return a pattern that matches a letter in one of these scripts."""
     return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + "]")
 
 
 @lru_cache(maxsize=1)
 def _identifier() -> Any:
-    """Return lingua's detector of all its languages: 0.9 GB; on short sentences its fast mode is wrong too often."""
+    """Return lingua's detector of all its languages (0.9 GB); its fast mode is often wrong on short sentences."""
     from lingua import LanguageDetectorBuilder
 
     return LanguageDetectorBuilder.from_all_languages().build()
@@ -262,7 +263,7 @@ def _identifier() -> Any:
 
 @cache
 def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
-    """Return lingua's languages by their codes, with the scripts that it knows each in."""
+    """Return lingua's languages by code, with the scripts in which it knows each."""
     from lingua import Language
 
     found = {}
@@ -276,32 +277,32 @@ def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
 
 @cache
 def identified_scripts(language: str) -> frozenset[str]:
-    """Return those of a language's [`scripts`] in which the identifier knows it."""
+    """Return the [`scripts`] of a language in which the identifier knows it."""
     known = _lingua_languages().get(parse_language(language).language, [])
     return scripts(language) & frozenset().union(*(names for _, names in known))
 
 
 def unjudged(language: str, skip: Sequence[str] = ()) -> dict[str, str]:
-    """Return {step: why} of the steps, apart from those to skip, that cannot judge a language, or not all its text."""
+    """Return {step: reason} for the steps, without those to skip, that cannot check all text of a language."""
     found = {}
     if "script" not in skip and not scripts(language):
-        found["script"] = "its script is not known"
+        found["script"] = "the script of this language is not known"
     if "language" not in skip and (others := scripts(language) - (known := identified_scripts(language))):
         found["language"] = f"the identifier does not know it in {'/'.join(sorted(others))}"
         if known:
-            found["language"] += f", but judges text in {'/'.join(sorted(known))}"
+            found["language"] += f", but checks text in {'/'.join(sorted(known))}"
     elif "language" not in skip and not scripts(language):
         found["language"] = "the identifier does not know it"
     return found
 
 
 def _confidence(text: str, language: str) -> float:
-    """Return the identifier's confidence in a language; 1 for short texts, and where it does not know the language."""
+    """Return the identifier's confidence in a language, or 1 for short texts and languages that it does not know."""
     known, own = identified_scripts(language), scripts(language)
     letters = _LETTERS.findall(text)
     if not known or len(letters) < _SHORTEST:
         return 1.0
-    # Of a language in several scripts, it may know one.
+    # The identifier may know a language in one of its scripts only.
     if own != known and 2 * len(_letters_in(own - known).findall("".join(letters))) > len(letters):
         return 1.0
     languages = _lingua_languages()[parse_language(language).language]
@@ -314,7 +315,7 @@ def _script_share(text: str, language: str) -> float:
 
 
 def _shared_digits(pair: Pair) -> float:
-    """Return the share of the digits but zeros (which thousands and units add) that both sides have."""
+    """Return the share of digits that both sides have, without zeros, which thousands and units add."""
     left, right = (Counter(str(unicodedata.decimal(d)) for d in _DIGITS.findall(side)) for side in pair[:2])
     del left["0"], right["0"]
     total = max(left.total(), right.total())
@@ -322,7 +323,7 @@ def _shared_digits(pair: Pair) -> float:
 
 
 def _urls(text: str) -> set[str]:
-    """Return the addresses in a text, in one form whether or not they are percent-encoded or in Punycode."""
+    """Return the addresses in a text, decoded from percent-encoding and Punycode."""
     return {_address(found) for found in _URL.findall(text)} if _may_hold_url(text) else set()
 
 
@@ -333,7 +334,7 @@ def _may_hold_url(text: str) -> bool:
 @lru_cache(maxsize=1000)
 def _address(found: str) -> str:
     text = _PUNYCODE.sub(_decode_label, unicodedata.normalize("NFC", unquote(found.lower())))
-    match = _URL.match(text)  # what was encoded may end an address
+    match = _URL.match(text)  # a decoded character may end the address
     return (match[0] if match else text).rstrip(".,;:!?*_~&/")
 
 

@@ -1,4 +1,4 @@
-"""Write the surviving pairs as Parquet shards, and draw what they look like."""
+"""Write the remaining pairs as Parquet shards, and a report with histograms of them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _EDGES = {
 def write_shards(
     kept: Survivors, origins: Sequence[str], folder: Path, shard_pairs: int
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Write the pairs that are left, in their order; return the shards and the counts of each histogram.
+    """Write the remaining pairs in order, and return the shards and the counts of each histogram.
 
-    A shard has `file`, `pairs` and `checksum` (XXH3). `origins` are the chunks' sources.
+    A shard has `file`, `pairs` and `checksum` (XXH3). `origins` are the sources of the chunks.
     """
     total = -(-int(kept.left.sum()) // shard_pairs)
     counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
@@ -51,7 +51,7 @@ def _take(tables: Iterator[pyarrow.Table], rows: int) -> Iterator[pyarrow.Table]
 def _batches(
     kept: Survivors, origins: Sequence[str], shard_pairs: int, counts: Mapping[str, np.ndarray]
 ) -> Iterator[pyarrow.Table]:
-    """Yield tables of which no one lies in two shards, and count their rows into the histograms."""
+    """Yield tables that are each in one shard, and count their rows in the histograms."""
     room = shard_pairs
     for chunk, origin in enumerate(origins):
         table = kept.table(chunk)
@@ -71,7 +71,7 @@ def _batches(
 def render_report(
     record: Mapping[str, Any], examples: Mapping[str, Sequence[Pair]], counts: Mapping[str, np.ndarray]
 ) -> str:
-    """Render the report as HTML: what each step removed, with examples, and histograms of what is left."""
+    """Render the report as HTML: the pairs that each step removed, with examples, and histograms of the others."""
     return render(
         "prepare.html",
         title="Prepared sentence pairs",

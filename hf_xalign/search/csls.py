@@ -1,22 +1,22 @@
 """Exact nearest neighbours by CSLS, cosine or margin between two sets of vectors, in bounded memory, on CPU or GPU.
 
-CSLS (Conneau et al. 2018, "Word translation without parallel data", section 2.3) subtracts from the cosine how crowded
-the neighbourhoods of both vectors are:
+CSLS (Conneau et al. 2018, "Word translation without parallel data", section 2.3) corrects the cosine for vectors that
+are close to many others (hubs):
 
     CSLS(x, y) = 2 cos(x, y) - r(x) - r(y)
 
 r(x) is the mean cosine of x and its k nearest y, and r(y) that of y and its k nearest x. One matrix answers both
 directions. F = cos(x, y) - r(x)/2 - r(y)/2 is half of CSLS: row maxima are the nearest y, column maxima the nearest x.
 F is a product of vectors with two more coordinates, [x, 1, -r(x)/2] and [y, -r(y)/2, 1]. One tile of a product is in
-memory at a time. A vectorised pass over it takes maxima of blocks for each direction. The n best of a line are kept as
-int64 keys, which hold the score's bits above the index, so that one `topk` sorts by score and breaks ties by the lower
-index.
+memory at a time. A vectorised pass over the tile takes maxima of blocks for each direction. The n best of a row or
+column are kept as int64 keys, which hold the score's bits above the index, so that one `topk` sorts by score and
+breaks ties by the lower index.
 
-On a CPU the search costs one product instead of two (for r and for F). The block maxima of the first are remembered, a
-byte each. No F of a block is above its largest cosine less its smallest r/2, so few blocks can hold a line's nearest,
-and F is computed for those alone. Rows are ordered by their cosine to the other side's mean, which goes with r: then
-the rows of a block are about equally crowded, and the bound is tight (vectors with hubs: 5 of 512 blocks a line;
-without the order 98).
+On a CPU the search costs one product instead of two (for r and for F). The block maxima of the first product are kept,
+a byte each. No F of a block is above its largest cosine minus its smallest r/2, so few blocks can hold the nearest
+neighbour of a row, and F is computed for those alone. Rows are sorted by their cosine to the other side's mean, which
+is correlated with r. The rows of a block then have similar r, and the bound is tight (vectors with hubs: 5 of 512
+blocks for each row; 98 without the sorting).
 
 The ratio margin (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", equation 2) divides by the same
 means instead, cos(x, y) / ((r(x) + r(y)) / 2), tile by tile.
@@ -39,27 +39,18 @@ from hf_xalign.errors import InputError, explained
 
 Similarity = Literal["csls", "cosine"]
 
-# A tile of 4096 x 4096 float32 is 64 MiB: large enough for the product to run at full speed (wider, flatter tiles
-# measured up to twice as slow on CPU). Maxima of 16 leave a sixteenth of each tile to the passes that cannot be
-# vectorised.
+# A tile of 4096 x 4096 float32 is 64 MiB. Wider, flatter tiles were up to twice as slow on CPU.
 _TILE = 4096
-BLOCK = 16
-# Blocks looked into at once: 2**18 blocks are 16 MiB of values. Only many equal scores, or a long list, need more
-# than one round a tile.
-_MOST_BLOCKS = 2**18
-# Tiles' maxima are remembered up to these products' size: 320 MiB, for 50,000 x 50,000.
-_MOST_REMEMBERED = 2**31 + 2**29
-# What F of single blocks costs beside F of whole tiles, for each value (measured: 3 to 6).
-_SINGLE_COST = 8
-# Cosines of one product round otherwise than those of another: more than that, and far below the step of a byte.
-_SLACK = 2**-14
-# Keys of an empty place and of the last index.
-NO_KEY = torch.iinfo(torch.int64).min
-_INDEX = 2**32 - 1
-# What rows added to fill the last block score against real ones: below every real score, which lies in [-2, 2].
-_PADDING = -8.0
-# Rows that are widened to 64 bits at once: the copy stays in the processor's cache (measured on 50,000 x 384: 19
-# instead of 147 ms for the norms, 43 instead of 249 for the hashes of equal rows).
+BLOCK = 16  # passes that cannot be vectorised see a sixteenth of each tile
+_MOST_BLOCKS = 2**18  # blocks looked into at once, 16 MiB of values
+_MOST_REMEMBERED = 2**31 + 2**29  # cosines of a search that keeps block maxima: 50,000 x 50,000 take 320 MiB
+_SINGLE_COST = 8  # cost of a value of F in single blocks, relative to whole tiles (measured: 3 to 6)
+_SLACK = 2**-14  # more than the rounding of a cosine differs between two products
+NO_KEY = torch.iinfo(torch.int64).min  # key of an empty place
+_INDEX = 2**32 - 1  # key of the last index
+_PADDING = -8.0  # score of the rows that fill the last block; real scores lie in [-2, 2]
+# Rows that are converted to 64 bits at once, so that the copy stays in the processor's cache (50,000 x 384: 19 instead
+# of 147 ms for the norms, 43 instead of 249 for the hashes of equal rows).
 _ROWS = 256
 
 
@@ -89,11 +80,11 @@ def nearest_neighbours(
     Args:
         source: (Ns, D) vectors of any floating type. A zero vector stays zero: its cosine to everything is 0.
         target: (Nt, D) vectors.
-        k: neighbours in the mean r; no more than there are on the other side are used.
+        k: neighbours in the mean r, at most all vectors of the other side.
         similarity: "csls", "margin", or "cosine" for the plain nearest neighbour (k is not used).
-        legacy: compute what published word-retrieval scripts call CSLS. The query is divided by its norm, but the
+        legacy: compute CSLS as published word-retrieval scripts do. The query is divided by its norm, but the
             candidates are divided by the Frobenius norm of their whole matrix, and so are both sides where r is
-            computed. The score is close to a dot product. It costs three products instead of two.
+            computed. The score is close to a dot product. The search costs three products instead of two.
         device: torch device of the search and of the result; by default the device of `source`.
 
     Raises:
@@ -150,7 +141,7 @@ def _csls(source: Tensor, target: Tensor, k: int) -> Neighbours:
 
 
 def _by_crowding(x: Tensor, others: Tensor) -> Tensor:
-    """Return an order of the rows, int64 (rows,), whose blocks hold rows of about equal cosine to the others' mean."""
+    """Return an order of the rows, int64 (rows,), whose blocks hold rows with similar cosines to the others' mean."""
     parts = []
     for part in (x @ others.mean(0)).argsort(descending=True, stable=True).split(_TILE):
         blocks = -(-len(part) // BLOCK)
@@ -160,7 +151,7 @@ def _by_crowding(x: Tensor, others: Tensor) -> Tensor:
 
 
 class _Maxima(NamedTuple):
-    """Bounds of a tile's block maxima: none is above low + step * code, uint8 (lines, blocks)."""
+    """A tile's block maxima rounded up to bytes: each is at most low + step * code, uint8 (lines, blocks)."""
 
     lines: slice
     others: slice
@@ -195,7 +186,7 @@ def _contenders(maxima: list[_Maxima], floor: Tensor, crowding: Tensor) -> tuple
 
 
 def _best_of_blocks(own: Tensor, other: Tensor, lines: int, line: Tensor, block: Tensor, names: Tensor) -> Tensor:
-    """Return for every line the name of the largest value of own @ other.T in its blocks, the lowest of equal ones."""
+    """Return the name of the largest value of own @ other.T in each line's blocks; of equal values the lowest name."""
     best = no_keys(own, lines, 1)[:, 0]
     padded = torch.cat([names, names.new_zeros(len(other) - len(names))])
     order = block.argsort(stable=True)
@@ -209,8 +200,7 @@ def _best_of_blocks(own: Tensor, other: Tensor, lines: int, line: Tensor, block:
 
 
 def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
-    # Here r(x) is not constant over what a query is compared with under the same scaling, so each direction has its
-    # own matrix.
+    # Queries and candidates are scaled differently, so each direction needs a matrix of its own.
     source_unit, target_unit = unit_rows(source, "source"), unit_rows(target, "target")
     wholes = [torch.linalg.vector_norm(side, dtype=torch.float64).float() for side in (source, target)]
     tiny = torch.finfo(torch.float32).tiny
@@ -245,7 +235,7 @@ def check_shapes(**sides: Tensor) -> None:
                 f"{tuple(side.shape)}"
             )
         if len(side) == 0:
-            raise InputError(f"{name} vectors: no rows, so there is nothing to retrieve")
+            raise InputError(f"{name} vectors: there are no rows to search in")
         if side.shape[1] != like.shape[1]:
             raise InputError(
                 f"{first} vectors have {like.shape[1]} dimensions and {name} vectors {side.shape[1]}: "
@@ -257,13 +247,13 @@ def index_pairs(pairs: Tensor | ArrayLike, name: str, rows: tuple[int, int]) -> 
     """Return pairs of source and target rows as int64 (n, 2); raise InputError unless all are in range of `rows`."""
     found = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
     if found.size == 0:
-        raise InputError(f"no {name}: at least one pair of a source and a target row is needed")
+        raise InputError(f"{name}: give at least one pair of a source and a target row")
     if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
         raise InputError(f"{name}: expected integers of shape (n, 2), got {found.dtype} of shape {found.shape}")
     for at in np.flatnonzero(((found < 0) | (found >= rows)).any(1))[:1].tolist():
         raise InputError(
-            f"{name}, row {at}: {found[at].tolist()} is out of range, there are {rows[0]} source and {rows[1]} target "
-            "rows. Check that the pairs belong to these vectors."
+            f"{name}, row {at}: {found[at].tolist()} is out of range, because there are {rows[0]} source and "
+            f"{rows[1]} target rows. Check that the pairs belong to these vectors."
         )
     return found.astype(np.int64)
 
@@ -291,7 +281,8 @@ def unit_rows(x: Tensor, name: str) -> Tensor:
     bad = (~norm.isfinite()).nonzero()
     if len(bad):
         raise InputError(
-            f"{name} vectors: row {int(bad[0, 0])} (of {len(x)}) holds NaN or infinity: check the model that gave it"
+            f"{name} vectors: row {int(bad[0, 0])} (of {len(x)}) has NaN or infinity. Check the model that computed "
+            "it."
         )
     return x / torch.where(norm > 0, norm, 1.0)
 
@@ -299,7 +290,7 @@ def unit_rows(x: Tensor, name: str) -> Tensor:
 def _extend(x: Tensor, one: int) -> Tensor:
     """Return [x, 1, 0] (one=0) or [x, 0, 1] (one=1), with rows that fill the last block and score `_PADDING`.
 
-    Two such matrices multiply to the plain product; -r/2 written into the 0 column of each makes it F.
+    The product of two such matrices is that of x and y. With -r/2 in the 0 column of each, it is F.
     """
     rows, dim = x.shape
     out = x.new_zeros(-(-rows // BLOCK) * BLOCK, dim + 2)
@@ -323,15 +314,14 @@ def tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice
 def _blocks(tile: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield views of a tile by row, then by column, as (line, place, block), and maxima (line, block) of blocks.
 
-    The element at place p of block b is the line's element p * blocks + b. Blocks interleave like this because a
-    reduction over an outer dimension is vectorised and one over 16 neighbours is not (measured: 0.2 against 1 ns an
-    element).
+    The element at place p of block b is the line's element p * blocks + b. Blocks are interleaved because a reduction
+    over an outer dimension is vectorised and one over 16 neighbours is not (0.2 and 1 ns for each element).
     """
     rows, columns = tile.shape
     by_row = tile.view(rows, BLOCK, columns // BLOCK)
     yield by_row, by_row.amax(1)
     by_column = tile.view(BLOCK, rows // BLOCK, columns)
-    # Reducing the permuted view instead would be twenty times slower.
+    # Reducing the permuted view would be twenty times slower.
     yield by_column.permute(2, 0, 1), by_column.amax(0).T
 
 
@@ -349,7 +339,7 @@ def _nearest_keys(
     k: int,
     remembered: tuple[list[_Maxima], list[_Maxima]] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the keys of the k largest values of every row and column, and remember the maxima of all blocks."""
+    """Return the keys of the k largest values of every row and column; append the block maxima to `remembered`."""
     best = no_keys(left, rows, min(k, columns)), no_keys(left, columns, min(k, rows))
     for i, j, tile in tiles(left, right, "CSLS: neighbourhoods"):
         _enter_both(best, i, j, tile, remembered)
@@ -379,8 +369,8 @@ def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) 
     if lowest <= 0:
         raise InputError(
             f"margin: source row {int(source_r.argmin())} and target row {int(target_r.argmin())} have a mean cosine "
-            f"of {lowest.item() / 2:.3g} to their {k} nearest, and a ratio to zero or less has no meaning: are these "
-            "vectors zero? Otherwise use 'csls', which takes the difference"
+            f"of {lowest.item() / 2:.3g} to their {k} nearest neighbours, and the margin cannot divide by zero or "
+            "less. Check that these vectors are not zero, or use 'csls', which subtracts the mean."
         )
     return source_r / 2, target_r / 2
 
@@ -397,7 +387,7 @@ def _best(
         if margin is not None:
             real = tile[: rows - i.start, : columns - j.start]
             real.div_(margin[0][i, None] + margin[1][j])
-            # Divided, the padding need not be below every score.
+            # After the division, the padding may be above a real score.
             tile[len(real) :], tile[:, real.shape[1] :] = -torch.inf, -torch.inf
         _enter_both(best, i, j, tile)
     return Neighbours(key_indices(best[0])[:, 0], key_indices(best[1])[:, 0])
@@ -442,8 +432,8 @@ def enter(keys: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
         return
     least = torch.full_like(floor, -torch.inf)
     if found > n * lines and maxima.shape[1] > n:
-        # The line's first tile, or one that is nearer than all before: n values reach the n-th largest maximum, so
-        # no value below it is among the n best.
+        # In the line's first tile, or one that is nearer than all before, n values reach the n-th largest maximum.
+        # So no value below it is among the n best.
         least = maxima.topk(n).values[:, -1]
         may_enter &= maxima >= least[:, None]
         found = int(may_enter.sum())
@@ -465,8 +455,7 @@ def enter(keys: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
 def _lowest_of_equals(found: Neighbours, source: Tensor, target: Tensor) -> Neighbours:
     """Return the first of equal candidates, and equal answers for equal queries.
 
-    A product may round the scores of two equal rows differently (they can fall into differently shaped parts of it),
-    so ties between them must not be left to the scores.
+    A product may round the scores of two equal rows differently, if they are in differently shaped parts of it.
     """
     first_source, first_target = first_equal(source), first_equal(target)
     return Neighbours(
@@ -484,7 +473,7 @@ def first_equal(x: Tensor) -> Tensor:
     _, group = torch.unique(hashed, return_inverse=True)
     order = torch.arange(len(x), device=x.device)
     first = torch.full_like(order, len(x)).scatter_reduce(0, group, order, "amin")[group]
-    # Should two different rows ever share a hash, neither is merged.
+    # If two different rows have the same hash, neither is merged.
     later = (first != order).nonzero().squeeze(1)
     same = torch.cat([(x[first[part]] == x[part]).all(1) for part in later.split(_TILE)])
     first[later] = torch.where(same, first[later], later)

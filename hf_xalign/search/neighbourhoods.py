@@ -1,7 +1,7 @@
 """Exact nearest neighbours of queries that move a little between searches, as in RCSLS.
 
-This search keeps float64 vectors in float64 and remembers candidates from call to call. `csls.py` and `ranking.py`
-compute in float32 and start over each time.
+Unlike `csls.py` and `ranking.py`, this search computes float64 vectors in float64, and keeps a list of candidates for
+each query from call to call.
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ from torch.nn.functional import embedding_bag
 
 from hf_xalign.search.csls import BLOCK
 
-# Candidates remembered for each query: enough for a few steps, and few compared with all of them. In a large space the
-# scores lie closer together, so that a list of one in so many reaches as far down.
+# The list of a query has 64 candidates, or one in 800 in a large space, where the scores lie closer together.
 _LISTED, _SHARE = 64, 800
-# Candidates copied at a time.
-_ROWS = 4096
-# A product in bfloat16 rounds both factors by at most 2^-9 of each number, and sums in float32.
-_COARSE = 2**-8 * 1.01
+_ROWS = 4096  # candidates copied at a time
+_COARSE = 2**-8 * 1.01  # bfloat16 rounds each factor by at most 2^-9 of it; sums are float32
 
 
 class Neighbourhoods:
     """Find the k candidates of largest inner product with each query, exact up to rounding.
 
     A search is one matrix product and one vectorised pass of block maxima over it. The largest scores of a query lie
-    in the blocks of largest maxima, so only those are sorted. On a CPU with bfloat16 instructions the product is
-    coarse and takes 0.4 times as long. Candidates on the list, which is longer than k, get exact scores. A query is
-    searched again, in float32, if a score off the list could exceed its k-th.
+    in the blocks with the largest maxima, so only those are sorted. On a CPU with bfloat16 instructions the product is
+    computed in bfloat16, which takes 0.4 times as long. The best candidates of each query are kept in a list longer
+    than k, and get exact scores. A query is searched again, in float32, if a candidate off the list could be among its
+    k best.
 
-    The search remembers the list of each query, and s, a bound of all scores off the list. Let query q come again as
-    a q + e, with a > 0 and e orthogonal to q. Then no candidate c off the list scores above a s + |e| max |c|, where
-    the mean of all c is subtracted from each. Where k candidates on the list reach that bound, they are the neighbours
-    and nothing is searched. At a learning rate of 1, this settles four of five queries of word vectors of
-    multilingual-e5-small.
+    For each query q, the search also keeps s, an upper bound of all scores off the list. Suppose the next call has
+    a q + e in its place, with a > 0 and e orthogonal to q. Then no candidate c off the list scores above
+    a s + |e| max |c|, where the mean of all c is subtracted from each. If k candidates on the list reach that bound,
+    they are the neighbours, and the query needs no search. At a learning rate of 1, this holds for four of five
+    queries of word vectors of multilingual-e5-small.
+
 
     `candidates` are float (candidates, dim); `chunk` is the number of scores in memory at once.
     """
@@ -44,8 +43,8 @@ class Neighbourhoods:
     def __init__(self, candidates: Tensor, k: int, chunk: int):
         self.candidates = candidates
         self.k = k
-        # Subtracting the mean changes no order and makes max |c| smaller. It is taken from scores, not from a copy of
-        # the candidates.
+        # Subtracting the mean changes no order and makes max |c| smaller. It is subtracted from the scores, which
+        # saves a copy of the candidates.
         parts = candidates.split(_ROWS)
         total = torch.stack([part.sum(0, dtype=torch.float64) for part in parts]).sum(0)
         self.centre = (total / len(candidates)).to(candidates)
@@ -64,7 +63,7 @@ class Neighbourhoods:
 
     def __call__(self, queries: Tensor) -> Tensor:
         """Return the neighbours' indices, int64 (n, k), in any order. Each call passes the same n queries, moved."""
-        # A query's length changes no order, and the lengths of a diverging map would overflow.
+        # The norm of a query changes no order, and the norms of a diverging map would overflow.
         queries = queries / queries.abs().amax(1, keepdim=True).clamp_min(torch.finfo(queries.dtype).tiny)
         if self.searched is None:
             self.searched = torch.empty_like(queries)
@@ -83,7 +82,7 @@ class Neighbourhoods:
         return found
 
     def _enter(self, found: Tensor, rows: Tensor, searched: tuple[Tensor, Tensor], queries: Tensor) -> Tensor:
-        """Keep lists (n, listed) of these rows and the bound of all scores off each, and return the unsettled rows."""
+        """Store lists (n, listed) of these rows and the bounds of scores off each; return rows to search again."""
         lists, last = searched
         top = self._scores(queries[rows], lists).topk(self.k)
         found[rows] = lists.gather(1, top.indices)
@@ -119,7 +118,7 @@ class Neighbourhoods:
         away = torch.linalg.vector_norm(queries - along[:, None] * before, dim=1)
         rounding = 32 * eps * torch.linalg.vector_norm(queries, dim=1)
         others = along * self.last + away * self.farthest + rounding * self.longest
-        # Guess that the k-th score moves with its query, to skip lists that would not settle it. This needs a > 0.
+        # If the k-th score moved with its query, would it reach the bound? Other lists are not scored. Needs a > 0.
         row = (along * self.kth >= others).nonzero().squeeze(1)
         top = self._scores(queries[row], self.lists[row]).topk(self.k, sorted=False)
         settled = top.values.amin(1) >= others[row]

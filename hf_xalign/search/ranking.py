@@ -1,7 +1,7 @@
 """The n best candidates of every query by cosine or CSLS: exact, in bounded memory, on CPU or GPU.
 
-`csls.py` finds the nearest of both sides; this module ranks candidates for one side. Under CSLS each tile of cosines
-is used twice: its largest values make r(x), and after subtracting r(y) they make the list.
+`csls.py` finds the nearest neighbours of both sides; this module ranks candidates for one side. For CSLS each tile of
+cosines is used twice: its largest values give r(x), and after subtracting r(y) they give the list.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from hf_xalign.search.csls import (
     unit_rows,
 )
 
-# Entries expanded at once where candidates are equal: 2**21 keys are 16 MiB.
-_MOST_COPIES = 2**21
-# Where the queries are this many times fewer than their language's vectors, and at least so many cosines make all r,
-# only the r of near candidates are computed.
+_MOST_COPIES = 2**21  # keys expanded at once where candidates are equal: 16 MiB
+# If `neighbourhood` has 32 times as many rows as the queries, and all r would need 2^28 cosines, only the r of near
+# candidates are computed.
 _FEW, _MANY = 32, 2**28
-# Rows compared at a time, and more than two products round one cosine differently.
-_ROWS, _SLACK = 4096, 2**-14
-# Parts that a bound of r is taken over, and places of a list, as a multiple of its length, whose r is looked at.
-_PARTS, _LOOK = 4, 8
+_ROWS = 4096  # rows compared at a time
+_SLACK = 2**-14  # more than the rounding of a cosine differs between two products
+_PARTS = 4  # parts of the neighbourhood that the lower bound of an r is computed from
+_LOOK = 8  # candidates looked at for each place of the list
 
 
 class Ranked(NamedTuple):
@@ -63,10 +62,10 @@ def nearest(
 
         CSLS(x, y) = 2 cos(x, y) - r(x) - r(y),
 
-    r(x) the mean cosine of x and its k nearest candidates, r(y) that of y and its k nearest vectors of the query's
-    language, `neighbourhood` (m, D), by default the queries. r(x) does not change the order of one query's candidates,
-    but is part of the score. The cost under CSLS is one more product, of candidates and neighbourhood, or of the
-    few near candidates and neighbourhood where the neighbourhood is large and the queries are few.
+    where r(x) is the mean cosine of x and its k nearest candidates, and r(y) that of y and its k nearest vectors of
+    the query's language: `neighbourhood` (m, D), by default the queries. r(x) does not change the order of one query's
+    candidates, but is part of the score. CSLS costs one more product, of candidates and neighbourhood. If the
+    neighbourhood is large and the queries are few, only near candidates are part of that product.
 
     `queries` are (q, D) and `candidates` (c, D). Precision, ties and errors are those of
     [`~hf_xalign.search.csls.nearest_neighbours`].
@@ -97,11 +96,11 @@ def nearest(
 class Candidates:
     """Candidates that are ranked for one query after another.
 
-    Their unit vectors and, under CSLS, the r of each are computed once, on the vectors' device.
+    Their unit vectors and, for CSLS, the r of each are computed once, on the vectors' device.
 
     Args:
         candidates: float (c, D).
-        neighbourhood: float (m, D), the vectors of the query's language. They make the score CSLS; without them it is
+        neighbourhood: float (m, D), the vectors of the query's language. With them, the score is CSLS; without, it is
             the cosine.
         k: neighbours that r is the mean over.
 
@@ -131,7 +130,7 @@ class Candidates:
 
 
 class _Prepared(NamedTuple):
-    """Distinct candidates, unit vectors (d, D): the place of every candidate among them, copies, and r under CSLS."""
+    """Distinct unit vectors (d, D), the place of every candidate among them, their copies, and their r for CSLS."""
 
     rows: Tensor
     copy_of: Tensor
@@ -167,7 +166,7 @@ def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor
         part = crowding[columns]
         tile.mul_(2)[:, : len(part)].sub_(part)
         _enter(best[rows], tile, columns.start)
-    # The mean takes every copy of a y, so each counts as often as it occurs until there are k.
+    # The mean is over k neighbours with their copies, so each y counts as often as it occurs, until there are k.
     count = copies[key_indices(near)]
     count = torch.minimum(count, (k - count.cumsum(1) + count).clamp_min(0))
     own = (key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
@@ -175,10 +174,10 @@ def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor
 
 
 def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: int, k: int) -> Tensor:
-    """Return an r of every y, float32 (rows,), with which the n best y of every x are found.
+    """Return r of every y, float32 (rows,): exact for the n best y of every x, a lower bound for the others.
 
-    It is exact for the n best, and elsewhere a lower bound that is high enough to keep a y from the list. A y whose
-    bound could still put it there gets its exact r, until there is none. So few y are compared with all others.
+    A lower bound of r gives an upper bound of the score. A y whose bound is still among the n best gets its exact r,
+    until there is none. So few y are compared with all others.
     """
     crowding = _least_crowding(y, others, min(k, len(others)))
     exact = torch.zeros(len(y), dtype=torch.bool, device=y.device)
@@ -200,10 +199,10 @@ def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: i
 
 
 def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
-    """Return a lower bound of the r of every y, float32 (rows,): that of its k nearest in some parts of the others.
+    """Return a lower bound of the r of every y, float32 (rows,), from its k nearest in four parts of the others.
 
-    The parts hold the others that are nearest to each of sqrt(others) of them, which are evenly spaced over the rows.
-    A y is compared with the parts whose middle is nearest to it.
+    sqrt(others) of the others, evenly spaced over the rows, are centres. Each of the others belongs to the part of its
+    nearest centre, and a y is compared with the parts of its four nearest centres.
     """
     centre = others.mean(0)
     middle = others[torch.linspace(0, len(others) - 1, round(len(others) ** 0.5), device=y.device).long()] - centre
@@ -246,7 +245,7 @@ def _enter(keys: Tensor, tile: Tensor, offset: int) -> None:
 
 
 def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Put every candidate into lists (q, d) of distinct ones, cut to n: int64 and float32 (q, n).
+    """Expand lists (q, d) of distinct candidates to all their copies, cut to n: int64 and float32 (q, n).
 
     `copy_of`, int64 (c,), is the place of every candidate among the distinct ones. The listed ones have n copies or
     more.

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from hf_xalign.checks import check_range
 from hf_xalign.statistics.examples import ExampleScores, total
 
-# Resamples drawn at once: a batch of 100 over 10,000 examples takes 24 MB.
-_BATCH = 100
+_BATCH = 100  # resamples drawn at once: 24 MB for 10,000 examples
 
 
 def interval(
@@ -24,11 +23,11 @@ def score_interval(
 ) -> tuple[float, float]:
     """Return the percentile bootstrap interval of a score over its examples.
 
-    The interval covers the choice of test examples only, not that of seeds, training text or dictionary. Percentiles
-    replace SciPy's default (BCa), which is undefined where all examples score the same. There the interval has no
-    width, and says nothing about how certain the score is.
+    The interval covers the choice of test examples only, not that of seeds, training text or dictionary. It has
+    percentile bounds, because SciPy's default (BCa) is undefined if all examples score the same. The percentile
+    interval then has width 0, and says nothing about how certain the score is.
 
-    `confidence` is the share of the resampled scores between the bounds. A draw whose denominator is 0 scores 0.
+    `confidence` is the share of the resampled scores between the bounds. A resample whose denominator is 0 scores 0.
 
     Example:
         >>> low, high = score_interval(ExampleScores.from_values([1, 1, 0, 1, 1, 0, 1, 1]))
@@ -37,7 +36,7 @@ def score_interval(
     """
     check_range(above=0, below=1, confidence=confidence)
     check_range(least=1, resamples=resamples)
-    if len(scores) == 1:  # SciPy refuses a single example
+    if len(scores) == 1:  # an error in SciPy
         return scores.score(), scores.score()
     from scipy.stats import bootstrap  # takes most of a second
 

@@ -1,7 +1,7 @@
 """Compare systems over languages and seeds.
 
-A system is a folder that has `seed-<s>/scores.json` for each seed, which says what was measured, and
-`seed-<s>/examples/<language>.json`, files of [`ExampleScores`].
+A system is a folder with `seed-<s>/scores.json` (the task, metric and scores of a seed) and
+`seed-<s>/examples/<language>.json` (its [`ExampleScores`]) for each seed s.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from hf_xalign.statistics.significance import (
 )
 
 SCORES = "scores.json"
-# Fields of scores.json that all seeds of a system share.
-SHARED = ("task", "metric", "train_language")
-# Tolerated difference between a score in scores.json and the same score computed from the examples.
-_ROUNDING = 1e-6
+SHARED = ("task", "metric", "train_language")  # fields of scores.json that are equal for all seeds of a system
+_ROUNDING = 1e-6  # tolerated difference between a score in scores.json and the score of the examples
 
 
 @dataclass(frozen=True)
 class System:
-    """Results of one system; `examples` has the example scores of each language under each of the ascending seeds."""
+    """Results of one system; `examples` has the example scores of each language, one entry for each ascending seed."""
 
     name: str
     folder: Path
@@ -57,8 +55,8 @@ class Difference:
     """Difference between a system and the baseline in one language, or on average over languages.
 
     The average has the `language` None and no test. `examples` is the size of the test set, and `difference` the mean
-    over seeds of system minus baseline. `low` and `high` bound the interval over examples and seeds. `p` is two-sided,
-    of the test over examples; `corrected` is p after Holm's correction over the languages of this system.
+    over seeds of system minus baseline. `low` and `high` bound the interval over examples and seeds. `p` is the
+    two-sided p of the test over examples; `corrected` is p after Holm's correction over the languages of this system.
     """
 
     system: str
@@ -111,11 +109,11 @@ def compare(
     [`~hf_xalign.statistics.significance.permutation_test`]. All systems and languages get the same test.
 
     By default systems have their folders' names, and all languages and seeds are compared. A difference is significant
-    where p is below `level`; `confidence` is the share of the resampled differences inside the intervals; `resamples`
-    draws examples and seeds for them.
+    if p is below `level`. Each interval contains the share `confidence` of `resamples` differences between resampled
+    examples and seeds.
 
     Raises:
-        InputError: a folder holds no finished system, or the systems do not compare; the message names the folder.
+        InputError: a folder has no finished system, or the systems cannot be compared.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -144,7 +142,8 @@ def compare(
     means = is_mean([one for system in systems for runs in system.examples.values() for one in runs])
     if means and concatenate_seeds:
         raise InputError(
-            f"concatenate_seeds is of the permutation test, and {baseline.metric} gets the paired t-test: leave it out"
+            f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "
+            "Remove the option."
         )
     differences = []
     with tqdm(total=(len(systems) - 1) * len(columns), desc="testing", disable=quiet, leave=False, delay=5) as bar:
@@ -179,10 +178,12 @@ def load_system(
     """Read one system's results, by default of all languages and seeds, under the folder's name."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder. Name the output folders of runs with seeds.")
+        raise InputError(f"{folder}: there is no such folder. Give the output folders of runs with seeds.")
     found = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
     if not found:
-        raise InputError(f"{folder}: holds no results: there is no folder seed-<number>")
+        raise InputError(
+            f"{folder}: there is no folder seed-<number> in it. Give the output folders of runs with seeds."
+        )
     chosen = sorted(set(found if seeds is None else seeds))
     if missing := [number for number in chosen if number not in found]:
         raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(found))}")
@@ -217,18 +218,19 @@ def _read_scores(folder: Path, number: int) -> dict[str, Any]:
         record = read_json(path, remedy="The file was edited or cut off.")
     except FileNotFoundError:
         raise InputError(
-            f"{folder}: not finished: there is no {SCORES}. Run that seed again, or name the finished ones by --seeds."
+            f"{folder}: the run is not finished, because there is no {SCORES}. Run that seed again, or name the "
+            "finished seeds by --seeds."
         ) from None
     if not isinstance(record, dict) or any(not isinstance(record.get(field), str) for field in SHARED):
-        raise InputError(f"{path}: not a file of scores: it must name {_list(SHARED)}")
+        raise InputError(f"{path}: this is not a file of scores, because it does not name {_list(SHARED)}")
     if record.get("seed") != number:
-        raise InputError(f"{path}: its seed is {record.get('seed')}, not that of the folder's name")
+        raise InputError(f"{path}: its seed is {record.get('seed')}, but its folder is {folder.name}")
     found = record.get("languages")
     if not isinstance(found, dict) or not found:
         raise InputError(f"{path}: has no languages")
     for code, entry in found.items():
         if not isinstance(entry, dict) or not isinstance(entry.get("score"), int | float):
-            raise InputError(f"{path}: languages: {code} has no score")
+            raise InputError(f"{path}: language {code} has no score")
     return record
 
 
@@ -242,8 +244,8 @@ def _read_examples(folder: Path, code: str, record: dict[str, Any]) -> ExampleSc
     ):
         raise InputError(
             f"{path}: its {len(scores)} examples score {scores.score():.6f}, but {SCORES} reports "
-            f"{reported['score']:.6f} of {reported.get('examples', 'its')} examples: the files are of different runs. "
-            "Run that seed again."
+            f"{reported['score']:.6f} of {reported.get('examples', 'its')} examples, so the files are from different "
+            "runs. Run that seed again."
         )
     return scores
 
@@ -273,16 +275,14 @@ def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[s
     """Return a unique name for each system."""
     paths = [Path(folder).resolve() for folder in folders]
     if len(paths) < 2:
-        raise InputError(f"a comparison needs at least two folders, the baseline first; got {len(paths)}")
+        raise InputError(f"a comparison needs at least two folders, the baseline first, but got {len(paths)}")
     if twice := [str(f) for f, path in zip(folders, paths) if paths.count(path) > 1]:
-        raise InputError(f"{twice[0]}: given twice")
+        raise InputError(f"{twice[0]}: this folder is given twice")
     if names is None:
         ends = [path.name for path in paths]
         return ends if len(set(ends)) == len(ends) else [str(folder) for folder in folders]
     if len(names) != len(paths) or len(set(names)) < len(names):
-        raise InputError(
-            f"names: one for each of the {len(paths)} folders is needed, all different; got {_list(names)}"
-        )
+        raise InputError(f"names: give {len(paths)} different names, one for each folder, instead of {_list(names)}")
     return list(names)
 
 

@@ -1,4 +1,4 @@
-"""Scores of single test examples: what a total score is made of, and all that a significance test needs."""
+"""Scores of single test examples, from which total scores and significance tests are computed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
 _COUNTS = ("correct", "predicted", "gold")
-# Kind of score -> its columns in the file. Those of `labels` have a number for each label.
-COLUMNS = {"counts": _COUNTS, "labels": _COUNTS, "values": ("values",)}
+COLUMNS = {"counts": _COUNTS, "labels": _COUNTS, "values": ("values",)}  # {kind of score: its columns in the file}
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleScores:
-    """Scores of one test set, an entry for each example; the total is a sum of numerators over one of denominators.
+    """Scores of the examples of one test set, whose total is the sum of numerators divided by that of denominators.
 
-    Macro F1 has such a total for each label, and is their mean. Built by [`from_counts`], [`from_label_counts`] (int64
-    columns) or [`from_values`] (float64), which check their input.
+    Macro F1 has such a total for each label, and is their mean. [`from_counts`] and [`from_label_counts`] (int64
+    columns) and [`from_values`] (float64) build the scores and check their input.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -36,8 +35,7 @@ class ExampleScores:
         """Build scores whose total is micro F1 from the counts of each example.
 
         F1 = 2 sum(correct) / (sum(predicted) + sum(gold)), which is accuracy if predicted == gold == the number of
-        items. With nothing to find and nothing found it is 0.0, as in seqeval and scikit-learn. Columns are (n,) whole
-        numbers.
+        items. If both sums are 0, F1 is 0.0, as in seqeval and scikit-learn. Columns are (n,) whole numbers.
         """
         return cls(_counts(correct, predicted, gold, dimensions=1))
 
@@ -45,8 +43,8 @@ class ExampleScores:
     def from_label_counts(cls, correct: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> ExampleScores:
         """Build scores whose total is macro F1, the mean over labels, from the counts of each example and label.
 
-        Columns are (n, labels) whole numbers. A label that is neither found nor there in any example has no F1 and is
-        left out of the mean.
+        Columns are (n, labels) whole numbers. A label that is neither predicted nor gold in any example has no F1 and
+        is left out of the mean.
 
         Example:
             >>> found = ExampleScores.from_label_counts([[1, 0], [1, 0]], [[1, 1], [1, 0]], [[1, 0], [1, 1]])
@@ -73,13 +71,13 @@ class ExampleScores:
 
     @property
     def numerators(self) -> np.ndarray:
-        """Return what each example adds to the numerators, (n, labels) float64; other kinds have one label."""
+        """Return each example's share of the numerators, (n, labels) float64; other kinds have one label."""
         own = self.columns["values"] if self.kind == "values" else 2.0 * self.columns["correct"]
         return own.reshape(len(self), -1)
 
     @property
     def denominators(self) -> np.ndarray:
-        """Return what each example adds to the denominators, (n, labels) float64."""
+        """Return each example's share of the denominators, (n, labels) float64."""
         if self.kind == "values":
             return np.ones((len(self), 1))
         return (self.columns["predicted"] + self.columns["gold"]).astype(np.float64).reshape(len(self), -1)
@@ -93,7 +91,7 @@ class ExampleScores:
         return len(next(iter(self.columns.values())))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the scores as JSON, atomically; create the folder if missing."""
+        """Write the scores as JSON, atomically; create the folder if it is missing."""
         content = {"kind": self.kind, **{name: self.columns[name].tolist() for name in COLUMNS[self.kind]}}
         write_text(Path(path), json.dumps(content) + "\n")
 
@@ -106,7 +104,7 @@ class ExampleScores:
         names = COLUMNS.get(kind, ()) if isinstance(kind, str) else ()
         if not names or any(name not in content for name in names):
             known = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
-            raise InputError(f"{path}: not a file of example scores: expected a 'kind' of {known}")
+            raise InputError(f"{path}: this is not a file of example scores: it needs a 'kind' of {known}")
         with content_errors(path, "not example scores", "The file was edited."):
             if kind == "values":
                 return cls.from_values(content["values"])
@@ -117,7 +115,7 @@ class ExampleScores:
 def total(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Divide numerators by denominators, (..., labels), and average over the labels whose denominator is not 0.
 
-    Where there is none, the total is 0.
+    If there is no such label, the total is 0.
     """
     there = below != 0
     parts = np.divide(above, below, out=np.zeros_like(above), where=there)
@@ -146,9 +144,8 @@ def _numbers(name: str, column: ArrayLike, kinds: str, dimensions: int = 1) -> n
     with explained(f"example scores: {name}", ValueError):  # rows of different lengths
         numbers = np.asarray(column)
     if numbers.ndim != dimensions or not numbers.size:
-        raise InputError(
-            f"example scores: {name} needs an entry for each of at least one example, got {numbers.shape}"
-        )
+        shape = "(n,)" if dimensions == 1 else "(n, labels)"
+        raise InputError(f"example scores: {name} must have shape {shape} with n of at least 1, not {numbers.shape}")
     if numbers.dtype.kind not in kinds:
         wanted = "numbers" if "f" in kinds else "whole numbers"
         raise InputError(f"example scores: {name} must be {wanted}, got {numbers.dtype}")

@@ -1,10 +1,11 @@
 """Significance tests of the difference between two systems, its bootstrap distribution, and Holm's correction.
 
 A system is a list of [`ExampleScores`], one for each training seed, on one test set. The tests (METHODS section 5) ask
-what *other examples* would say about these very models. They average or pool the seeds, so the spread between seeds is
-left out. Between equal systems (300 simulations, 2,000 examples, five seeds) p <= 5% occurs in about 5% if seeds are
-alike. It occurs in 12% to 13% if seeds spread by a standard deviation of 1 point, and in 28% to 33% at 1.5 to 2
-points. The quantiles of [`resampled_differences`] cover both: their 95% intervals exclude 0 in 1% to 7%.
+whether the difference between these trained models would hold on *other test examples*. They average or pool the
+seeds, so the spread between seeds is left out. Between equal systems (300 simulations, 2,000 examples, five seeds),
+p <= 5% occurs in about 5% of simulations if all seeds score the same. It occurs in 12% to 13% if the standard
+deviation over seeds is 1 point, and in 28% to 33% at 1.5 to 2 points. The quantiles of [`resampled_differences`] cover
+examples and seeds: their 95% intervals exclude 0 in 1% to 7%.
 """
 
 from __future__ import annotations
@@ -19,16 +20,14 @@ from hf_xalign.checks import check_range
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores, total
 
-# Sums of the same numbers in another order differ by this share of them at most: no difference.
-_ROUNDING = 1e-9
-# Numbers drawn at once: 8 MB.
-_NUMBERS = 1_000_000
+_ROUNDING = 1e-9  # relative difference of sums below which they count as equal
+_NUMBERS = 1_000_000  # numbers drawn at once: 8 MB
 
 
 def is_mean(scores: Sequence[ExampleScores]) -> bool:
-    """Return whether the total is the mean of the examples' scores (accuracy, QA F1), as a t-test needs it.
+    """Return whether the total is the mean of the examples' scores (accuracy, QA F1), which a t-test needs.
 
-    It is not if examples weigh differently, as sentences do in micro F1 and in word accuracy.
+    In micro F1 and word accuracy it is not, because sentences have different weights.
     """
     below = [one.denominators for one in scores]
     return bool(below[0].shape[1] == 1 and below[0][0] > 0 and all((own == below[0][0]).all() for own in below))
@@ -51,7 +50,7 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
     check_same_test(scores, baseline)
     if not is_mean([*scores, *baseline]):
         raise InputError(
-            "paired t-test: examples weigh differently in this score, so it is not a mean over examples. Use the "
+            "paired t-test: examples have different weights in this score, so it is not a mean over examples. Use the "
             "permutation test."
         )
     own, other = (
@@ -75,11 +74,12 @@ def permutation_test(
 ) -> float:
     """Return the two-sided p of the permutation test of a total score (Noreen 1989, Yeh 2000).
 
-    The two systems' answers to an example are swapped with probability 1/2. p = (1 + swaps after which the systems
-    differ at least as much) / (1 + permutations). An example's answers under all seeds are swapped together, since
-    seeds err in the same examples. With `concatenate_seeds` each seed's are swapped alone, as Efimov et al. (2022) do
-    on concatenated predictions, which gives a smaller p if seeds agree. SciPy's `permutation_test` would copy every
-    example for every permutation; this multiplies a matrix of coin tosses by the examples that differ.
+    In each permutation, the two systems' answers to an example are swapped with probability 1/2.
+    p = (1 + permutations after which the systems differ at least as much) / (1 + permutations). The answers of all
+    seeds to an example are swapped together, because seeds make errors on the same examples. With `concatenate_seeds`
+    each seed's answers are swapped independently, as Efimov et al. (2022) do on concatenated predictions. This gives a
+    smaller p if seeds agree. SciPy's `permutation_test` would copy every example for every permutation; this function
+    multiplies a matrix of coin tosses by the examples that differ.
 
     Raises:
         InputError: seeds or examples do not match, or `permutations` is not positive.
@@ -117,10 +117,10 @@ def resampled_differences(
 ) -> np.ndarray:
     """Return differences of the mean over seeds, with examples and seeds both drawn with replacement (Owen 2007).
 
-    A drawn example or seed is drawn for both systems. The draws depend only on `seed` and on the numbers of examples
-    and seeds. So test sets of one size (translations of each other) are drawn alike, seeds always are, and the mean
-    difference over several languages has its interval too. If seeds alone move the score, few of them say too little:
-    95% intervals between equal systems then exclude 0 in 25%, 16% and 10% with 3, 5 and 10 seeds.
+    Both systems get the same draws of examples and seeds. The draws depend only on `seed` and on the numbers of
+    examples and seeds. So test sets of one size (translations of each other) get the same draws too, and the mean
+    difference over several languages has an interval. If only the seed changes the score, few seeds give intervals
+    that are too narrow: between equal systems, 95% intervals exclude 0 in 25%, 16% and 10% with 3, 5 and 10 seeds.
 
     Returns (resamples,) float64: system minus baseline.
     """
@@ -160,14 +160,14 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
     """Raise InputError unless both systems have as many seeds, and scores of the same test set in the same order."""
     if not scores or len(scores) != len(baseline):
         raise InputError(
-            f"a comparison needs the same number of seeds of both systems, and at least one: there are {len(scores)} "
-            f"and {len(baseline)}"
+            f"both systems must have the same number of seeds, at least one, but there are {len(scores)} and "
+            f"{len(baseline)}"
         )
     first = baseline[0]
     for one in (*baseline, *scores):
         if one.kind != first.kind or len(one) != len(first):
             raise InputError(
-                f"the systems were tested on other examples: {len(first)} with {first.kind} and {len(one)} with "
+                f"the systems were tested on different examples: {len(first)} with {first.kind} and {len(one)} with "
                 f"{one.kind}"
             )
         if one.kind == "values":
@@ -178,8 +178,8 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
         if (own != others).any():
             row = int(np.flatnonzero((own != others).any(axis=1))[0])
             raise InputError(
-                f"the systems were tested on other examples, or on the same in another order: example {row} has "
-                f"{others[row].sum()} items for one and {own[row].sum()} for another"
+                f"the systems were tested on different examples, or in different orders: example {row} has "
+                f"{others[row].sum()} items for one and {own[row].sum()} for the other"
             )
 
 

@@ -1,6 +1,6 @@
 """Downstream tasks: fine-tune on labelled text in one language, score in many.
 
-A [`Task`] encodes, predicts and scores one kind of task for trainers and recipes.
+A [`Task`] encodes, predicts and scores one kind of task.
 """
 
 from hf_xalign.tasks.classification import SequenceTask, TokenTask

@@ -1,4 +1,4 @@
-"""Tasks with labels: one label for each word, or one for a text or a pair of texts."""
+"""Classification tasks: label each word, or a text or pair of texts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from hf_xalign.tasks.task import Batch, Task, TaskScores
 
 logger = logging.getLogger(__name__)
 
-# Columns of a batch of examples and their rows -> new columns, and the number of items cut off.
+# Takes the columns of a batch of examples and their rows; returns new columns, and the number of truncated items.
 _Encoder = Callable[[dict[str, list], list[int]], tuple[dict[str, list], int]]
 
 
 class _Classification(Task):
-    """Cross entropy over labelled items."""
+    """Base of tasks whose loss is the cross entropy of labelled items."""
 
-    cut_off: ClassVar[str]  # what truncation cuts off, for messages
+    cut_off: ClassVar[str]  # says in a message what truncation did
     labels: LabelSet
 
     def config(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class _Classification(Task):
         return F.cross_entropy(self.select(output.logits, batch).float(), batch["labels"], reduction="sum")
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return the states of the labelled items, (items, any size), from those of a head's layer."""
+        """Select the states of the labelled items, (items, any size), from the states of a layer of the head."""
         raise NotImplementedError
 
     def encode(
@@ -58,15 +58,15 @@ class _Classification(Task):
         max_length: int,
         training: bool,
     ) -> Dataset:
-        """Encode examples; rows have the columns of [`LanguageInputs.columns`] too."""
+        """Encode examples; rows also have the columns of [`LanguageInputs.columns`]."""
         examples.check_labels(self.labels, "the training text")
         specials = sum(map(len, special_frame(tokenizer)))
         if max_length <= specials:
-            raise InputError(f"max_length={max_length} leaves no room: every text has {specials} special tokens")
+            raise InputError(f"max_length={max_length} is too small: {specials} special tokens surround every text")
         inputs = languages.columns(examples.language)
         if inputs and examples.group_size > 1:
             raise InputError(
-                f"{examples.name}: its texts are in two languages, and this model needs one language each"
+                f"{examples.name}: examples mix two languages, but this model needs one language for each example"
             )
         for column in [name for name in ("tokens", "text_a", "text_b") if name in examples.rows.column_names]:
             check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
@@ -81,7 +81,7 @@ class _Classification(Task):
             same = {name: [value] * len(rows) for name, value in own.items()}
             return {**columns, "length": list(map(len, columns["input_ids"])), **same}
 
-        # Not cached: the fingerprint would miss the tokenizer's state.
+        # Not cached, because the fingerprint does not depend on the tokenizer's state.
         encoded = examples.rows.map(
             encode,
             batched=True,
@@ -105,17 +105,17 @@ class _Classification(Task):
 class TokenTask(_Classification):
     """Label each word on its first subword: parts of speech, names, slots.
 
-    Words that truncation cuts off have no label in training, and count as wrong in every score. Words labelled `_` are
-    neither trained on nor scored. Encoded rows have `first`, the position of each word's first subword, -1 if the word
-    was cut off even in part; `ends` (taggers only), the position after its last subword, 0 if cut off; and
-    `word_labels`, the id of each word's label, -100 for `_`.
+    Truncated words are ignored in training and count as wrong in every score. Words labelled `_` are neither trained
+    on nor scored. Encoded rows have `first`, the position of each word's first subword, -1 for a truncated word;
+    `ends` (taggers only), the position after its last subword, 0 for a truncated word; and `word_labels`, the id of
+    each word's label, -100 for `_`.
 
     Attributes:
         labels: the labels.
-        metric: headline score; by default `span_f1` for BIO labels, else `accuracy`. If it is chosen for tags without
-            prefixes, `span_f1` is of neighbours with one tag, see [`~hf_xalign.tasks.scoring.tags_as_spans`].
-        on_empty_word: treatment of words that the tokenizer drops, such as control characters in WikiANN: `error`, or
-            `unk` to encode them as the unknown token, as in XTREME.
+        metric: headline score; by default `span_f1` for BIO labels, else `accuracy`. For tags without prefixes,
+            `span_f1` counts runs of equal tags as spans, see [`~hf_xalign.tasks.scoring.tags_as_spans`].
+        on_empty_word: what to do with words that the tokenizer drops, such as control characters in WikiANN: `error`,
+            or `unk` to encode them as the unknown token, as in XTREME.
 
     Example:
         >>> TokenTask(LabelSet.of(["O", "B-city", "I-city"])).metric
@@ -155,7 +155,7 @@ class TokenTask(_Classification):
                 shown = ascii(sentences[row][word])
                 raise InputError(
                     f"{examples.place(rows[row])}: the tokenizer drops word {word + 1} ({shown}), which has a label. "
-                    "Remove the word, or replace it by the unknown token with on_empty_word=unk"
+                    "Remove the word, or encode it as the unknown token by on_empty_word=unk"
                 )
             if empty:
                 sentences = [list(words) for words in sentences]
@@ -177,10 +177,10 @@ class TokenTask(_Classification):
         return encode
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
-        """Add the labels of the N words with a label and a token.
+        """Add the labels of the N words that have a label and a token.
 
-        They are `labels` int64 (N,); `label_positions` int64 (N,), first subwords as positions in the flattened batch;
-        `label_counts` int64 (B,), number of such words in each row.
+        `labels` int64 (N,); `label_positions` int64 (N,), the position of each first subword in the flattened batch;
+        `label_counts` int64 (B,), the number of these words in each row.
         """
         batch = super().collate(rows, pad_token_id)
         first = [np.asarray(row["first"], dtype=np.int64) for row in rows]
@@ -199,7 +199,7 @@ class TokenTask(_Classification):
         }
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return the states of first subwords, (N, any size), from those of all tokens, (B, width, any size)."""
+        """Select the states of first subwords, (N, any size), from those of all tokens, (B, width, any size)."""
         return states.flatten(0, 1)[batch["label_positions"]]
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
@@ -210,9 +210,9 @@ class TokenTask(_Classification):
         return np.split(found.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """Return `accuracy`, `token_f1`, `span_f1`, and the numbers of words and of words cut off.
+        """Return `accuracy`, `token_f1`, `span_f1`, and the number of words and of truncated words.
 
-        `span_f1` is of BIO labels; of others only where it is the headline.
+        `span_f1` is computed for BIO labels, and for other labels only if it is the headline score.
         """
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
@@ -239,11 +239,11 @@ class TokenTask(_Classification):
 
 
 def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
-    """Return (sentence, word) of words without a subword that truncation did not cut off."""
+    """Return (sentence, word) of the words that have no subword although they were not truncated."""
     found = []
     for row, (ids, spans) in enumerate(zip(encoded.input_ids, encoded.spans, strict=True)):
         there = np.flatnonzero(spans[:, 1])
-        # In a sentence of full length, words after the last one with a token may have been cut off.
+        # In a sentence of full length, words after the last one with a token may have been truncated.
         last = len(spans) if len(ids) < limit else max(there, default=0)
         found += [(row, int(word)) for word in np.flatnonzero(spans[:last, 1] == 0)]
     return found
@@ -251,7 +251,7 @@ def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class SequenceTask(_Classification):
-    """Label a text or a pair of texts: inference, intents, topics. Truncation shortens the longer text of a pair.
+    """Label a text or a pair of texts (inference, intents, topics); truncation shortens a pair's longer text.
 
     Attributes:
         labels: the labels.
@@ -290,7 +290,7 @@ class SequenceTask(_Classification):
         return encode
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
-        """Add `labels`, int64 (B,)."""
+        """Add `labels` int64 (B,)."""
         return {**super().collate(rows, pad_token_id), "labels": torch.tensor([row["label"] for row in rows])}
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Examples with two languages in each, made from parallel sets."""
+"""Make examples with two languages in each from parallel sets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CROSSED = re.compile(r"([A-Za-z-]+)\+([A-Za-z-]+)=([^,]+),([^,]+)")
 
 
 def read_crossed(item: str, read: Callable[..., Examples] = read_questions, **options: Any) -> Examples:
-    """Read examples in two languages from two sources, `hi+en=SOURCE,SOURCE`, or any other item with `read` alone.
+    """Read an item by `read`, or combine two sources, `hi+en=SOURCE,SOURCE`, into examples in two languages.
 
-    Of questions, the first source's are asked about the contexts of the second ([`cross_lingual`]). Of pairs of texts,
-    the first source's have one text replaced by the second source's ([`mix_languages`], seed 0).
+    Questions of the first source are combined with contexts of the second ([`cross_lingual`]). In pairs of texts of
+    the first source, one text is replaced by the second source's ([`mix_languages`], seed 0).
     """
     if not (match := _CROSSED.fullmatch(item)):
         return read(item, **options)
@@ -37,16 +37,16 @@ def read_crossed(item: str, read: Callable[..., Examples] = read_questions, **op
 
 
 def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
-    """Combine questions in one language with contexts in another, and the answers in those contexts.
+    """Combine questions in one language with contexts and answers in another.
 
     This is MLQA's G-XLT (Lewis et al. 2020), for any set whose languages share ids, such as XQuAD.
 
     Args:
-        questions: a set of [`~hf_xalign.tasks.qa.reading.read_questions`] that gives the questions.
-        contexts: a set of [`~hf_xalign.tasks.qa.reading.read_questions`] that gives contexts and answers.
+        questions: set from [`read_questions`] with the questions.
+        contexts: set from [`read_questions`] with contexts and answers.
 
     Returns:
-        The rows of `contexts` with the other questions, under both languages (`en+de`).
+        The rows of `contexts` with the questions of `questions`; the language names both (`en+de`).
 
     Raises:
         InputError: one set has an id that the other lacks.
@@ -57,7 +57,7 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
     for absent, there, other in zip(missing, (contexts, questions), (questions, contexts), strict=True):
         if absent:
             raise InputError(
-                f"{len(absent)} of the {len(there)} ids of {there.name} are not in {other.name}, the first is "
+                f"{len(absent)} of the {len(there)} ids of {there.name} are not in {other.name}, such as "
                 f"{absent[0]!r}. Read both sets with the same split and max_examples."
             )
     asked = questions.rows.select([rows[name] for name in ids[1]]).select_columns(list(_QUESTION))
@@ -72,25 +72,25 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
 
 
 def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Examples:
-    """Replace one side of each example by its English original: question or context, or either text of a pair.
+    """Replace one text of each example, chosen at random, by its English original.
 
-    This makes the mixed-language NLI of Efimov et al. (2022). A fair coin, drawn from the seed and the example's
-    number, decides on the side. Save the result by `mixed.rows.to_json("mixed.jsonl")`.
+    This makes the mixed-language NLI of Efimov et al. (2022). The texts are question and context, or a pair of texts.
+    The choice depends on the seed and the example's number. Save the result by `mixed.rows.to_json("mixed.jsonl")`.
 
     Args:
         examples: questions, or pairs of texts (`text_a`, `text_b`).
         english: the same examples in English: questions are matched by `id`, pairs of texts by row.
-        seed: seed of the coins.
+        seed: seed of the choices.
 
     Returns:
-        The rows of `examples`, under its language, with the column `english` that names the replaced column.
+        The rows of `examples`, with a column `english` that names the replaced column.
 
     Raises:
         InputError: an id is missing, the numbers of rows or the labels differ, or the examples are not pairs.
     """
     halves, sides = code_switch(examples, english).rows, _sides(examples)
     second = example_draws(np.arange(len(examples)), 1, seed=seed, epoch=0) < 0.5
-    # Of each example's two halves the first has the second side in English.
+    # In the first half of each example, the second side is English.
     mixed = halves.select(2 * np.arange(len(examples)) + ~second)
     mixed = mixed.add_column("english", np.where(second, sides[1][0], sides[0][0]).tolist())
     name = f"{examples.name} mixed with {english.name} (seed {seed})"
@@ -98,10 +98,10 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
 
 
 def code_switch(examples: Examples, english: Examples) -> Examples:
-    """Pair each question, or text of a pair, with the English original of the other (Pan et al. 2021, 2.3).
+    """Code-switch translated training examples: combine each text with the English original of the other text.
 
-    Takes translated training text and what it was translated from, as [`mix_languages`] does. Each example becomes
-    two, which training keeps in one batch.
+    As in Pan et al. (2021), section 2.3, each example becomes two, which training keeps in one batch. The arguments
+    are those of [`mix_languages`].
     """
     first, second = _sides(examples)
     key = "id" if "id" in examples.rows.column_names else None
@@ -123,7 +123,7 @@ def _sides(examples: Examples) -> tuple[Sequence[str], Sequence[str]]:
         return _QUESTION, _CONTEXT
     if "text_b" in columns:
         return ("text_a",), ("text_b",)
-    raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not pairs")
+    raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not questions or pairs of texts")
 
 
 def _fingerprint(one: Examples, other: Examples, more: str = "") -> str:

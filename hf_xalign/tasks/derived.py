@@ -1,4 +1,4 @@
-"""Labelled text in a derived language: labels move with their words."""
+"""Rewrite labelled text in a derived language; labels move with their words."""
 
 from __future__ import annotations
 
@@ -20,17 +20,9 @@ from hf_xalign.tasks.examples import Examples, read_records
 def derive_examples(
     part: Examples, source: str, language: DerivedLanguage, *, split: str = "train", revision: str | None = None
 ) -> Examples:
-    """Return labelled words or texts of the natural language in a derived one; unknown characters stay.
+    """Rewrite examples that were read from `source` in a derived language; unknown characters stay.
 
-    Args:
-        part: the examples, read from `source` in the natural language.
-        source: their file or Hub dataset, which has the trees too if the language has `syntax`.
-        language: the derived language.
-        split: split of a Hub dataset.
-        revision: branch, tag or commit of a Hub dataset.
-
-    Raises:
-        InputError: `source` has no trees, or the text cannot be derived.
+    For a language with `syntax`, `source` must also have the trees; otherwise an InputError is raised.
     """
     rows = part.rows if language.word_order is None else with_trees(part.rows, source, split=split, revision=revision)
     content = f"{part.fingerprint} {language}".encode()
@@ -41,7 +33,7 @@ def derive_examples(
 
 
 def derive_rows(rows: Dataset, language: DerivedLanguage, name: str) -> Dataset:
-    """Return labelled rows, with trees if `language` has `syntax`, in the derived language; `name` is for messages."""
+    """Rewrite labelled rows, with trees if `language` has `syntax`, in the derived language."""
     moved = {}
     if "labels" in rows.column_names:
         spans = span_parts(label for labels in rows["labels"] for label in labels)
@@ -51,7 +43,7 @@ def derive_rows(rows: Dataset, language: DerivedLanguage, name: str) -> Dataset:
 
 
 def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: str | None = None) -> Dataset:
-    """Return rows that were read from `source` with the [`tree_columns`] of their texts."""
+    """Add the [`tree_columns`] to rows that were read from `source`."""
     if Path(source).is_file() and is_conllu(source):
         trees = load_treebank(source).remove_columns("tokens")
         return concatenate_datasets([rows, trees.select(range(len(rows)))], axis=1)
@@ -61,8 +53,8 @@ def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: st
     for place in rows["line"]:
         if missing := [name for name in wanted if not found[place].get(name)]:
             raise InputError(
-                f"{source}, {unit} {place}: no column {', '.join(missing)}. T_syn needs the tree of every text: "
-                "take a .conllu file, or add these columns."
+                f"{source}, {unit} {place}: no column {', '.join(missing)}. T_syn needs the tree of every text. Take "
+                "a .conllu file, or add these columns."
             )
     for name in wanted:
         rows = rows.add_column(name, [found[place][name] for place in rows["line"]])

@@ -1,4 +1,4 @@
-"""Labelled text of one language, with the place of each example in its file."""
+"""Read labelled text of one language."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Examples:
     Attributes:
         name: file or Hub dataset, for messages.
         language: language code.
-        rows: `tokens` and `labels` (lists of str of one length), or `text_a`, `text_b` (pairs only) and `label` (str).
-            `line` (int) is the example's place. A word labelled `_` has no label: it is neither trained on nor scored.
+        rows: `tokens` and `labels` (lists of str of equal length), or `text_a`, `text_b` (pairs only) and `label`
+            (str); and `line` (int), the example's place. Words labelled `_` are neither trained on nor scored.
         unit: unit of a place: `line` of a file, `row` of a Hub dataset.
         fingerprint: hash of the content.
         revision: commit of a Hub dataset.
-        group_size: consecutive examples that training keeps in one batch; 2 in code-switched text.
+        group_size: number of consecutive examples that training keeps in one batch; 2 for code-switched text.
 
     Raises:
-        InputError: no word has a label, or the labels of spans are of several schemes.
+        InputError: no word has a label, or labels of spans are in several schemes.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Examples:
                     f"{self.name}: all words are labelled _, so none has a label. Name another label_column."
                 )
             logger.warning(
-                "%s: %s of %s words are labelled _: they have no label, and are left out of training and scores",
+                "%s: %s of %s words have no label (_); they are left out of training and scores",
                 self.name,
                 f"{missing:,}",
                 f"{words:,}",
@@ -83,22 +83,18 @@ class Examples:
         return len(self.rows)
 
     def place(self, row: int) -> str:
-        """Return the place of example `row` (from 0) for messages."""
+        """Describe the place of example `row` (from 0), for messages."""
         return f"{self.name}, {self.unit} {self.rows[row]['line']}"
 
     @property
     def label_names(self) -> set[str]:
-        """Return the labels that occur."""
+        """Labels that occur."""
         if "label" in self.rows.column_names:
             return set(self.rows.unique("label"))
         return {name for names in self.rows["labels"] for name in names} - {UNLABELLED}
 
     def check_labels(self, labels: LabelSet, source: str) -> None:
-        """Check that all labels are in a label set, which comes from `source`.
-
-        Raises:
-            InputError: a label is unknown; the message names the first one and its place.
-        """
+        """Raise an InputError that names the first label that is not in `labels`, which come from `source`."""
         if not (strange := self.label_names - set(labels.names)):
             return
         column = "label" if "label" in self.rows.column_names else "labels"
@@ -107,8 +103,8 @@ class Examples:
                 if name in strange:
                     at = "" if column == "label" else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})"
                     raise InputError(
-                        f"{self.place(row)}{at}: label {name!r} is none of the {labels.describe()} of {source}. "
-                        "Name all labels by labels=labels.json, or remove such examples."
+                        f"{self.place(row)}{at}: the label {name!r} is not among the {labels.describe()} of {source}. "
+                        "List all labels by labels=labels.json, or remove such examples."
                     )
 
 
@@ -122,22 +118,22 @@ def read_examples(
     max_examples: int | None = None,
     revision: str | None = None,
 ) -> Examples:
-    """Read labelled text in one language. Text is NFC-normalised; whole texts are stripped too.
+    """Read labelled text in one language. Text is NFC-normalised; whole texts are also stripped.
 
-    Sentences whose words are withheld (`_`), as in some treebanks, are left out, as are texts labelled `_`.
+    Sentences whose words are withheld (`_`), as in some treebanks, and texts labelled `_` are left out.
 
     Args:
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
-            for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset, whose
-            classes are named. `PATH` may be a pattern, `snips/*/train_*.json`, for several files. The data sets of
+            for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset. `PATH`
+            may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
             [`~hf_xalign.tasks.layouts.LAYOUTS`] need no column names; a TSV or CSV file needs a header. `embedded:de`
             is tagged text inside the package.
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
-        text_columns: one column of words (`tokens` by default), or one or two columns of texts (`text_a` and `text_b`,
-            or `text` by default).
+        text_columns: one column of words (default `tokens`), or one or two columns of texts (default `text_a` and
+            `text_b`, or `text`).
         label_column: column of labels; by default `labels` for words, else `upos` (CoNLL-U), and `label` for texts.
         split: split of a Hub dataset or of the text inside the package.
-        max_examples: maximum number of examples; the first ones are kept.
+        max_examples: keep only this many examples from the start.
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
@@ -153,7 +149,7 @@ def read_examples(
     """
     source, language = parse_source(item)
     if language is None:
-        raise InputError(f"{item}: name its language, as in en={source}")
+        raise InputError(f"{item}: the language is missing. Write it before the source, as in en={source}.")
     check_range(least=1, max_examples=max_examples)
     unit, records, commit = read_records(source, split=split, revision=revision)
     rows: list[dict[str, Any]] = []
@@ -182,11 +178,11 @@ def read_examples(
     if not rows and [*others] == ["with withheld words (_)"]:
         raise InputError(f"{source}: {WITHHELD}")
     if not rows:
-        raise InputError(f"{source}: no examples in it{skipped and f' in {language}; there are {skipped}'}")
+        raise InputError(f"{source}: it has no examples{skipped and f' in {language}; there are {skipped}'}")
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
     if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
-        logger.info("%s: %s words are _ in sentences with other words, and stay", source, f"{blank:,}")
+        logger.info("%s: %s words are _, and are kept because their sentences have other words", source, f"{blank:,}")
     digest = hashlib.blake2b(digest_size=16)
     for row in rows:
         digest.update(json.dumps(row).encode())
@@ -194,7 +190,7 @@ def read_examples(
 
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
-    """Return the unit of a record's place (`line` or `row`), the records by place, and the commit of a Hub dataset."""
+    """Return the unit of places (`line` or `row`), the records with their places, and the commit of a Hub dataset."""
     scheme, files = find_source(source, LABELLED, split)
     if scheme == "hub":
         found = load_hub(source, split, revision)
@@ -206,7 +202,7 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
 
 
 def _hub_records(found: Dataset) -> Records:
-    """Yield records with the names of classes for their numbers."""
+    """Yield the records of a Hub dataset, with class names in place of class ids."""
     inner = {column: getattr(feature, "feature", feature) for column, feature in found.features.items()}
     names = {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
     for row, record in enumerate(found, 1):
@@ -216,12 +212,12 @@ def _hub_records(found: Dataset) -> Records:
 def _named(value: Any, names: list[str]) -> Any:
     if isinstance(value, list):
         return [_named(number, names) for number in value]
-    # -1 is the Hub's class in a test set whose labels are secret.
+    # The class -1 marks test sets on the Hub whose labels are secret.
     return None if value is None or value < 0 else names[value]
 
 
 def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:
-    """Return evaluation sets by their language.
+    """Return evaluation sets by language.
 
     Raises:
         InputError: two sets share a language, or a language of `wanted` is missing.
@@ -230,12 +226,12 @@ def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[s
     for part in parts:
         if part.language in found:
             raise InputError(
-                f"{part.language} has two evaluation sets, {found[part.language].name} and {part.name}. Name one, "
-                f"or give one another code ({part.language}-x-other)."
+                f"{part.language} has two evaluation sets, {found[part.language].name} and {part.name}. Keep one, or "
+                f"give one another code ({part.language}-x-other)."
             )
         found[part.language] = part
     if missing := [language for language in wanted if language not in found]:
-        raise InputError(f"no evaluation text in {', '.join(missing)}; there is text in {', '.join(found)}")
+        raise InputError(f"no evaluation text is in {', '.join(missing)}, only in {', '.join(found)}. Add it.")
     return found
 
 
@@ -254,7 +250,7 @@ def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: st
     if len(words) != len(labels):
         raise InputError(
             f"{where}: {len(words)} words in {column!r} but {len(labels)} labels in {label_column!r}. "
-            "Every word needs one."
+            "Give every word one label."
         )
     if not words:
         raise InputError(f"{where}: the sentence has no words. Remove it.")
@@ -278,14 +274,14 @@ def _texts(record: dict[str, Any], text_columns: Sequence[str], label_column: st
 def _get(record: dict[str, Any], column: str, where: str) -> Any:
     if column not in record:
         raise InputError(
-            f"{where}: no column {column!r}; the columns are {', '.join(record)}. Name them by text_columns and "
-            "label_column."
+            f"{where}: no column {column!r}; the columns are {', '.join(record)}. Name the right ones by text_columns "
+            "and label_column."
         )
     return record[column]
 
 
 def text_of(value: Any, column: str, where: str) -> str:
-    """Return a value that must be text."""
+    """Return a value, or raise an InputError if it is not text."""
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
     return value
@@ -294,5 +290,5 @@ def text_of(value: Any, column: str, where: str) -> str:
 def _label(value: Any, column: str, where: str) -> str:
     if value is None or isinstance(value, (bool, float, list, dict)) or value == "":
         shown = json.dumps(value)
-        raise InputError(f"{where}: column {column!r} has the label {shown}; a label is text or a whole number")
+        raise InputError(f"{where}: column {column!r} has the label {shown}. Write a text or a whole number.")
     return str(value)

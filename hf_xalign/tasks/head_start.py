@@ -1,6 +1,6 @@
 """Fit a task model's last linear layer to its frozen encoder, before the encoder is trained.
 
-A new head is random, and its first gradients move the encoder at random too: that costs what alignment gave
+The first gradients of a randomly initialised head change the encoder at random, and destroy part of the alignment
 (Kumar et al. 2022, arXiv 2202.10054, "linear probing, then fine-tuning").
 """
 
@@ -23,22 +23,17 @@ from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.prediction import evaluating, read_batch
 from hf_xalign.tasks.task import Batch
 
-# Enough for a linear layer; more would cost passes of the encoder.
-ITEMS = 50_000
+ITEMS = 50_000  # enough for a linear layer; more items cost more passes of the encoder
 
 
 def last_layer(model: PreTrainedModel) -> nn.Linear:
-    """Return the linear layer that gives a task model's scores of labels.
-
-    Raises:
-        InputError: it has none, or one without bias.
-    """
+    """Return the linear layer that computes a task model's logits; without one (with bias), raise an InputError."""
     count = model.config.num_labels
     found = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
     if not found or found[-1].bias is None:
         raise InputError(
-            f"keep_aligned=true fits a last linear layer with a bias and {count} outputs, and {type(model).__name__} "
-            "has none: leave it out"
+            f"keep_aligned=true fits a last linear layer with a bias and {count} outputs, but {type(model).__name__} "
+            "has none. Remove keep_aligned"
         )
     return found[-1]
 
@@ -54,17 +49,10 @@ def fit_head(
     autocast: torch.dtype | None = None,
     desc: str | None = None,
 ) -> None:
-    """Set the last layer of `model` to the softmax regression on what it reads, without dropout.
+    """Fit the last layer of `model` to its inputs by softmax regression, without dropout.
 
-    Args:
-        model: the task model; nothing but its last layer is changed.
-        task: the task.
-        encoded: rows of the task's `encode`; at most about 50,000 labelled items of them are used.
-        collate: makes the task's batch of a list of rows.
-        batch_size: rows per forward pass.
-        seed: chooses the rows, if there are more.
-        autocast: dtype of the forward passes, or None.
-        desc: label of the progress bar, or None.
+    At most about 50,000 labelled items of the `encoded` rows are used, chosen by `seed`. `autocast` is the dtype of
+    the forward passes, or None; `desc` labels the progress bar.
     """
     layer = last_layer(model)
     device = layer.weight.device
@@ -86,4 +74,4 @@ def fit_head(
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
-    broadcast([layer.weight.detach(), layer.bias.detach()])  # other processes may have rounded otherwise
+    broadcast([layer.weight.detach(), layer.bias.detach()])  # other processes may have rounded differently

@@ -1,4 +1,4 @@
-"""Labels of a task in the order of their ids, BIO or not."""
+"""The set of labels of a task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LabelSet:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> LabelSet:
-        """Build from the labels that occur: `O` first, the rest sorted. Labels of spans become BIO labels.
+        """Make a label set from the labels that occur: `O` first, the rest sorted. Labels of spans become BIO labels.
 
         Raises:
             InputError: there are fewer than two labels.
@@ -47,7 +47,7 @@ class LabelSet:
 
     @classmethod
     def load(cls, source: str) -> LabelSet:
-        """Load from a JSON file, in its order. Labels of spans become BIO labels; missing halves of pairs come last.
+        """Load a label set from a JSON file, in its order. Labels of spans become BIO labels, with missing ones last.
 
         Args:
             source: path of a list of labels, or `labels.json:bio` for the list `bio` of an object.
@@ -61,14 +61,14 @@ class LabelSet:
         if isinstance(content, dict):
             if key not in content:
                 raise InputError(
-                    f"labels={source}: the file holds {', '.join(map(str, content))}. Name one, as in "
+                    f"labels={source}: the file holds {', '.join(map(str, content))}. Choose one, as in "
                     f"{path or source}:{next(iter(content), 'labels')}"
                 )
             content = content[key]
         if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
-            raise InputError(f"labels={source}: expected a list of labels, each a string")
+            raise InputError(f"labels={source}: the file must hold a list of strings")
         if len(set(content)) < len(content):
-            raise InputError(f"labels={source}: {max(content, key=content.count)!r} is in it twice")
+            raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))
         rest = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
         return cls._checked([*content, *rest], f"labels={source}")
@@ -76,24 +76,26 @@ class LabelSet:
     @classmethod
     def _checked(cls, names: list[str], where: str) -> LabelSet:
         if len(names) < 2:
-            raise InputError(f"{where}: {len(names)} different labels ({', '.join(names)}); a classifier needs two")
+            raise InputError(
+                f"{where}: there are {len(names)} different labels ({', '.join(names)}), but a classifier needs two"
+            )
         return cls(tuple(names))
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Return the id of each label."""
+        """Id of each label."""
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def mark_spans(self) -> bool:
-        """Return whether they are BIO labels."""
+        """True if the labels are BIO labels."""
         return bool(span_parts(self.names))
 
     def describe(self) -> str:
-        """Return the labels in one line for messages."""
+        """Return the labels in one line, for messages."""
         shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
         return f"{len(self.names)} labels ({shown})"
 
     def config(self) -> dict[str, Any]:
-        """Return the fields of a model's config."""
+        """Return the label fields of a model's config."""
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}

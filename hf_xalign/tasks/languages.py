@@ -17,8 +17,8 @@ class LanguageInputs:
     """Languages and segments that a model distinguishes.
 
     Attributes:
-        embeddings: language -> row of the language embeddings (`config.language_ids`); None without them.
-        maps: language -> number of its map in a module or a mapped encoder; None without maps.
+        embeddings: row of each language in the language embeddings (`config.language_ids`), or None.
+        maps: id of each language's map in a module or a mapped encoder, or None.
         segments: whether token types separate the two texts of a pair.
     """
 
@@ -35,7 +35,7 @@ class LanguageInputs:
         return cls(embeddings, maps[0] if maps else None, segments)
 
     def columns(self, language: str) -> dict[str, int]:
-        """Return the columns of a text in `language`: `language_row` and/or `language_number`.
+        """Return the columns of a text in `language`: `language_row`, `language_number`, or both.
 
         Raises:
             InputError: the model does not know the language.

@@ -1,7 +1,7 @@
-"""Columns of published data sets, under the names that examples have.
+"""Recognise published data sets by their columns, and rename these to those of examples.
 
-Each layout of `LAYOUTS` says which column has which role, so a file or Hub dataset with these columns needs no
-`text_columns` and `label_column`. Columns that already have a role's name are left as they are.
+Each layout of `LAYOUTS` maps columns to roles, so a file or Hub dataset with these columns needs no `text_columns` and
+`label_column`. Columns that already have the name of a role stay.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hf_xalign.data.readers import (
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.errors import InputError, explained
 
-# Files with one word a line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
+# Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
@@ -36,13 +36,13 @@ _PREFIX = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)")
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a data set by role, and what its values need.
+    """Columns of a data set by role, and how to convert its values.
 
     Attributes:
         columns: `{role: column}`; a record that has all these columns has this layout. Roles are `tokens` and `labels`
-            of words; `text_a`, `text_b`, `text` and `label` of texts; `language` of a file with several.
-        make: makes further columns of a record, whose place is for messages.
-        labels: `{label: label}`, other spellings of labels; the label None leaves a record out.
+            for words; `text_a`, `text_b`, `text` and `label` for texts; `language` in a file of several languages.
+        make: function that makes further columns of a record; its second argument is the place, for messages.
+        labels: `{label: label}` renames labels; a record whose label becomes None is left out.
     """
 
     columns: Mapping[str, str]
@@ -51,7 +51,7 @@ class Layout:
 
 
 def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return words and BIO labels of Facebook's spans of characters, `start:end:label,start:end:label`."""
+    """Return the words and BIO labels of Facebook's character spans, `start:end:label,start:end:label`."""
     columns = "intent, start:end:label of each slot, text, locale, and JSON with tokens and tokenSpans"
     broken = (ValueError, TypeError, KeyError, AttributeError, IndexError)
     with explained(f"{where}: not the columns {columns}", *broken):
@@ -64,7 +64,7 @@ def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return text, words and BIO labels of SNIPS' pieces of text with and without an `entity`."""
+    """Return the text, words and BIO labels of SNIPS' pieces of text, some of which have an `entity`."""
     with explained(f"{where}: 'data' is not a list of pieces, each with a text", TypeError, KeyError):
         texts = [piece["text"] for piece in record["data"]]
         text, ends = "".join(texts), [sum(map(len, texts[: k + 1])) for k in range(len(texts))]
@@ -79,7 +79,7 @@ def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]) -> list[str]:
-    """Return the BIO label of each word: that of the first span that shares a character with it."""
+    """Return the BIO label of each word, by the first span that shares a character with it."""
     labels, before = [], None
     for start, end in words:
         span = next((span for span in spans if start < span[1] and span[0] < end), None)
@@ -103,7 +103,7 @@ LAYOUTS = {
 
 
 def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dict[str, Any], str | None]:
-    """Return a record with the columns of its layout, and why it is left out, if it is."""
+    """Return a record with the columns of its layout, and the reason if it is left out, else None."""
     for layout in LAYOUTS.values():
         if not all(column in record for column in layout.columns.values()):
             continue
@@ -120,7 +120,7 @@ def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dic
 
 
 def read_rows(path: Path) -> Rows:
-    """Yield the rows of a file of labelled text, by its suffix and, in TSV, its first line."""
+    """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
     match kind := file_format(path):
         case ".jsonl":
             return read_jsonl(path)
@@ -137,12 +137,12 @@ def read_rows(path: Path) -> Rows:
     if kind in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
     raise InputError(
-        f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not {kind!r}"
+        f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {kind!r}"
     )
 
 
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield sentences without the language before each word, `en:word`, that WikiANN has from its first word on."""
+    """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
     for line, record in read_conll(path):
         words = record.get("tokens", [""])

@@ -34,14 +34,14 @@ def load_task_model(
     revision: str = "main",
     seed: int = 0,
 ) -> PreTrainedModel:
-    """Load an encoder as a task model: float32, from safetensors only, with a new head.
+    """Load an encoder as a task model with a new head, in float32, from safetensors only.
 
-    A checkpoint's own pooler is kept if the task reads one, and its own head if it has the same labels. The last-layer
-    maps of a mapped encoder ([`hf_xalign.modeling.rotated`]) become a frozen module between encoder and head, like
+    The checkpoint's pooler is kept if the task uses one, and its head if it has the same labels. The last-layer maps
+    of a mapped encoder ([`hf_xalign.mapping.RotatedModel`]) become a frozen module between encoder and head, like
     MAO's align-matrix.
 
     Args:
-        name_or_path: folder or Hub id of an encoder, or `embedded` for the encoder that comes with the library.
+        name_or_path: folder or Hub id of an encoder, or `builtin` for the encoder that comes with the library.
         task: the task.
         adapter: folder or Hub id of a trained module to insert, frozen, between encoder and head
             ([`hf_xalign.modeling.with_alignment`]).
@@ -49,8 +49,8 @@ def load_task_model(
         seed: seed of the head's initial weights.
 
     Raises:
-        InputError: the encoder is missing, cannot do the task, or has a head for other labels; or the adapter does not
-            fit.
+        InputError: the encoder is missing, has no class for the task, or has a head for other labels; or the adapter
+            does not fit.
     """
     path = resolve_model(name_or_path)
     _refuse_adapter(path, name_or_path)
@@ -75,7 +75,7 @@ def load_task_model(
 
 
 def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequence[int] | None = None) -> None:
-    """Refuse a folder whose encoder does not go with the adapter, the head or a tagger's layers; reads no weights."""
+    """Raise an InputError if a folder's encoder does not fit the adapter, the head or a tagger's layers."""
     if not Path(name).is_dir():
         return
     _refuse_adapter(name, name)
@@ -88,7 +88,7 @@ def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequenc
 
 
 def changed_layers(config: Any, name: str, adapter: str | None) -> Sequence[int] | None:
-    """Return the layers that an encoder's maps or a module on top of it change; None without these."""
+    """Return the layers that an encoder's maps or a module on top of it change, or None."""
     if isinstance(config, RotatedConfig):
         check_mapped(name, adapter)
         return config.layers
@@ -98,11 +98,11 @@ def changed_layers(config: Any, name: str, adapter: str | None) -> Sequence[int]
 
 
 def check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name: str) -> None:
-    """Refuse to read layers in another space than those that maps or a module change."""
+    """Raise an InputError if a tagger would read a layer that maps or a module do not change."""
     if plain := sorted(set(layer_index(layers, count)) - set(changed)):
         raise InputError(
-            f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so that layer "
-            f"{plain[0]} would stay in another space. Leave tagger_layers out, or learn maps of all these layers: "
+            f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so layer "
+            f"{plain[0]} would not be aligned. Remove tagger_layers, or learn maps of all these layers: "
             f"hf-xalign train mapping --layers {' '.join(map(str, layers))}"
         )
 
@@ -113,12 +113,12 @@ def _refuse_adapter(folder: str | os.PathLike[str], name: str) -> None:
 
 
 def adapter_alone(name: str) -> InputError:
-    """Return the error for an adapter given as an encoder."""
+    """Make the error for an adapter that is given as an encoder."""
     return InputError(f"{name} is an adapter. Give it by adapter={name}, and its encoder by model_name_or_path")
 
 
 def check_mapped(name: str, adapter: str | None) -> None:
-    """Refuse an adapter on top of a mapped encoder."""
+    """Raise an InputError for an adapter on top of a mapped encoder."""
     if adapter is not None:
         raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
 
@@ -126,7 +126,7 @@ def check_mapped(name: str, adapter: str | None) -> None:
 def _auto_class(task: Task, config: Any) -> Any:
     name = f"AutoModel{task.head}"
     if type(config) not in getattr(transformers, f"MODEL_{_MAPPINGS[task.head]}_MAPPING"):
-        raise InputError(f"a model of type {config.model_type} cannot do a task of kind {task.kind}: it has no {name}")
+        raise InputError(f"models of type {config.model_type} have no {name}, which tasks of kind {task.kind} need")
     return getattr(transformers, name)
 
 
@@ -138,7 +138,7 @@ _MAPPINGS = {
 
 
 def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
-    """Refuse a head for another task or other labels, whose weights might fit by name and size."""
+    """Raise an InputError for a head for another task or other labels, even if its weights would fit."""
     trained = [kind for kind in config.architectures or [] if kind.endswith(tuple(_MAPPINGS))]
     if not trained:
         return
@@ -149,26 +149,26 @@ def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
     shown = f" for {', '.join(there)}" if there else ""
     raise InputError(
         f"{name} is a {trained[0]}{shown}, whose head does not fit this task. Save its encoder alone, by "
-        "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep its head, name its labels "
+        "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep the head, list its labels "
         "in their order by labels=labels.json"
     )
 
 
 def _label_names(config: Any) -> tuple[str, ...]:
-    """Return the names of a head's labels in their order; none for transformers' defaults."""
+    """Return the names of a head's labels in their order, () for transformers' default names."""
     names = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
     return () if names == tuple(f"LABEL_{number}" for number in range(len(names))) else names
 
 
 def name_labels(model: PreTrainedModel, task: Task) -> None:
-    """Check that a model's head is one for the task's labels; a head whose labels have no names gets them.
+    """Name the labels of a model's head after the task's, if they have no names.
 
     Raises:
-        InputError: the model has no head, one for another kind of task, or one for other labels or another order.
+        InputError: the model has no head, a head for another kind of task, or one for other labels or another order.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     kind, config = type(base).__name__, base.config
-    advice = "load the encoder with hf_xalign.tasks.load_task_model, which gives it a new head"
+    advice = "load the encoder with hf_xalign.tasks.load_task_model, which adds a new head"
     if kind.endswith("Model") and backbone_of(base) is base:
         raise InputError(f"{kind} has no head for a task: {advice}")
     if kind.endswith(tuple(_MAPPINGS)) and not kind.endswith(task.head):
@@ -179,18 +179,18 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     if len(config.id2label or ()) != len(names) or (there and there != names):
         shown = ", ".join(there) or f"{len(config.id2label or ())} labels without names"
         raise InputError(
-            f"this {kind} has a head for {shown}, and the task's labels are {', '.join(names)}: name the "
-            f"task's labels in the model's order, or {advice}"
+            f"this {kind} has a head for {shown}, but the task's labels are {', '.join(names)}. List the task's "
+            f"labels in the model's order, or {advice}"
         )
     for key, value in task.config().items():
         setattr(config, key, value)
 
 
 def _last_map(config: RotatedConfig, name: str) -> int:
-    """Return the position of the last layer among the mapped ones."""
+    """Return the index of the last layer among the mapped layers."""
     layers = list(config.layers)
     if config.num_hidden_layers not in layers:
-        raise InputError(f"{name} has maps of layers {layers}, but not of the last one, which a head reads")
+        raise InputError(f"{name} has maps of layers {layers}, but not of the last layer, which a head reads")
     return layers.index(config.num_hidden_layers)
 
 

@@ -27,7 +27,7 @@ def predict(
     batch_size: int = 64,
     desc: str | None = None,
 ) -> list[np.ndarray]:
-    """Predict for rows of the task's `encode`, and return the predictions in their order.
+    """Return the predictions for rows of the task's `encode`, in their order.
 
     Rows of similar length share a batch of at most `batch_size`. `desc` labels the progress bar; None hides it.
     """
@@ -46,7 +46,7 @@ def predict(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into evaluation mode inside the block."""
+    """Put the model into evaluation mode inside a `with` block."""
     was_training = model.training
     model.eval()
     try:
@@ -58,7 +58,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def read_batch(
     encoded: Dataset, rows: np.ndarray, collate: Callable[[list[dict[str, Any]]], Batch], device: torch.device
 ) -> Batch:
-    """Collate the rows of these numbers, on a device."""
+    """Collate the rows with these indices, on a device."""
     columns = encoded[rows]
     batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
     return {name: value.to(device) for name, value in batch.items()}
@@ -73,7 +73,7 @@ def score_languages(
     batch_size: int = 64,
     desc: str | None = None,
 ) -> dict[str, TaskScores]:
-    """Score every language of `evaluation` (language -> its examples and their encoded rows); see [`predict`]."""
+    """Score every language of `evaluation` (its examples and their encoded rows); see [`predict`]."""
     assert isinstance(tokenizer.pad_token_id, int)
     scores = {}
     for language, (examples, encoded) in evaluation.items():

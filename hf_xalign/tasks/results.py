@@ -1,9 +1,9 @@
-"""Result folders of a task, one for each seed, which systems are compared from.
+"""Write and read the result folders of a task, one for each seed, by which systems are compared.
 
     OUTPUT/seed-<s>/scores.json           task, metric, seed, train_language, languages, settings, inputs, warnings
     OUTPUT/seed-<s>/examples/<lang>.json  scores of every example
 
-`scores.json` is written last, with checksums of itself and the examples: a seed that has a whole one is finished.
+`scores.json` is written last, with checksums of itself and the examples; a seed with an undamaged one is finished.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _RUN = "run.json"
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the content of a finished seed's scores.json, or None; a field that differs from `how` is refused."""
+    """Return the content of a finished seed's scores.json, or None; a field unlike `how` raises an InputError."""
     return _agreeing(folder / SCORES, how)
 
 
 def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> bool:
     """Prepare a seed's folder, and return whether it holds an interrupted run to resume.
 
-    The fields `how` are kept in `run.json` until there are scores; an interrupted run with others is refused. If that
-    file is damaged, or with `overwrite`, the seed starts over.
+    Until there are scores, `run.json` keeps the fields `how`; an interrupted run with other fields raises an
+    InputError. If that file is damaged, or with `overwrite`, the seed starts over.
     """
     if overwrite:
         for path in (folder / SCORES, folder / _RUN):
@@ -51,7 +51,7 @@ def write_scores(
 ) -> dict[str, Any]:
     """Write the scores of every example by language, then `scores.json` with the fields `how`; return its content.
 
-    `warnings` say what went wrong in training; [`format_scores`] repeats them.
+    [`format_scores`] repeats the `warnings` of training.
     """
     languages, files = {}, []
     for language, found in scores.items():
@@ -68,10 +68,9 @@ def write_scores(
 def write_examples(
     folder: Path, examples: Mapping[str, ExampleScores], *, task: str, metric: str, train_language: str = ""
 ) -> dict[str, Any]:
-    """Write one metric's example scores by language to a folder `seed-<number>`, as `write_scores` does.
+    """Write one metric's example scores by language to a folder `seed-<number>`, for `compare`.
 
-    [`~hf_xalign.statistics.comparison.compare`] reads them. An encoder that learned from no labels has no
-    `train_language`.
+    An encoder that was not trained on labels has no `train_language`.
     """
     seed = int(folder.name.removeprefix("seed-"))
     how = {"task": task, "metric": metric, "seed": seed, "train_language": train_language}
@@ -79,9 +78,9 @@ def write_examples(
 
 
 def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
-    """Write example scores of retrieval, by language and metric, to the seeds' folders `folder/NAME/place`.
+    """Write example scores of retrieval, by language and metric, to folders `folder/METRIC/place`.
 
-    NAME is the metric's, with a dash for the comma before a protocol: `retrieval_last-mao`.
+    In METRIC, a dash replaces the comma before a protocol: `retrieval_last-mao`.
     """
     for metric in dict.fromkeys(metric for own in examples.values() for metric in own):
         found = {language: own[metric] for language, own in examples.items() if metric in own}
@@ -91,7 +90,7 @@ def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: P
 
 
 def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the content of a file if it agrees with the fields of a run; None if there is no whole file."""
+    """Return the content of a file that agrees with the fields of a run, or None without an undamaged file."""
     if (content := read_mark(path)) is None:
         return None
     # JSON turns tuples into lists, and keys into text.
@@ -103,14 +102,14 @@ def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
             key = min(key for key in {*there, *wanted} if there.get(key) != wanted.get(key))
             there, wanted, name = there.get(key), wanted.get(key), key
         raise InputError(
-            f"{path} is of another run: {name} is {json.dumps(there)} there and {json.dumps(wanted)} here. Give "
+            f"{path} belongs to another run: {name} is {json.dumps(there)} there and {json.dumps(wanted)} here. Give "
             f"another output_dir, or overwrite_output_dir=true to delete {path.parent}"
         )
     return content
 
 
 def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of the scores of several `scores.json`: mean, spread, minimum and maximum of each language."""
+    """Return a table of several `scores.json`: mean, standard deviation, minimum and maximum for each language."""
     metric = runs[0]["metric"]
     languages = list(runs[0]["languages"])
     found = 100 * np.array([[run["languages"][language]["score"] for language in languages] for run in runs])

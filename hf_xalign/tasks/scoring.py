@@ -1,4 +1,4 @@
-"""Count right words and spans of every example, for accuracy, token micro F1 and span F1."""
+"""Count correct words and spans of every example, for accuracy, token micro F1 and span F1."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Metric = Literal["accuracy", "token_f1", "span_f1"]
 
 
 class Counts(NamedTuple):
-    """Numbers of right predictions, predictions and reference items in each example, int64 (examples,)."""
+    """Numbers of correct predictions, predictions and reference items in each example, int64 (examples,)."""
 
     correct: np.ndarray
     predicted: np.ndarray
     gold: np.ndarray
 
     def totals(self) -> dict[str, float]:
-        """Return micro precision, recall and F1, from 0 to 1; 0 if the denominator is 0."""
+        """Return micro precision, recall and F1, in [0, 1]; 0 if the denominator is 0."""
         correct, predicted, gold = (int(column.sum()) for column in self)
         return {
             "precision": correct / predicted if predicted else 0.0,
@@ -31,9 +31,9 @@ class Counts(NamedTuple):
 
 
 def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], kind: str | None = None) -> Counts:
-    """Count the spans of each sentence, of one kind or all; a span is right if its start, end and kind are.
+    """Count the spans of each sentence, of one kind or all; a span is correct if its start, end and kind are.
 
-    Each side can be in a scheme of its own (BIO, BIOES, ...).
+    The two sides may be in different schemes (BIO, BIOES, ...).
     """
     _check_same(predicted, gold)
     sides = [
@@ -44,10 +44,11 @@ def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
 
 
 def tags_as_spans(tags: Sequence[str | None]) -> list[str]:
-    """Return BIO labels of tags without prefixes, as seqeval's default mode reads them (ALIGN-MLM's F1 of POS).
+    """Convert tags without prefixes to BIO labels, as seqeval's default mode reads them (ALIGN-MLM's F1 of POS).
 
-    Neighbouring words with one tag are a span. seqeval takes a tag's first letter for its prefix: a tag that begins
-    with B, E or S is a span of one word, and one that begins with O or a full stop is none, as a word without a tag.
+    Consecutive words with the same tag are a span. seqeval takes a tag's first letter for its prefix: a tag that
+    begins with B, E or S is a span of one word, and a tag that begins with O or a full stop is outside, like a missing
+    tag.
     """
     labels = []
     before: str | None = None
@@ -63,11 +64,11 @@ def tags_as_spans(tags: Sequence[str | None]) -> list[str]:
 def count_words(
     predicted: Sequence[Sequence[str | None]], gold: Sequence[Sequence[str]], *, outside: str | None = OUTSIDE
 ) -> Counts:
-    """Count the words of each sentence; a word is right if its label is.
+    """Count the words of each sentence; a word is correct if its label is.
 
-    A predicted label is None for a word without a prediction; words with the reference label `_` are left out.
-    `outside` is the label of words that are not items (CONTINUAL's token-level micro F1 of NER). With None every word
-    is an item, so F1 is accuracy.
+    The predicted label is None for a word without a prediction. Words with the reference label `_` are left out, and
+    words labelled `outside` are not items (CONTINUAL's token-level micro F1 of NER). With `outside=None` every word is
+    an item, so F1 equals accuracy.
     """
     _check_same(predicted, gold)
     rows = []
@@ -83,7 +84,7 @@ def count_words(
 
 
 def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
-    """Count examples with one label each."""
+    """Count examples that have one label each."""
     check_lengths("example", predictions=predicted, references=gold)
     return _counts([(int(one == other), 1, 1) for one, other in zip(predicted, gold, strict=True)])
 

@@ -23,22 +23,20 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import adapter_alone, changed_layers, check_layers
 from hf_xalign.tasks.task import Batch, Task
 
-# Layers that ROTATE reads from an encoder without maps.
-_LAST_FOUR = (-4, -3, -2, -1)
-# Sentences in a forward pass that caches vectors.
-_BATCH = 64
+_LAST_FOUR = (-4, -3, -2, -1)  # layers that ROTATE reads from an encoder without maps
+_BATCH = 64  # sentences in a forward pass that caches vectors
 
 
 @dataclass(frozen=True)
 class TaggingTask(TokenTask):
     """Label words with a tagger that reads word vectors and predicts the best label sequence (Viterbi).
 
-    The encoder never changes, so the vectors of the training text can be cached in the rows as `vectors`: 4 bytes a
-    number, 1.5 KB a word with 384 dimensions.
+    The encoder is frozen, so the vectors of the training text can be cached in the rows as `vectors`, in float32: 1.5
+    KB for a word of 384 dimensions.
 
     Attributes:
         bio: allow `I-X` only after `B-X` or `I-X`.
-        keep_vectors: cache the vectors of the training text; otherwise each epoch runs the encoder again.
+        keep_vectors: cache the vectors of the training text; otherwise every epoch runs the encoder.
     """
 
     spans: ClassVar[bool] = True
@@ -46,28 +44,24 @@ class TaggingTask(TokenTask):
     keep_vectors: bool = True
 
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
-        """Encode sentences.
-
-        Raises:
-            InputError: a label is unknown, or a word of the training text has none.
-        """
+        """Encode sentences; an unknown label, or a word of the training text without a label, raises an InputError."""
         if training and any(UNLABELLED in names for names in examples.rows["labels"]):
             raise InputError(
-                f"{examples.name}: words labelled _ have no label, but a tagger learns whole sentences. Remove the "
-                "sentences with such words, or leave out head=tagger."
+                f"{examples.name}: some words have no label (_), but a tagger learns whole sentences. Remove the "
+                "sentences with such words, or remove head=tagger."
             )
         return super().encode(examples, *inputs, training=training, **options)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Collate the N words that have a token, at most W in each of B rows.
 
-        The batch holds the encoder's inputs and `word_spans` int64 (B, W, 2); or, for rows with `vectors`,
-        `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W). `labels` int64 (B, W) are -100 for padding,
-        `label_positions` int64 (N,) are positions of words in the flattened labels, and `label_counts` is int64 (B,).
-        Words labelled `_` have the label -100 too, and no position.
+        The batch holds the encoder's inputs and `word_spans` int64 (B, W, 2), or, for rows with `vectors`,
+        `inputs_vectors` float32 (B, W, size) and `word_mask` bool (B, W). `labels` int64 (B, W) are -100 for padding
+        and for words labelled `_`; `label_positions` int64 (N,) are the positions of the other words in the flattened
+        labels, and `label_counts` int64 (B,) their number in each row.
         """
         starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
-        # Words are cut off only at the end of a sentence.
+        # Words are truncated only at the end of a sentence.
         counts = [int((own >= 0).sum()) for own in starts]
         width = max(1, *counts)
         mask = torch.arange(width) < torch.tensor(counts)[:, None]
@@ -91,7 +85,7 @@ class TaggingTask(TokenTask):
         return {"inputs_vectors": vectors, "word_mask": mask, **batch}
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
-        """Add the words' vectors, float32 (words * size,), to the training rows if they are cached."""
+        """Add the words' vectors, float32 (words * size,), to the training rows, if `keep_vectors`."""
         if not self.keep_vectors or "vectors" in encoded.column_names:
             return encoded
         tagger = cast(BiLSTMCRFForTokenClassification, model)
@@ -114,7 +108,7 @@ class TaggingTask(TokenTask):
             load_from_cache_file=False,
             desc="Making word vectors",
         )
-        # Read a row's numbers as one array, not as a Python list.
+        # NumPy format, to read a row's vectors as an array and not as a Python list.
         return with_vectors.select(np.argsort(order)).with_format(
             "numpy", columns=["vectors"], output_all_columns=True, dtype=np.float32
         )
@@ -124,11 +118,11 @@ class TaggingTask(TokenTask):
         return len(batch["label_positions"])
 
     def training_inputs(self, batch: Batch) -> Batch:
-        """Add the labels, since the model computes the likelihood of a sequence."""
+        """Add the labels, because the model computes the likelihood of a sequence itself."""
         return {**self.inputs(batch), "labels": batch["labels"]}
 
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Return minus the log-likelihood of the labels, summed over sentences."""
+        """Return the negative log-likelihood of the labels, summed over sentences."""
         return output.loss * self.count_items(batch)
 
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
@@ -146,21 +140,21 @@ def load_tagger(
     layers: Sequence[int] | None = None,
     **settings: Any,
 ) -> BiLSTMCRFForTokenClassification:
-    """Load an encoder with a new tagger: float32, from safetensors only.
+    """Load an encoder with a new tagger, in float32, from safetensors only.
 
     Args:
-        name_or_path: folder or Hub id of an encoder or a mapped encoder, or `embedded` for the encoder that comes with
+        name_or_path: folder or Hub id of an encoder or a mapped encoder, or `builtin` for the encoder that comes with
             the library.
         task: the task.
         adapter: folder or Hub id of a trained module to insert, frozen, between encoder and tagger.
         revision: branch, tag or commit of a Hub model.
         seed: seed of the tagger's initial weights.
-        layers: layers that the tagger reads, all of them mapped if there are maps. By default those with maps, the
-            last one with an adapter, else the last four.
+        layers: layers that the tagger reads; if there are maps, all must be mapped. By default the mapped layers, the
+            last layer with an adapter, else the last four.
         settings: other fields of [`~hf_xalign.modeling.tagger.tagger.BiLSTMCRFConfig`].
 
     Raises:
-        InputError: the encoder is missing or has a task head, the adapter does not fit, or a setting is wrong.
+        InputError: the encoder is missing or has a task head, the adapter does not fit, or a setting is invalid.
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):

@@ -19,7 +19,7 @@ from hf_xalign.tasks.languages import LanguageInputs
 
 Batch = dict[str, torch.Tensor]
 
-# Columns of a batch that are no inputs of the model.
+# Columns of a batch that are not inputs of the model.
 _LABELS = {"labels", "label_positions", "label_counts"}
 _ENDS = {"start_positions", "end_positions", "opens", "closes"}
 
@@ -29,28 +29,28 @@ class TaskScores:
     """Scores of one evaluation set.
 
     Attributes:
-        examples: metric -> scores of every example.
-        counts: other counts: words, words cut off, ...
+        examples: scores of every example, by metric.
+        counts: other counts: words, truncated words, ...
     """
 
     examples: dict[str, ExampleScores]
     counts: dict[str, int] = field(default_factory=dict)
 
     def totals(self) -> dict[str, float]:
-        """Return metric -> score, from 0 to 1."""
+        """Return the score of each metric, in [0, 1]."""
         return {metric: found.score() for metric, found in self.examples.items()}
 
 
 class Task(ABC):
-    """Base class of tasks, all trained by [`~hf_xalign.trainers.task.TaskTrainer`].
+    """Base class of tasks that [`~hf_xalign.trainers.task.TaskTrainer`] trains.
 
     Encoded rows have `input_ids`, `length` (tokens) and `source_lang` for the trainer, and other columns for the
-    task's own methods.
+    methods of the task.
 
     Attributes:
-        kind: name of the kind of task.
-        head: suffix of transformers' model classes: `ForTokenClassification`, ...
-        metric: headline score, one of the metrics of `score`.
+        kind: kind of task.
+        head: suffix of transformers' model classes, such as `ForTokenClassification`.
+        metric: headline score, one of the metrics that `score` returns.
     """
 
     kind: ClassVar[str]
@@ -58,7 +58,7 @@ class Task(ABC):
     metric: str
 
     def config(self) -> dict[str, Any]:
-        """Return the label fields of the model's config; empty for a task without labels."""
+        """Return the label fields of the model's config; {} for a task without labels."""
         return {}
 
     @abstractmethod
@@ -85,11 +85,11 @@ class Task(ABC):
         """
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
-        """Collate encoded rows, padded at the end to the longest of them, with their labels if the task adds them.
+        """Collate encoded rows, padded at the end to the longest of them; tasks add their labels.
 
         The batch (B rows, width) holds `input_ids`, `attention_mask` int64 (B, width); `token_type_ids` int64
-        (B, width), if the rows have segments or the model has language embeddings; `language` int64 (B,) map numbers,
-        if the model has maps.
+        (B, width), if the rows have segments or the model has language embeddings; `language` int64 (B,), map ids, if
+        the model has maps.
         """
         input_ids, inside = pad_rows([row["input_ids"] for row in rows], pad_token_id)
         batch = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(inside).long()}
@@ -104,24 +104,24 @@ class Task(ABC):
         return batch
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
-        """Add columns to encoded rows that the model can compute before training; none by default."""
+        """Add columns that the model computes before training; none by default."""
         return encoded
 
     @abstractmethod
     def count_items(self, batch: Batch) -> int:
-        """Count the items of a batch that the loss averages over, without waiting for the device."""
+        """Count the items of a batch that the loss averages over, without synchronising the device."""
 
     def inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs."""
         return {name: value for name, value in batch.items() if name not in _LABELS | _ENDS}
 
     def training_inputs(self, batch: Batch) -> Batch:
-        """Return the model's inputs in training, with labels if it computes the loss itself."""
+        """Return the model's inputs in training, with labels if the model computes the loss itself."""
         return self.inputs(batch)
 
     @abstractmethod
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum of the loss over the batch's items, a float32 scalar, from the model's output."""
+        """Return the sum of the loss over the batch's items, a float32 scalar."""
 
     @abstractmethod
     def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
@@ -129,4 +129,4 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
-        """Score the predictions for each encoded row of an evaluation set."""
+        """Score the predictions for the encoded rows of an evaluation set."""

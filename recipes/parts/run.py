@@ -146,6 +146,7 @@ def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) 
         args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
         trainer = make_trainer(part)
+        trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
         kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
         if kept:

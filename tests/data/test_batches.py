@@ -190,7 +190,7 @@ def test_word_batch_of_tokens_by_hand():
 
 def test_a_word_that_was_not_stored_is_an_error(features):
     row = {**ROWS[1], "source_rows": [-1, 19, 20]}
-    with pytest.raises(IndexError, match="not stored"):
+    with pytest.raises(IndexError, match="no stored vector"):
         WordCollator(9, features=features)([row])
 
 

@@ -118,7 +118,7 @@ def test_parquet_columns_and_the_languages_of_rows(tmp_path, caplog):
     assert load_parallel(tmp_path / "a.parquet", source_lang="tr")["source"] == ["bir"]
     Dataset.from_dict({"sentence1": ["bir"], "sentence2": ["one"]}).to_parquet(tmp_path / "b.parquet")
     assert load_parallel(tmp_path / "b.parquet", source_lang="tr")["target"] == ["one"]
-    assert "'sentence2' the target (en, the pivot), because of their order" in caplog.text
+    assert "'sentence2' the target (en, the pivot), by their order" in caplog.text
     linked = make_links(4)
     linked.to_parquet(tmp_path / "c.parquet")
     assert load_parallel(tmp_path / "c.parquet", source_lang="deu_Latn", target_lang="eng")[0] == {
@@ -146,11 +146,11 @@ def test_headers_that_are_not_understood_and_swapped_sides_are_refused(tmp_path)
             load("French,Italian\n" + rows),
             rf"row 1 .*'tr' and 'en'.*'French', 'Italian'\. Name .*{typed}, or",
         ),
-        "four": (load("w,x,y,z\n1,2,3,4\n"), rf"there are: 'w', 'x', 'y', 'z'\. Name the columns by {typed}\."),
+        "four": (load("w,x,y,z\n1,2,3,4\n"), rf"columns are: 'w', 'x', 'y', 'z'\. Name the two columns by {typed}\."),
         "long": (load(f"{'word ' * 20},x,y\n"), r"'word .{30,40}\.\.\.', 'x'"),
         "own": (load("w,x\n" + rows, source_column="a", target_column="x"), "no columns 'a' and 'x'.*'w', 'x'"),
         "script": (load("anchor,positive\nhello there,नमस्ते\n", "hi"), r"swapped.*'hello there' \(hi\).*" + typed),
-        "pivot": (load(rows, "eng"), "its source language is the pivot"),
+        "pivot": (load(rows, "eng"), "the source language is the pivot"),
         "row": (load("source,target,source_lang\na,b,sr-Cyrl\n", "sr-Latn"), "'sr-Cyrl' in the row, but 'sr-Latn'"),
     }
     assert_refused(table, tmp_path)

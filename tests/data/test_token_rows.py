@@ -442,7 +442,7 @@ def test_single_pieces_and_why_others_are_left_out(tokenizer):
     pieces = [tuple(tokenizer.convert_ids_to_tokens(row)) for row in entries.ids]
     assert pieces == [("house", "haus"), ("cat", "kat"), ("dog", "hund"), ("cat", "da")]
     assert entries.dropped == {"repeated": 1, "same_piece": 1, "several_pieces": 3, "unknown": 2}
-    assert entries.origin == "en-xx.txt: 4 of the 4 entries with one piece a word, of 11 of words"
+    assert entries.origin == "en-xx.txt: 4 of the 4 entries with one piece for each word, of 11 in all"
     half = TokenEntries.from_dictionary(WORDS, tokenizer, share=0.5, seed=1)
     assert len(half) == 2 and {tuple(row) for row in half.ids} < {tuple(row) for row in entries.ids}
 

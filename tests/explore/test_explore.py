@@ -1,11 +1,14 @@
 """`hf-xalign explore`: what it computes, what it escapes, and the page in a browser."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 from http.client import HTTPConnection
+from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -255,7 +258,7 @@ def test_a_folder_without_a_model_is_refused(folder, tmp_path, capsys):
     assert "no such folder" in capsys.readouterr().err
     write_record(tmp_path, {**make_record(), "maps": {"files": {"de": "maps/de.safetensors"}}})
     assert main(["explore", str(tmp_path)]) == 2
-    assert "holds maps between two spaces" in capsys.readouterr().err
+    assert "has maps between two spaces" in capsys.readouterr().err
 
 
 def test_colors_are_what_a_word_chooses_not_how_large_all_cosines_are():
@@ -380,10 +383,45 @@ def browser(tmp_path):
         context.close()
 
 
+COMMAND = [sys.executable, "-P", "-c", "from hf_xalign.cli.main import main; main()", "explore", "--device", "cpu"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no peak of memory in /proc")
+def test_two_sentences_of_512_words_take_little_memory(folder, tmp_path, capsys):
+    """Print the peaks in MB: of the server with its page, and after one answer."""
+    for seed, name in enumerate(("base", "run")):
+        save_base("bert", tmp_path / name, seed=seed, max_position_embeddings=1100)
+    words = [str(tmp_path / "run"), "--base", str(tmp_path / "base"), "--links", str(folder / "run/eval_links.jsonl")]
+    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stdout.readline().split()[1] + "gradio_api/queue"
+
+            def peak():
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+
+            page = peak()
+            [number, *_] = [
+                one["id"]
+                for one in json.load(urlopen(address.replace("gradio_api/queue", "config")))["dependencies"]
+                if str(one["api_name"]).startswith("compare")
+            ]
+            typed = ["hund katze " * 256, "the dog " * 256, "de", "en"]
+            body = json.dumps({"data": typed, "fn_index": number, "session_hash": "0"}).encode()
+            urlopen(Request(f"{address}/join", body, {"Content-Type": "application/json"})).close()
+            answer = next(line for line in urlopen(f"{address}/data?session_hash=0") if b"process_completed" in line)
+            with capsys.disabled():
+                print(f"\nexplore: {page:.0f} MB, after two sentences of 512 words {peak():.0f} MB")
+            assert answer.count(b"<td") >= 2 * 512**2
+            assert len(answer) < 12e6 and peak() - page < 150
+        finally:
+            process.terminate()
+
+
 @pytest.mark.slow
 def test_the_page_in_a_browser(folder, browser):
-    words = [sys.executable, "-P", "-c", "from hf_xalign.cli.main import main; main()"]
-    words += ["explore", str(folder / "run"), "--device", "cpu"]
+    words = [*COMMAND, str(folder / "run")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             address = process.stdout.readline().split()[1]

@@ -227,7 +227,7 @@ def test_no_network_is_said_at_the_first_try_and_an_owner_before_that(own_hub, t
         hub.push(base, "me/base")
     assert not slept.called
     assert main(["push", str(base), "base"]) == 2
-    assert capsys.readouterr().err.endswith("error: base: name the owner too, as in your-name/base\n")
+    assert capsys.readouterr().err.endswith("error: base: give the owner too, as in your-name/base\n")
 
 
 def test_a_broken_connection_is_said_and_changes_nothing(own_hub, tmp_path):

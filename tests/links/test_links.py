@@ -152,7 +152,7 @@ def test_languages_as_arguments_equal_languages_as_columns():
     assert align_words(bare, source_lang="de", target_lang="en")[:] == align_words(text)[:]
     with pytest.raises(InputError, match="or give languages to align_words"):
         align_words(bare)
-    with pytest.raises(InputError, match="source_lang=de: the dataset has this column already"):
+    with pytest.raises(InputError, match="source_lang=de: the dataset has a column source_lang already"):
         align_words(text, source_lang="de")
 
 
@@ -207,7 +207,7 @@ def test_datasets_of_translations():
     turned = align_words(text, source_lang="en", target_lang="hy", keep_unlinked=True)
     assert (turned[0]["source"], turned[0]["target_lang"]) == ("Open file", "hy")
     three = Dataset.from_dict({"translation": [{"fr": "a", "pt": "b", "it": "c"}]})
-    with pytest.raises(InputError, match=r"has fr, pt, it\. Name two of them by source_lang"):
+    with pytest.raises(InputError, match=r"has fr, pt, it\. Name two of them by the arguments source_lang"):
         align_words(three, target_lang="it")
     assert align_words(three, source_lang="pt", target_lang="it")["source"][:] == ["b"]
     flores = Dataset.from_dict({"translation": [{"eng_Latn": "yes", "kor_Hang": "\ufeff네"}]})
@@ -228,10 +228,10 @@ def test_what_is_no_dataset_is_refused(function):
         r"\(DatasetDict\) holds 'train', 'dev'. Pass one of them, such as dataset\['train'\]": splits,
         r"\(dict\) holds 'train'. Pass": {"train": text},
         r"\(IterableDataset\) is a stream.*without streaming.*Dataset.from_list": text.to_iterable_dataset(),
-        r"\(list\) is no datasets.Dataset. Make it one by Dataset.from_list": text.to_list(),
-        r"\(dict\) is no datasets.Dataset. Make it one by Dataset.from_dict": text.to_dict(),
-        r"\(DataFrame\) is no datasets.Dataset. Make it one by Dataset.from_pandas": text.to_pandas(),
-        r"\(str\) is no datasets.Dataset. Load it by load_parallel": "pairs.tsv",
+        r"\(list\) is not a datasets.Dataset. Convert it by Dataset.from_list": text.to_list(),
+        r"\(dict\) is not a datasets.Dataset. Convert it by Dataset.from_dict": text.to_dict(),
+        r"\(DataFrame\) is not a datasets.Dataset. Convert it by Dataset.from_pandas": text.to_pandas(),
+        r"\(str\) is not a datasets.Dataset. Load it by load_parallel": "pairs.tsv",
     }
     assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})
 

@@ -69,7 +69,7 @@ def test_maps():
         (pair(side(out=3)).inverse, "from 4 to 3 dimensions has no inverse"),
         (pair(flat).inverse, "singular"),
         (pair(lengths, side(seed=7)).affine, "divides vectors by their length"),
-        (lambda: one.of([0]), r"layers \(-2, -1\) has none for layer 0"),
+        (lambda: one.of([0]), r"layer 0 is not among the layers"),
     )
 
 
@@ -91,11 +91,11 @@ def test_files(tmp_path):
 def test_vectors_of_one_language_and_of_two():
     paired = partial(check_vectors, pairs=normal(9, 1, 4), name="some")
     refused(
-        (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers for 4 target vectors"),
+        (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers, but 4 target vectors"),
         (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
         (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
-        ({"vectors": ones(5, 4).long()}, "some: expected floats .*got torch.int64"),
-        ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\) for matched vectors of 1 layers and 4 dimensions"),
+        ({"vectors": ones(5, 4).long()}, "some: got torch.int64 .*Pass floats"),
+        ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\), but matched vectors have 1 layers and 4 dimensions"),
         ({"vectors": holding(-inf, normal(5, 4), 3)}, r"some: row 3 \(of 5\) holds NaN or inf.*model"),
         call=paired,
     )
@@ -108,7 +108,7 @@ def test_closed_forms_and_vecmap():
         *((partial(solve, broken, target), "source vectors: row 17") for solve in (procrustes, least_squares)),
         (lambda: least_squares(source[:5], target[:5]), "5 pairs .* of 6 dimensions. Pass 6 or more"),
         (lambda: least_squares(source[:6], target[:6], centre=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
-        ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\) for matched .* of 1 layers and 6"),
+        ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\), but matched .* have 1 layers and 6"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
         call=partial(vecmap, source, target),
@@ -123,7 +123,7 @@ def test_rcsls():
         ({"k": 13}, "only 12 source candidates. Use a smaller k"),
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
-        ({"steps": ("unit", "centre")}, "end in 'unit'"),
+        ({"steps": ("unit", "centre")}, "with 'unit' last"),
         ({"steps": ("whiten", "unit")}, "whiten"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3),
@@ -135,14 +135,17 @@ def test_self_learning_and_refinement():
     given = {"source": source, "target": target, "seed_pairs": torch.stack([torch.arange(25), partner[:25]], 1)}
     refused(
         ({"keep": 0.0}, "keep=0.0"),
-        ({"keep": 1e-12}, "leaves no pair of 300 and 300 words; raise keep"),
+        ({"keep": 1e-12}, "leaves no pair of 300 and 300 words. Raise keep"),
         ({"patience": 0}, "patience=0"),
         ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning needs exactly one layer"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
-        ({"seed_pairs": ones(0, 2).long()}, "no seed pairs"),
-        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1: \[4, 300\] is out of range, there are 300 source"),
+        ({"seed_pairs": ones(0, 2).long()}, "seed pairs: give at least one"),
+        (
+            {"seed_pairs": torch.tensor([[0, 0], [4, 300]])},
+            r"row 1: \[4, 300\] is out of range, because there are 300 source",
+        ),
         ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0: \[-1, 0\]"),
         call=lambda **settings: learn(**{**given, **settings}),
     )
@@ -167,7 +170,7 @@ def test_anchors_and_their_text(tmp_path):
     model.register_forward_pre_hook(lambda *_: batches.append(1))
     refused(
         ({"sentences": []}, "no words in its 0 rows"),
-        ({"sentences": ["7 .", "!"]}, "no word with a letter"),
+        ({"sentences": ["7 .", "!"]}, "no word has a letter"),
         ({"sentences": ["a", None]}, "row 1: None is not a string"),
         ({"sentences": "the cat"}, "not one string"),
         ({"layers": (5,)}, "layers 0"),
@@ -177,7 +180,7 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "100% of the words in de"),
         ({"lang": "km"}, "Khmer"),
         ({"words": ["Pferd", "Kuh"]}, r"none of the 2 given words occurs \(such as Pferd, Kuh\)"),
-        (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*for 3 words and 1 layers"),
+        (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*but 3 words and 1 layers need"),
         (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line break"),
         call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),
     )
@@ -197,14 +200,14 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
     refused(
         ({"dataset": two}, "source_lang is bn, de: a map has one language pair"),
         ({"dataset": aligned.map(lambda row: {"links": []})}, "no linked words"),
-        ({"dataset": aligned.remove_columns("links")}, r"no column links \(there are .*align_words"),
+        ({"dataset": aligned.remove_columns("links")}, r"no column links \(it has .*align_words"),
         linking([0, 99]),
         call=partial(linked_vectors, encoder, tokenizer),
     )
     refused(
         ({"entries": [("house", "haus")]}, "none of the dictionary's 1 entries .*missing: house .*in this order"),
         ({"entries": [("haus", "cat")]}, r"source 1, target 0 words found; missing: cat \.\.\."),
-        ({"target": some_anchors(["house"])}, r"layers \(-1,\) and target anchors of \(-2, -1\)"),
+        ({"target": some_anchors(["house"])}, r"have layers \(-1,\) and target anchors \(-2, -1\)"),
         call=partial(dictionary_vectors, entries=[("haus", "house")], source=haus, target=house),
     )
 
@@ -241,7 +244,7 @@ def test_word2vec(tmp_path, monkeypatch):
         (lambda: read_word2vec(tmp_path / "long.bin"), "word 1 has no end"),
         (lambda: read_word2vec(tmp_path / "plain.gz"), r"plain\.gz: damaged gzip data \(Not a gzipped file"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged gzip data"),
-        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Use one of \(-2, -1\)"),
+        ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Give one of \(-2, -1\)"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),
         call=partial(write_word2vec, path=tmp_path / "v"),
     )
@@ -255,7 +258,7 @@ def encoders():
         (adapted.get_base_model(), "without adapters"),
         (make_rotated(), "has maps already"),
         (make_base(auto_class=AutoModelForSequenceClassification), "has a task head"),
-        (make_multilingual_encoder(), "a mapped encoder would take every text for en"),
+        (make_multilingual_encoder(), "a mapped encoder would treat all text as en"),
     )
 
 
@@ -269,13 +272,13 @@ def test_mapped_encoders():
         ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
         ({"en": onto}, "no inverse"),
         ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: .*layers 0 .* to 2"),
-        ({"en": make_map(layers=(-1, 2))}, "name each layer once"),
+        ({"en": make_map(layers=(-1, 2))}, "name at least one layer"),
         ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
         ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),
         ({}, "no maps"),
         ({"en": make_map(source_lang="de", target_lang="en")}, r"maps\['en'\] maps de to en.*inverse\(\)"),
-        ({"en": to_german, "fr": to_spanish}, "target languages de and es"),
-        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en stays unmapped"),
+        ({"en": to_german, "fr": to_spanish}, "target languages: de and es"),
+        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en is not mapped"),
         (lambda: get_peft_model(make_rotated(), XAlignConfig()), "no stack of layers"),
         *((partial(RotatedModel.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
         call=lambda **maps: RotatedModel.from_maps(make_base(), maps),
@@ -285,9 +288,9 @@ def test_mapped_encoders():
 def test_align_matrix():
     base, (adapted, *_) = make_base(), encoders()
     refused(
-        ({"maps": make_map(layers=(0, 1))}, r"maps has layers \[0, 1\], but a head reads the last"),
+        ({"maps": make_map(layers=(0, 1))}, r"maps has layers \[0, 1\], but the adapter maps the last"),
         ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, but BertModel has 16"),
-        ({"maps": make_map(), "pivot": "de"}, "One map alone is for all text"),
+        ({"maps": make_map(), "pivot": "de"}, "a single map is for all text"),
         ({"maps": {"en": make_map()}, "pivot": "en"}, "pivot=en"),
         (partial(map_adapter, adapted[0], make_map()), adapted[1]),
         call=partial(map_adapter, base),

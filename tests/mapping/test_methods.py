@@ -539,7 +539,7 @@ def test_deterministic_under_autocast_too_and_the_seed_matters(caplog):
     options = {"patience": 3, "max_iterations": 12}
     wanted, again = (learn(source, target, seeds(partner, 20), **options).source.weight for _ in range(2))
     assert torch.equal(wanted, again)
-    assert "12 turns, not converged (keep=" in caplog.text
+    assert "12 iterations, not converged (keep=" in caplog.text
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(learn(source, target, seeds(partner, 20), **options).source.weight, wanted)
     other = learn(source, target, seeds(partner, 20), seed=1, **options).source.weight
@@ -640,4 +640,4 @@ def test_few_mutual_pairs_are_warned_about(caplog):
     source, target, _ = languages()
     with caplog.at_level(logging.WARNING):
         refine(source, target, procrustes(source, target), cutoff=10)
-    assert "mutual pairs do not fix a rotation of 20 dimensions" in caplog.text
+    assert "mutual pairs do not determine a rotation of 20 dimensions" in caplog.text

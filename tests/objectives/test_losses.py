@@ -157,7 +157,7 @@ def test_without_a_negative_there_is_no_loss_and_no_gradient():
     assert emptied.tolist() == empty.tolist() == alone.tolist() == [0.0, 0.0]
     assert queries.grad.abs().max() == 0
     assert moco_infonce(queries[:0], keys[:0], vectors(5), temperature=T).shape == (0,)
-    with pytest.raises(ValueError, match=r"^moco_infonce: pairs says nothing without queue_pairs$"):
+    with pytest.raises(ValueError, match=r"^moco_infonce: pairs needs queue_pairs$"):
         moco_infonce(queries, keys, vectors(9), temperature=T, pairs=PAIRS[:2])
     assert sentence_infonce(queries[:0], keys[:0], temperature=T).shape == (0,)
 

@@ -79,6 +79,7 @@ def test_a_term_reads_a_layer_of_its_own(tmp_path):
     for reference in ("copy", "cache"):
         model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
         trainer = make(tmp_path / reference, objective, model, 3, reference=reference)
+        trainer.cache_start()
         with torch.no_grad():
             for weight in trainer.model.parameters():
                 if weight.requires_grad:
@@ -148,21 +149,21 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
     refused = {
         "give at least one term": [],
-        "is no Term": [torch.nn.MSELoss()],
+        "is not a Term": [torch.nn.MSELoss()],
         "words has weight 0": [AllWords(weight=0)],
         "words has weight nan": [AllWords(weight=float("nan"))],
-        r"two terms are called align: give a subclass another": [WordDistance(), Nameless()],
-        "reads word, which no trainer has; did you mean 'words'": [Unknown()],
+        r"two terms are called align. Give one of the classes another": [WordDistance(), Nameless()],
+        "reads word, which no trainer computes; did you mean 'words'": [Unknown()],
         "f0 of different words": [KeepPivot(), WordDistance(target="frozen", side="source")],
         "mean_over_dims=true needs": None,
     }
     for message, terms in refused.items():
         with pytest.raises(ValueError, match=message):
             Objective(terms) if terms is not None else KeepPivot(mean_over_dims=True)
-    with pytest.raises(ValueError, match=r"vectors.words was not computed: name it in the term's `reads`"):
+    with pytest.raises(ValueError, match=r"vectors.words was not computed: add it to the term's `reads`"):
         make(tmp_path, [Quiet()], max_steps=1).train()
     trainers = {
-        r"regularizer_weight=3\.0: objective= names the loss": ([AllWords()], {"regularizer_weight": 3.0}),
+        r"regularizer_weight=3\.0: objective= defines the loss": ([AllWords()], {"regularizer_weight": 3.0}),
         "WordContrast compares vectors of one layer": ([WordContrast(layers=[1, 2])], {}),
         "layers .9.: encoder has layers 0": ([WordDistance(layers=[9])], {}),
         "language_sampling=ucb: no term": ([AllWords()], {"language_sampling": "ucb"}),
@@ -172,7 +173,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             make(tmp_path, objective, **settings)
     args = MAOConfig(output_dir=str(tmp_path), report_to="none", use_cpu=True)
     given = {"train_dataset": make_links(4), "processing_class": make_tokenizer()}
-    with pytest.raises(ValueError, match="words reads words, and this module sees the words of links alone"):
+    with pytest.raises(ValueError, match="words reads words, but this module reads only linked words"):
         MAOTrainer(make_encoder(), args, **given, objective=[AllWords()])
 
 
@@ -281,6 +282,7 @@ def test_teacher_and_similarities_against_loops(reference, tmp_path):
     model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
     objective = [SentenceTeacher(weight=2.0), KeepSimilarities(weight=3.0), KeepSimilarities(of="words", weight=0.5)]
     trainer = make(tmp_path, objective, model, 4, reference=reference)
+    trainer.cache_start()
     with torch.no_grad():
         for weight in trainer.model.parameters():
             if weight.requires_grad:

@@ -117,7 +117,7 @@ def test_scripts(language, text, stays):
     ("code", "known", "off"),
     [
         ("kaz_Latn", "", "the identifier does not know it in Latn"),
-        ("kk", "Cyrl", "the identifier does not know it in Arab/Latn, but judges text in Cyrl"),
+        ("kk", "Cyrl", "the identifier does not know it in Arab/Latn, but checks text in Cyrl"),
         ("pa-Arab", "", "the identifier does not know it in Arab"),
         ("my", "", "the identifier does not know it in Mymr"),
         ("zsm_Latn", "Latn", None),
@@ -131,7 +131,7 @@ def test_languages_that_the_identifier_cannot_judge(code, known, off):
     pytest.importorskip("lingua")
     assert rules.identified_scripts(code) == {*known.split()}
     assert rules.unjudged(code) == ({"language": off} if off else {}) | (
-        {"script": "its script is not known"} if code == "zz" else {}
+        {"script": "the script of this language is not known"} if code == "zz" else {}
     )
     assert not rules.unjudged(code, ["language", "script"])
 
@@ -286,7 +286,7 @@ def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkey
         load_parallel(tmp_path)
     shutil.copytree(tmp_path / "out", tmp_path / "unfinished")
     (tmp_path / "unfinished" / ".work").mkdir()
-    with pytest.raises(InputError, match=r"has not finished\. Run it again"):
+    with pytest.raises(InputError, match=r"has not finished.*Run the same command again"):
         load_parallel(tmp_path / "unfinished")
     page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
     assert "Файл" in page and "<svg" in page
@@ -386,7 +386,8 @@ def test_a_damaged_piece_is_made_again(interrupted, tmp_path, caplog, name):
         caplog.clear()
         prepare([source], out, EXACT)
         assert contents(out) == whole
-        assert f"{name}: the file is missing or damaged" in caplog.text or (damage is Path.unlink and "json" in name)
+        gone = damage is Path.unlink
+        assert f"{name}: the file is {'missing' if gone else 'damaged'}" in caplog.text or (gone and "json" in name)
 
 
 def test_other_text_of_the_same_size_and_time_is_judged_again(interrupted, monkeypatch):
@@ -433,9 +434,12 @@ def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
     ("options", "said"),
     [
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
-        ({"sources": ["de=*.nothing"]}, "no file has such a name"),
+        ({"sources": ["de=*.nothing"]}, "no file matches this name"),
         ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
-        ({"sources": ["de=empty.tsv", "de=blank.jsonl"]}, "empty.tsv, de=blank.jsonl: no sentence pairs in it"),
+        (
+            {"sources": ["de=empty.tsv", "de=blank.jsonl"]},
+            "empty.tsv, de=blank.jsonl: there are no sentence pairs in it",
+        ),
         ({"sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
         ({"test_sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
         ({"output": "a.jsonl"}, "a.jsonl is not a folder). Give another one."),

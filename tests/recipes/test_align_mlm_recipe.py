@@ -105,7 +105,7 @@ def test_real_languages_and_their_dictionaries(files, tmp_path):
     corpus = ("en=en.txt", "de=de.txt", "fr=held.txt")
     printed = output_of(main, pretraining_command(files, *options, corpus=corpus, out=tmp_path / "out"))
     # c is the same piece in both; a - ä of the tests is known from training, and in both dictionaries.
-    assert "3 of the 3 entries with one piece a word, of 4 of words; fr=" in printed
+    assert "3 of the 3 entries with one piece for each word, of 4 in all; fr=" in printed
     assert "scored   1 entries of de, among 5 tokens" in printed and "2 entries of fr, among 5 tokens" in printed
     assert set(record_of(tmp_path / "out")["scores"]["after"]) == {"de", "fr"}
     assert len(TokenEntries.load(tmp_path / "out", vocab_size=10**6)) == 4

@@ -94,7 +94,7 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_pat
     align(fao, files, given, "--seeds", "1", "--learning_rate", "1e-3", "--overwrite_output_dir", "true")
     assert record_of(given / "seed-1")["settings"]["learning_rate"] == 1e-3
     assert cli(["evaluate", str(given)]) == 2
-    assert "holds several models: name one, such as" in capsys.readouterr().err
+    assert "has several models. Name one of them, such as" in capsys.readouterr().err
 
 
 def test_one_call_compares_the_methods(files, tmp_path, capsys):

@@ -142,7 +142,7 @@ def test_a_damaged_seed_is_run_again(files, finetuned, tmp_path, caplog, name):
         (folder / "checkpoint-3").mkdir()
     flip_byte(folder / name, 0.4)
     main(words)
-    assert f"{name}: the file is missing or damaged" in caplog.text
+    assert f"{name}: the file is damaged" in caplog.text
     assert scores_of(tmp_path) == scores_of(finetuned[0])
     assert sorted(path.name for path in folder.iterdir()) == ["examples", "scores.json"]
 

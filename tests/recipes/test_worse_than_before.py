@@ -53,7 +53,7 @@ def test_a_run_that_went_well_says_nothing(fao_run, mao_run, ppa_run):
         drift, card = made.record["drift"], (made.folder / "README.md").read_text("utf-8")
         # Tiny random encoders may move far, which says nothing of scores and losses.
         ranks = [drift[name] for name in drift if name.endswith("rank_correlation")]
-        said = ["the pivot is not what it was"] if round(min(ranks), 2) < 0.9 else []
+        said = ["the pivot's vectors changed"] if round(min(ranks), 2) < 0.9 else []
         assert [warning.partition(":")[0] for warning in made.record["warnings"]] == said
         assert made.printed.count("WARNING") == card.count("Warning") == len(said)
         assert f"pivot sentences: cosine {drift['sentence_cosine']:.3f}, " in made.printed
@@ -96,23 +96,23 @@ def scored(before, after, metric="retrieval_last", **more):
         (
             scored({}, {}, drift={"cosine": 0.99, "rank_correlation": 0.894}),
             [
-                "the pivot is not what it was: the rank correlation of its similarities before and after is below 0.9 "
-                "(words 0.89); what was built on its old vectors must be built again"
+                "the pivot's vectors changed: the rank correlation of its similarities before and after training is "
+                "below 0.9 (words 0.89). Compute indexes and classifiers on its old vectors again."
             ],
         ),
         (
             scored({}, {}, drift={"rank_correlation": 0.95, "sentence_cosine": 1, "sentence_rank_correlation": 0.0}),
             [
-                "the pivot is not what it was: the rank correlation of its similarities before and after is below 0.9 "
-                "(sentences 0.00); what was built on its old vectors must be built again"
+                "the pivot's vectors changed: the rank correlation of its similarities before and after training is "
+                "below 0.9 (sentences 0.00). Compute indexes and classifiers on its old vectors again."
             ],
         ),
         (scored({}, {}, training_loss={"first": -0.5, "last": 1.0}), []),
         (
             scored({}, {}, training_loss={"first": 0.5, "last": 6.2e7}),
             [
-                "the training loss ended at 6.2e+07, more than 3 times its first value, 0.5: the run diverged, so "
-                "lower learning_rate"
+                "the training loss ended at 6.2e+07, more than 3 times its first value, 0.5. The run diverged; "
+                "reduce learning_rate."
             ],
         ),
     ],

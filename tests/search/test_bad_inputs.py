@@ -26,8 +26,8 @@ def spoilt(value, row):
 
 MATRIX = "{} vectors: expected a floating-point matrix (words, dimensions), got {} of shape {}"
 SIZES = "{} vectors have 4 dimensions and {} vectors {}: both must come from the same layers of the same model"
-BAD_ROW = "{} vectors: row {} (of 20) holds NaN or infinity: check the model that gave it"
-NO_ROWS = "{} vectors: no rows, so there is nothing to retrieve"
+BAD_ROW = "{} vectors: row {} (of 20) has NaN or infinity. Check the model that computed it."
+NO_ROWS = "{} vectors: there are no rows to search in"
 RAGGED = "^{} vectors: every row needs the same number of dimensions: .+$"
 
 
@@ -44,8 +44,9 @@ def test_nearest_neighbours():
     k = "k=0: must be at least 1"
     legacy = "legacy=True is a variant of CSLS: leave similarity at 'csls'"
     margin = (
-        "margin: source row 1 and target row 1 have a mean cosine of -0.94 to their 1 nearest, and a ratio to zero or "
-        "less has no meaning: are these vectors zero? Otherwise use 'csls', which takes the difference"
+        "margin: source row 1 and target row 1 have a mean cosine of -0.94 to their 1 nearest neighbours, and the "
+        "margin cannot divide by zero or less. Check that these vectors are not zero, or use 'csls', which subtracts "
+        "the mean."
     )
     options = [
         ({"k": 0}, whole(k)),

@@ -75,7 +75,7 @@ def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile, cost):
         source, target = source.abs(), target.abs()
         lowest = means(source, target, k).min() + means(target, source, k).min()
         if lowest <= 0:
-            with pytest.raises(InputError, match="a ratio to zero or less"):
+            with pytest.raises(InputError, match="cannot divide by zero or less"):
                 nearest_neighbours(source, target, k=k, similarity=similarity)
             return
         scale = 2 * (1 + scores(source, target, similarity, k).max()) / lowest

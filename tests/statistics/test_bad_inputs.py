@@ -21,10 +21,10 @@ def test_examples(tmp_path):
         (([1, 1], [1], [1, 1]), "correct has 2, predicted has 1, gold has 2"),
         (([0, 2], [3, 1], [3, 3]), "example 1 has correct 2, predicted 1, gold 3"),
         (([0.5], [1], [1]), "correct must be whole numbers"),
-        (([[1]], [1], [1]), r"got \(1, 1\)"),
+        (([[1]], [1], [1]), r"not \(1, 1\)"),
         (([[1], [1, 2]], [1], [1]), "correct"),
     ]
-    values = [(([0.0, NAN],), "example 1 is nan"), (([],), "at least one example, got")]
+    values = [(([0.0, NAN],), "example 1 is nan"), (([],), r"\(n,\) with n of at least 1, not \(0,\)")]
     assert_refused(calls(ExampleScores.from_counts, counts) | calls(ExampleScores.from_values, values))
 
     def load(content, folder):
@@ -52,7 +52,7 @@ def test_significance():
         (([*one, *one], one), "there are 2 and 1"),
         ((three, one), "2 with counts and 3 with counts"),
         (([ExampleScores.from_values([1, 0])], one), "2 with counts and 2 with values"),
-        ((counted([1, 1], [1, 1], [1, 2]), one), "example 1 has 1 items for one and 2 for another"),
+        ((counted([1, 1], [1, 1], [1, 2]), one), "example 1 has 1 items for one and 2 for the other"),
     ]
     table = calls(permutation_test, wrong) | calls(paired_t_test, wrong[:1]) | calls(resampled_differences, wrong[:1])
     table |= calls(permutation_test, [({"permutations": 0}, "permutations=0")], scores=one, baseline=one)
@@ -60,7 +60,7 @@ def test_significance():
     single = ExampleScores.from_values([1.0])
     options = [({"confidence": 1}, "confidence=1: must be above 0 and below 1")]
     table |= calls(score_interval, options, scores=single)
-    table |= calls(interval, [(([],), r"got \(0,\)")])
+    table |= calls(interval, [(([],), r"not \(0,\)")])
     sentences = counted([1, 2], [2, 3], [2, 3])
     assert_refused(table | calls(paired_t_test, [((sentences, sentences), "permutation test")]))
 
@@ -77,15 +77,15 @@ def test_comparison_of_a_bad_folder(tmp_path):
     longer = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 79), ("hi", 50))}
     more = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 80), ("hi", 50), ("ru", 9))}
     rows = [
-        (lambda f: (f / "seed-1" / "scores.json").unlink(), "seed-1: not finished"),
+        (lambda f: (f / "seed-1" / "scores.json").unlink(), "seed-1: the run is not finished"),
         (lambda f: (f / "seed-1" / "scores.json").write_text("{"), "scores.json: not JSON"),
         (lambda f: edit_run(f, train_language="de"), "train_language is 'de', but 'en' for seed 0"),
-        (lambda f: edit_run(f, task=None), "must name task, metric, train_language"),
+        (lambda f: edit_run(f, task=None), "does not name task, metric, train_language"),
         (lambda f: edit_run(f, languages={}), "has no languages"),
         (lambda f: edit_run(f, languages={"de": {}}), "de has no score"),
         (lambda f: edit_run(f, **rescore(0.5)), "de.json: its 80 examples score .* reports 0.500000"),
         (lambda f: shutil.copytree(f / "seed-1", f / "seed-7"), "seed-7/scores.json: its seed is 1"),
-        (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "holds no results"),
+        (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "there is no folder seed-<number>"),
         (lambda f: write_run(f, 2, longer), "de: .*80 with counts and 79 with counts"),
         (lambda f: write_run(f, 2, more), "has no scores for ru, seed 2 has"),
         (shutil.rmtree, "no such folder"),
@@ -101,8 +101,8 @@ def test_comparison_of_systems_that_do_not_compare(tmp_path):
 
     options = [
         ({"folders": [raw]}, "at least two folders"),
-        ({"folders": [raw, fao, worse, raw / "seed-0" / ".."]}, "raw: given twice"),
-        ({"names": ["a", "b"]}, "names: one for each of the 3"),
+        ({"folders": [raw, fao, worse, raw / "seed-0" / ".."]}, "raw: this folder is given twice"),
+        ({"names": ["a", "b"]}, "names: give 3 different names"),
         ({"seeds": [0, 9]}, "raw: has no seed 9, only 0, 1, 2"),
         ({"languages": ["ru"]}, "has no scores for ru, only for de, hi"),
         ({"level": 5}, "level=5"),

@@ -58,7 +58,9 @@ def test_means_are_compared_by_the_t_test(tmp_path):
     (only,) = found.differences
     assert found.test == "paired t-test"
     assert only.p == significance.paired_t_test(found.systems[1].examples["de"], found.systems[0].examples["de"])
-    with pytest.raises(InputError, match="concatenate_seeds is of the permutation test, and qa_f1 gets the paired"):
+    with pytest.raises(
+        InputError, match="concatenate_seeds is an option of the permutation test, but qa_f1 gets the paired"
+    ):
         compare(given, concatenate_seeds=True, quiet=True)
 
 
@@ -135,7 +137,7 @@ def test_names_cannot_break_a_table(folders):
 
 def test_recipe_refuses_before_it_computes(folders, tmp_path, monkeypatch):
     monkeypatch.setattr("hf_xalign.statistics.comparison.compare", lambda *a, **k: pytest.fail("computed"))
-    with pytest.raises(InputError, match="no place for the output"):
+    with pytest.raises(InputError, match="the output cannot be written there"):
         recipe.main([*map(str, folders), "--markdown", str(tmp_path)])
     with pytest.raises(InputError, match="--folders is missing"):
         recipe.main([])

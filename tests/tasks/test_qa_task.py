@@ -56,7 +56,7 @@ def test_windows_cover_the_context_and_overlap(caplog):
     long = ("the cat and the dog and the house ?", CONTEXT, "cat")
     found = encode([long, ROWS[0]], max_question_tokens=5)
     assert found[0]["input_ids"][:7] == [2, *ids_of(long[0])[:5], 3]
-    assert "qa.json: 2 questions are cut off" in caplog.text
+    assert "qa.json: 2 questions are truncated" in caplog.text
 
 
 def test_labels_mark_the_answer_where_it_is_whole():
@@ -88,7 +88,7 @@ def test_texts_without_tokens(caplog):
     """An answer without tokens is left out in training alone; a context without tokens has one window."""
     rows = [("who ?", "the cat \u200b sees", answer) for answer in ("\u200b", "sees")]
     assert set(encode(rows, True, blind())["question"]) == {1}
-    assert "1 questions are left out: no answer token" in caplog.text
+    assert "1 questions are left out, because the tokenizer drops their answer" in caplog.text
     assert set(encode(rows, False, blind())["question"]) == {0, 1}
     windows = encode([("who ?", "\u200b", "\u200b"), ("who ?", "the cat", "cat")], False, blind())
     assert windows["question"][:] == [0, 1] and set(windows[0]["opens"]) == {NOWHERE}
@@ -163,7 +163,7 @@ ONE = [("who ?", CONTEXT, "cat")]
 def test_bad_windows_and_answers():
     embeddings = LanguageInputs(embeddings={"en": 4, "de": 7}, maps={"en": 0, "de": 2})
     unseen, empty = [("who ?", "ჩემი სახლი", "სახლი")], [("who ?", "the cat \u200b sees", "\u200b")]
-    crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens leave no room"
+    crowded = "windows of 17 tokens .* overlap=6 and 3 special tokens cannot advance"
     spans = partial(window_spans, *torch.zeros(4, 7, 12), max_answer_tokens=0)
     diverged = np.zeros((7, 3))
     diverged[2, 2] = np.nan
@@ -178,7 +178,13 @@ def test_bad_windows_and_answers():
             ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),
             (r"rules=xtreme: choose one of mlqa, squad", answer_tokens, "a", "en", "xtreme"),
             ("0 answers", score_answers, [], [], []),
-            ("1 answers, references of 2 questions, 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
-            (r"question 1: \[\] is not a list of one or more", score_answers, ["a", "b"], [["a"], []], "en"),
+            ("1 answers, references of 2 questions and 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
+            (
+                r"question 1: the references \[\] are not a list of one or more",
+                score_answers,
+                ["a", "b"],
+                [["a"], []],
+                "en",
+            ),
         ]
     )

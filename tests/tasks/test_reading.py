@@ -102,7 +102,7 @@ def test_withheld_words_and_missing_labels(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         found = read(write_lines(tmp_path / "hi.jsonl", lines))
     assert columns(found, "tokens", "line") == [[["पानी", "_", "है"]], [1]] and found.label_names == {"NOUN", "X"}
-    for said in ("2 with withheld words (_)", "1 words are _ in sentences with", "1 of 3 words are labelled _"):
+    for said in ("2 with withheld words (_)", "1 words are _, and are kept", "1 of 3 words have no label (_)"):
         assert caplog.text.count(said) == 1, said
     texts = write_lines(tmp_path / "t.jsonl", [{"text": "a", "label": "_"}, {"text": "b", "label": "x"}])
     assert read(texts, "sequence").rows["label"][:] == ["x"]
@@ -183,7 +183,7 @@ def test_tagged_text_inside_the_package_is_of_the_embedded_text():
         assert {" ".join(words) for words in found.rows["tokens"]} <= {
             " ".join(split_words(text, language)) for text in known
         }
-    with pytest.raises(InputError, match=r"no embedded:de \(train\); the package holds .*embedded:en \(train\)"):
+    with pytest.raises(InputError, match=r"no embedded:de \(train\)\. The package holds .*embedded:en \(train\)"):
         read_examples("embedded:de", "token")
 
 
@@ -389,13 +389,13 @@ def test_labelled_text(tmp_path):
     ]
     texts = [{"text_a": "a", "text_b": " ", "label": "x"}, {"text": "a", "label": 0.5}]
     unseen = [{"tokens": ["a"], "labels": ["I-LOC"]}, {"tokens": ["b", "c"], "labels": ["O", "B-PER"]}]
-    named = r"de\.jsonl, line 2 \(word 2, 'c'\): label 'B-PER' is none of the 3 labels \(O, B-LOC, I-LOC\)"
+    named = r"de\.jsonl, line 2 \(word 2, 'c'\): the label 'B-PER' is not among the 3 labels \(O, B-LOC, I-LOC\)"
     misspelt = partial(load, asked_for="de.conlu")
     check(
         [
             *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
             ("line 2: 1 columns, but line 1, the sentence's first word, has 2", load, token, "a.conll", "a O\nb\n"),
-            ("line 1: one column", load, token, "a.conll", "a\nb\n"),
+            ("line 1: the word has no label", load, token, "a.conll", "a\nb\n"),
             (
                 "line 2: 3 columns, but line 1, the sentence's first word, has 2",
                 load,
@@ -403,37 +403,43 @@ def test_labelled_text(tmp_path):
                 "a.conll",
                 "a O\nb x O\n",
             ),
-            ("line 1: one column, so a word without a label", load, token, "a.conll", "La Paz\t\nes\tO\n"),
-            ("line 2: the first column is empty", load, token, "a.bio", "a\tO\n\tO\n"),
-            ("line 2: '# SYM' is a comment or a word", load, token, "a.conll", "a NOUN\n# SYM\nb NOUN\n"),
+            ("line 1: the word has no label", load, token, "a.conll", "La Paz\t\nes\tO\n"),
+            ("line 2: the label has no word", load, token, "a.bio", "a\tO\n\tO\n"),
+            ("line 2: '# SYM' may be a comment or a word", load, token, "a.conll", "a NOUN\n# SYM\nb NOUN\n"),
             ("no column 'tokens'; the columns are labels, 1, 2, 3", load, token, "a.conll", "1 a X\n2 b Y\n"),
             ("its words are withheld", load, token, "fr.conllu", re.sub("V?amos|nos|mar", "_", CONLLU)),
             ("its words are withheld", load, token, "a.jsonl", [{"tokens": ["_"], "labels": ["X"]}]),
             ("all words are labelled _", load, token, "a.conll", "a _\nb _\n"),
-            (r"line 4, word 1: label 'L-X' is of another scheme .*\(B-X, E-X\)", load, token, "a.bio", MIXED[0]),
-            ("line 4, word 2: B-X I-X is no whole span in BIOES", load, token, "a.bio", MIXED[1]),
+            (r"line 4, word 1: the label 'L-X' is in another scheme .*\(B-X, E-X\)", load, token, "a.bio", MIXED[0]),
+            ("line 4, word 2: B-X I-X is not a whole span in BIOES", load, token, "a.bio", MIXED[1]),
             (
-                "line 4, word 1: B-X is no whole span in BIOES",
+                "line 4, word 1: B-X is not a whole span in BIOES",
                 load,
                 token,
                 "a.bio",
                 MIXED[2],
             ),
-            ("line 4, word 2: label 'X' marks no span, but others do, such as 'B-X'", load, token, "a.bio", MIXED[3]),
-            ("no examples in it", load, token, "a.conll", "\n\n"),
+            (
+                "line 4, word 2: the label 'X' marks no span, but others do, such as 'B-X'",
+                load,
+                token,
+                "a.bio",
+                MIXED[3],
+            ),
+            ("it has no examples", load, token, "a.conll", "\n\n"),
             ("line 1: 2 tab-separated columns; CoNLL-U has 10", load, token, "a.conllu", "1\ta\n"),
-            ("name its language", partial(load, before=""), token, "a.conllu", "1\ta\n"),
+            ("the language is missing", partial(load, before=""), token, "a.conllu", "1\ta\n"),
             (r"de\.conlu: no such file; did you mean .*de\.conllu", misspelt, token, "de.conllu", "1\ta\n"),
-            ("labelled text is read from .*, not '.docx'", load, token, "de.docx", "a,b\n"),
+            ("labelled text is read from .*, not from '.docx'", load, token, "de.docx", "a,b\n"),
             ("line 1: column 'text_b' is empty", load, sequence, "a.jsonl", texts[:1]),
             (r"line 1: column 'label' has the label 0\.5", load, sequence, "a.jsonl", texts[1:]),
-            ("no evaluation text in bn, hi; there is text in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),
+            ("no evaluation text is in bn, hi, only in de, en", sets, ("de", "en"), ["de", "bn", "hi"]),
             ("de has two evaluation sets", sets, ("de", "en", "de"), None),
             (named, load, lambda item: token(item).check_labels(LabelSet.of(["O", "B-LOC"]), "x"), "de.jsonl", unseen),
             ("1 different labels", lambda folder: LabelSet.of(["X"])),
-            (r"holds a, b. Name one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
-            ("'a' is in it twice", load_labels, ["a", "b", "a"]),
-            ("a list of labels, each a string", load_labels, [1, 2]),
+            (r"holds a, b. Choose one, as in .*labels\.json:a", load_labels, {"a": ["y", "x"], "b": ["O", "B-a"]}),
+            ("'a' is there twice", load_labels, ["a", "b", "a"]),
+            ("must hold a list of strings", load_labels, [1, 2]),
             ("No such file", lambda folder: LabelSet.load(str(folder / "other.json"))),
         ],
         tmp_path,
@@ -451,21 +457,21 @@ def changed(change, folder):
 def test_layout_of_questions(tmp_path):
     second = r"a\.json, data\[0\].paragraphs\[1\]"
     asked, pairs = rf"{second}.qas\[0\]", "'answers' are not pairs of text and answer_start"
-    elsewhere = rf"{asked} \(id 'c1q0'\): with an answer that is not at its answer_start"
+    elsewhere = rf"{asked} \(id 'c1q0'\): an answer is not at its answer_start"
     changes = [
-        (r"a.json: no 'data', there is 'version'", lambda c, p, q: c.pop("data")),
-        (f"{asked}: no 'id'", lambda c, p, q: q.pop("id")),
+        (r"a.json: 'data' is missing; there is 'version'", lambda c, p, q: c.pop("data")),
+        (f"{asked}: 'id' is missing", lambda c, p, q: q.pop("id")),
         (f"{asked}: 'id' is None", lambda c, p, q: q.update(id=None)),
         (pairs, lambda c, p, q: q.update(answers="x")),
         (pairs, lambda c, p, q: q["answers"][0].update(answer_start="3")),
         (f"{second}: 'qas' holds dict, not a list", lambda c, p, q: p.update(qas={})),
-        (r"data\[1\]: no 'paragraphs', there is a list", lambda c, p, q: c["data"].append([])),
+        (r"data\[1\]: 'paragraphs' is missing; there is a list", lambda c, p, q: c["data"].append([])),
         ("column 'question' holds NoneType, not text", lambda c, p, q: q.update(question=None)),
         (f"{asked}: 'context' is empty", lambda c, p, q: p.update(context=" \n")),
         ("a.json: not UTF-8 text .*surrogates", lambda c, p, q: q.update(question="\ud83d?")),
-        (rf"{asked}: id 'c0q1' is at .*paragraphs\[0\].qas\[1", lambda c, p, q: q.update(id="c0q1")),
-        ("a.json: no questions in it", lambda c, p, q: c.update(data=[])),
-        (f"{asked}.* without an answer", lambda c, p, q: q.update(answers=[], is_impossible=True)),
+        (rf"{asked}: .*paragraphs\[0\].qas\[1\] has the id 'c0q1' too", lambda c, p, q: q.update(id="c0q1")),
+        ("a.json: it has no questions", lambda c, p, q: c.update(data=[])),
+        (f"{asked}.* the question has no answer", lambda c, p, q: q.update(answers=[], is_impossible=True)),
         (elsewhere, lambda c, p, q: q["answers"][0].update(answer_start=-1)),
         (elsewhere, lambda c, p, q: q["answers"].append({"text": "", "answer_start": 0})),
     ]
@@ -485,15 +491,15 @@ def test_files_and_languages_of_questions(tmp_path):
     mix = partial(mix_languages, seed=0)
     check(
         [
-            (r"b\.json, line 2: not JSON .*a line \.jsonl", load, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
+            (r"b\.json, line 2: not JSON .*call the file", load, read_questions, "b.json", '{"a": 1}\n{"b": 2}\n'),
             ("the language is unknown", unnamed, read_questions, "a.json", squad()),
-            ("several languages. Name the set", unnamed, read_questions, "mixed.jsonl", mixed),
+            ("several languages. Name one for the set", unnamed, read_questions, "mixed.jsonl", mixed),
             ("no question is in fi; there are 2 in sw, 1 in te", finnish, read_questions, "tydi.json", tydi()),
-            ("contexts in de and questions in en, not es", spanish, read_questions, mlqa, squad()),
-            (r"1 of the 2 ids of .*de\.json are not in one\.json, the first is 'c0q1'", cross),
-            ("row 0: label is x, and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
-            ("are not pairs", lambda _: mix(words(), words())),
-            ("are not pairs", lambda _: code_switch(words(), words())),
+            ("contexts are in de and questions in en, not in es", spanish, read_questions, mlqa, squad()),
+            (r"1 of the 2 ids of .*de\.json are not in one\.json, such as 'c0q1'", cross),
+            ("row 0: label is x here and y in the English", lambda _: mix(pairs("de"), pairs("en", "y"))),
+            ("are not questions or pairs", lambda _: mix(words(), words())),
+            ("are not questions or pairs", lambda _: code_switch(words(), words())),
         ],
         tmp_path,
     )

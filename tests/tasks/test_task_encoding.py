@@ -270,12 +270,12 @@ def test_bad_examples_and_scores():
     told = LanguageInputs(embeddings={"en": 0, "de": 1})
     check(
         [
-            (r"file\.jsonl: words labelled _ have no label", partial(encode, BIO, strange, training=True)),
+            (r"file\.jsonl: some words have no label", partial(encode, BIO, strange, training=True)),
             (nothing, encode, TOKENS, empty, None, blind()),
             ("special tokens", partial(encode, TEXTS, texts(), max_length=2)),
             ("'fr': the encoder has language embeddings for en, de", encode, TOKENS, words(language="fr"), told),
             ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
-            ("sentence 1: label 'NOUN' is not O", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
+            ("sentence 1: the label 'NOUN' is in no scheme", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
             ("span_f1 needs BIO labels, or tags", TokenTask, LabelSet(("O", "Z-X")), "span_f1"),
             ("1 predictions, 2 references: one for each word of sentence 0", count_words, [["O"]], [["O", "O"]]),
             ("1 predictions, 2 references: one for each sentence", count_spans, [["O"]], [["O"], ["O"]]),
@@ -305,7 +305,7 @@ def test_bad_models(bases, tmp_path):
             (labels, load_task_model, headed, TokenTask(LabelSet.of(["X", "Y", "Z"]))),
             ("whose head does not fit this task", load_task_model, headed, SequenceTask(LABELS)),
             ("has maps already. Remove adapter=", partial(load_tagger, mapped, BIO, adapter=adapter)),
-            ("has a task head: a tagger needs the encoder alone", load_tagger, unlabelled, BIO),
+            ("has a task head, but a tagger needs an encoder alone", load_tagger, unlabelled, BIO),
             ("head=linear .*BiLSTMCRFForTokenClassification", train),
             ("head=crf: choose one of linear, tagger", partial(config, head="crf")),
         ]

@@ -93,11 +93,11 @@ def test_settings_of_fao(tmp_path, monkeypatch):
         {
             "did you mean 'mao'": {"preset": "maoo"},
             "one layer": {"objective": "infonce", "layers": [-2, -1]},
-            "similarity_weight: a contrast is of one layer": {
+            "similarity_weight: a contrast compares one layer": {
                 "sentence_weight": 1.0,
                 "layers": [-2, -1],
             },
-            "objective=none .*something else must align": {"objective": "none"},
+            "objective=none .*another term must align": {"objective": "none"},
             "without links no word is linked": {
                 "objective": "none",
                 "sentence_weight": 1.0,
@@ -105,7 +105,7 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             },
             "squared_l2": {"preset": "rotate_src2tgt", "mean_over_dims": True},
             "reference_dtype=bfloat16 needs reference=cache": {"reference_dtype": "bfloat16"},
-            "cache_dir=x: without reference=cache": {"cache_dir": "x"},
+            "cache_dir=x: this needs reference=cache": {"cache_dir": "x"},
             "language_alpha=0.5 needs language_sampling=temperature": {"language_alpha": 0.5},
             "ucb: only FAO and MAO": {
                 "language_sampling": "ucb",
@@ -136,15 +136,15 @@ def test_what_fao_cannot_train(tmp_path):
         {
             "no special token first and none last": {"tokenizer": bare, "linked_tokens": "all"},
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
-            "word_ids": {"tokenizer": Slow()},
+            "not a fast tokenizer": {"tokenizer": Slow()},
             "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
-            r"language embeddings \(en, de\).*take every text for en": {"model": make_multilingual_encoder()},
+            r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
             "layers 0": {"layers": [7]},
-            "something below it must be trained": {"freeze_layers": 2},
-            "one set of weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
-            "PEFT model's is frozen": {"model": fao.lora(), "freeze_layers": 1},
-            "not the factors of adapters": {"model": fao.lora(), "start_share": 0.3},
-            "use reference=copy": {"model": fao.lora(), "reference": "cache"},
+            "give less than 2, the number of the aligned layer": {"freeze_layers": 2},
+            "share their weights": {"model": load_encoder(str(tmp_path / "albert")), "freeze_layers": 1},
+            "of a PeftModel is frozen": {"model": fao.lora(), "freeze_layers": 1},
+            "the factors of adapters cannot be averaged": {"model": fao.lora(), "start_share": 0.3},
+            "Use reference=copy": {"model": fao.lora(), "reference": "cache"},
         },
     )
 
@@ -158,10 +158,10 @@ def test_settings_of_mao(tmp_path):
         partial(mao.config, tmp_path),
         {
             "did you mean 'lora'": {"peft_type": "loraa"},
-            "refuses them.*'rr'": {"peft_type": "lora", "peft_options": {"rr": 4}},
-            "another peft_type": {"peft_options": {"r": 4}},
-            "tokens of its own": {"peft_type": "prompt_tuning"},
-            "only peft_type=xalign has that": {"peft_type": "lora", "per_language": "all"},
+            "not allowed by lora.*'rr'": {"peft_type": "lora", "peft_options": {"rr": 4}},
+            "peft_options: peft_type=xalign is set": {"peft_options": {"r": 4}},
+            "adds tokens before a sentence": {"peft_type": "prompt_tuning"},
+            "only for peft_type=xalign": {"peft_type": "lora", "per_language": "all"},
             "batch_of=pairs": {"peft_type": "lora", **links},
             "changes the word vectors": {"adapters": "pfeiffer", "feature_cache": True},
             "no cache": {"feature_cache": False, "cache_dir": "x"},
@@ -188,7 +188,7 @@ def test_what_mao_cannot_train(tmp_path):
         attempt,
         {
             "num_heads=3 does not divide the hidden size, 16": {"preset": "transformer", "num_heads": 3},
-            "leaves nothing": {"preset": "adapter", "reduction_factor": 32},
+            "exceeds the hidden size": {"preset": "adapter", "reduction_factor": 32},
             "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
             "no column target_lang": {"per_language": "all", "target_lang": ()},
             "one pivot": {"per_language": "all", "target_lang": ("en", "fr")},
@@ -218,8 +218,8 @@ def test_a_module_that_does_not_fit(tmp_path):
         {
             "is_trainable=True": {"model": peft().requires_grad_(False)},
             "for pooling=last": {"model": peft(pooling="last")},
-            "leave them out": {"model": peft(LoraConfig()), "cache_dir": "x"},
-            "training pairs are in de too.*for nl, en alone": {"model": peft(languages=["nl"], pivot="en")},
+            "Remove these settings": {"model": peft(LoraConfig()), "cache_dir": "x"},
+            "training pairs are also in de.*only maps for nl, en": {"model": peft(languages=["nl"], pivot="en")},
             "adapters default, inside of this PeftModel are active": {"model": two},
             "two sentences for": {"model": peft(adapters="pfeiffer"), **links},
         },
@@ -235,7 +235,7 @@ def test_held_out_pairs_without_a_map(tmp_path):
         MAOTrainer(model, args, train_dataset=make_links(8), eval_dataset=held_out, processing_class=tokenizer)
 
     french = make_links(8).map(lambda row: {"source_lang": "fr"})
-    given, message = peft(languages=["de"], pivot="en"), "held-out pairs are in fr too.*for de, en alone"
+    given, message = peft(languages=["de"], pivot="en"), "held-out pairs are also in fr.*maps for de, en"
     table = {
         "new": (partial(attempt, french, per_language="all"), message),
         "there": (partial(attempt, french, given), message),
@@ -303,19 +303,19 @@ def test_align_mlm(tmp_path):
         {
             "needs a dictionary": {"model": make_encoder()},
             "no language embeddings": {"model": make_encoder(), "objective": "xlm"},
-            "embeddings of en and not of de": {"model": english, "objective": "xlm"},
+            "embeddings of en, but not of de": {"model": english, "objective": "xlm"},
         },
     )
     assert_each_refused(
         partial(align_mlm.make, tmp_path),
         {
             "does not look at a dictionary": {"objective": "mlm", "entries": align_mlm.make_entries()},
-            "token 160 in a vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
-            "entries are of unnamed languages and the encoder knows en, de, nl: name the languages": {
+            "token 160 is outside the vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
+            "entries are in unnamed languages, and the encoder has language ids for en, de, nl. Name the languages": {
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test"),
             },
-            "entries are of bn, en and the encoder knows en, de, nl": {
+            "entries are in bn, en, and the encoder has language ids for en, de, nl": {
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test", pairs={"en+bn": [0]}),
             },
@@ -339,15 +339,15 @@ def test_continual(tmp_path, monkeypatch):
     assert_each_refused(
         make,
         {
-            "torch_compile=true: a compiled model need not pass": {"torch_compile": True},
+            "torch_compile=true: a compiled model may skip": {"torch_compile": True},
             "use_reentrant=true fails in several processes": {"two": True, **reentrant},
-            "freeze_encoder=true: that leaves nothing": {"freeze_encoder": True},
+            "freeze_encoder=true: a frozen encoder stays aligned": {"freeze_encoder": True},
             "layers 0": {"layers": [7]},
             "vectors have 8 numbers and the model's 16": {"model": model, "reference": narrow},
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
-            "head=tagger: a tagger reads a frozen encoder": {"head": "tagger"},
+            "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
-            r"target_lang is not there: .* which are not encoded yet": {"model": told, "pairs": encoded},
+            r"target_lang is missing, .* which are not encoded yet": {"model": told, "pairs": encoded},
         },
     )
 
@@ -370,11 +370,11 @@ def test_ppa(tmp_path):
         {
             "queue_size=10: an optimizer step has 12": {"gradient_accumulation_steps": 3},
             "has no mask token": {"tokenizer": tokenizer_with(mask_token=None)},
-            "the encoder has 160 word embeddings": {"tokenizer": larger},
+            "the encoder has only 160 word embeddings": {"tokenizer": larger},
             "set max_tokens to 61 or less": {"tokenizer": unlimited, "max_tokens": 62},
             "an adapter is saved without the MLM head": {"model": fao.lora()},
             "a PEFT model's is frozen": {"model": fao.lora(), "words": "none", "freeze_embeddings": True},
-            "PPA would take every text for en": {"model": make_multilingual_encoder()},
+            "PPA would treat all text as en": {"model": make_multilingual_encoder()},
         },
     )
     assert_each_refused(partial(ppa.make, tmp_path), {"no pair is left": {"min_tokens": 29}})
@@ -393,15 +393,15 @@ def test_task(tmp_path):
         },
     )
     long = {"model": continual.make_model(), "tokenizer": tokenizer_with(model_max_length=1000)}
-    assert_each_refused(config().check_model, {"takes 64 tokens: set max_length to 64": long})
+    assert_each_refused(config().check_model, {"reads at most 64 tokens. Set max_length to 64": long})
     stopping = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
     lora = get_peft_model(continual.make_model(), LoraConfig(r=2, target_modules=["query"], task_type="TOKEN_CLS"))
     labelled = {"model": continual.make_model(), "task": TokenTask(LabelSet.of(["X", "Y", "Z"]))}
     assert_each_refused(
         partial(continual.make_task, tmp_path),
         {
-            r"en\.jsonl, line 0.*: label": {**labelled, "train": [continual.examples()]},
-            "not one of questions": {"task": continual.QUESTIONS, "keep_aligned": True},
+            r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
+            "not for questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
@@ -421,7 +421,7 @@ def test_checkpoints(tmp_path):
     table = {
         "cut off": (resume(str(tmp_path / "run" / "checkpoint-2")), "last whole one"),
         "gone": (resume(str(tmp_path / "run" / "checkpoint-9")), "no such folder"),
-        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "give one of them"),
+        "to be deleted": (resume(True, "run", overwrite_output_dir=True), "Give one of them"),
     }
     assert_refused(table)
     assert (tmp_path / "run" / "checkpoint-2").is_dir()
@@ -503,7 +503,7 @@ def test_search(tmp_path, monkeypatch):
     assert_each_refused(
         searched,
         {
-            "make the trainer with model_init": {"model_init": None},
+            "Make the trainer with model_init": {"model_init": None},
             "backend=ray: only optuna": {"backend": "ray"},
             "needs direction=maximize or direction=minimize": {"compute_objective": len},
             "FAOConfig has no setting learning_rte": {"hp_space": lambda trial: {"learning_rte": 0.1}},
@@ -512,7 +512,7 @@ def test_search(tmp_path, monkeypatch):
     )
     assert_refused(
         {
-            "no model": (lambda: searcher(tmp_path, None), "model is None: give a model, or model_init"),
+            "no model": (lambda: searcher(tmp_path, None), "model is None. Give a model, or model_init"),
             "optuna": (lambda: search_in(lambda p: p.setitem(sys.modules, "optuna", None)), r"hf_xalign\[search\]"),
             "processes": (lambda: search_in(lambda p: p.setenv("WORLD_SIZE", "2")), "storage"),
         }

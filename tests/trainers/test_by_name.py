@@ -130,7 +130,10 @@ def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
             {
                 "by name": (partial(hf_xalign.FAOTrainer, "tiny", train_dataset=pairs()), "holds another run"),
                 "a model": (partial(hf_xalign.FAOTrainer, make_encoder(), **given), "holds another run"),
-                "no folder": (partial(hf_xalign.FAOTrainer, make_encoder(), train_dataset=pairs()), "tokenizer from"),
+                "no folder": (
+                    partial(hf_xalign.FAOTrainer, make_encoder(), train_dataset=pairs()),
+                    "no checkpoint with a tokenizer",
+                ),
             }
         )
     resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(resume_from_checkpoint="true"), **given)

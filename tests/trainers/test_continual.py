@@ -199,7 +199,7 @@ def test_a_wrapper_that_leaves_the_pairs_out_is_refused(tmp_path, monkeypatch):
     trainer = make(tmp_path)
     batch = next(iter(trainer.get_train_dataloader()))
     monkeypatch.setattr(type(trainer.model), "__call__", lambda model, **inputs: model.forward(**inputs))
-    with pytest.raises(RuntimeError, match="BertForTokenClassification did not pass the sentence pairs on"):
+    with pytest.raises(RuntimeError, match="BertForTokenClassification did not read the sentence pairs"):
         trainer.compute_loss(trainer.model, batch)
 
 

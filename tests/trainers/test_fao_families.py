@@ -78,7 +78,7 @@ def test_newer_families_train_and_load(family, tmp_path, caplog):
     # T5's decoder stays as it was, and the folder is still one of an encoder and a decoder.
     assert all(torch.equal(base[name], saved[name]) for name in base if name.startswith(("decoder.", "lm_head.")))
     assert loaded.config.is_encoder_decoder == ("t5" in family)
-    assert ("reads from left to right" in caplog.text) == (family == "qwen3")
+    assert ("is causal" in caplog.text) == (family == "qwen3")
     # No layer above the aligned one, nor the norm behind the last, takes part.
     trainer, moved = train(tmp_path / "base", tmp_path / "lower", layers=[1])
     above = re.compile(r"(encoder\.)?((layers?|block)\.1\.|norm|final_layer_norm)")

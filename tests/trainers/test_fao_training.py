@@ -69,7 +69,7 @@ def test_a_share_of_the_start_is_averaged_in_at_the_end(tmp_path):
 
 
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
-    with pytest.raises(NonFiniteLossError, match="none that a run can resume from"):  # of the last steps, too
+    with pytest.raises(NonFiniteLossError, match="last complete checkpoint: none"):  # of the last steps, too
         make(tmp_path / "last", callbacks=[Poison(5)], logging_steps=1000).train()
     for every in (1, 1000):
         folder = tmp_path / f"logged {every}"

@@ -165,7 +165,7 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
     for name in ("activation_checkpointing", "cpu_ram_efficient_loading", "cpu_offload"):
         refused("set it to false", config(fsdp=True, fsdp_config={name: True}))
     refused("torch_compile=true", config(fsdp=True, torch_compile=True))
-    with pytest.raises(InputError, match=r"start_share=0.2: weights that are divided"):
+    with pytest.raises(InputError, match=r"start_share=0.2: sharded weights"):
         config(fsdp=True, start_share=0.2).check_model(make_encoder(), make_tokenizer())
     args = config(fsdp=True)
     args.check_model(make_encoder(), make_tokenizer())

@@ -46,6 +46,7 @@ def test_the_encoder_stays_and_all_of_the_module_moves(kind, tmp_path):
 
 def test_nothing_below_the_first_adapter_is_kept_for_backward(tmp_path):
     trainer = make(tmp_path, preset="adapter")
+    trainer.cache_start()
     batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
     seen = {}
     layers = trainer.model.get_base_model().encoder.layer
@@ -103,6 +104,7 @@ def test_what_is_saved_is_what_was_trained_and_is_trained_on(kind, tmp_path):
     start = trainable(model)
     for name, weight in trainable(first.model).items():
         assert torch.equal(start[name], weight)
+    trainer.cache_start()
     cached = "word_vectors" in trainer.data_collator([trainer.train_dataset[0]])
     assert trainer.model is model and cached == (kind not in ("adapter", "lora"))
     trainer.train()
@@ -138,7 +140,7 @@ def test_the_encoder_runs_once_over_the_corpus(tmp_path):
 def test_another_cache_is_refused(tmp_path):
     def cached(**settings):
         settings = {"data": two_languages(8), "cache_dir": str(tmp_path / "cache"), **settings}
-        return make(tmp_path / "run", **settings)
+        make(tmp_path / "run", **settings).cache_start()
 
     cached()
     data = two_languages(8)

@@ -210,7 +210,7 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
     scored = config(METHODS[trainer], tmp_path, eval_strategy="epoch")
     table = {
         "optimizer": (partial(attempt, optimizers=(optimizer, None)), "loaded by its name"),
-        "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler is of another optimizer"),
+        "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler belongs to another optimizer"),
         "other settings": (
             partial(trainer, "no/such-model", TrainingArguments(), train_dataset=None, **more),
             "needs",
@@ -305,7 +305,7 @@ def test_settings_that_do_not_go_together(tmp_path):
             "greater_is_better": False,
             **scored,
         },
-        "mode=min is the wrong way round for eval_retrieval": {
+        "mode=min is wrong for eval_retrieval": {
             "lr_scheduler_type": "reduce_lr_on_plateau",
             "lr_scheduler_kwargs": '{"mode": "min"}',
             **scored,
@@ -526,3 +526,22 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
         trainer = attempt(head(labels=labels))
         assert trainer.model.config.id2label == {0: "ja", 1: "nein"}
         assert trainer.model.config.label2id == {"ja": 0, "nein": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({"max_steps": 1}, 1),
+        ({"max_steps": 1, "lr_scheduler_type": "linear", "warmup_steps": 5}, 1),
+        ({"max_steps": 2, "learning_rate": 0.0}, 1),
+        ({"max_steps": 1, "warmup_steps": 0.0}, 0),
+        ({"max_steps": 2}, 0),
+    ],
+)
+def test_a_run_that_trains_nothing_is_told_before_it_trains(settings, warned, tmp_path, caplog):
+    trainer = fao.make(tmp_path, pairs=8, **settings)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    trainer.train()
+    assert caplog.text.count("trains nothing: the learning rate of every step") == warned
+    moved = any((trainer.model.state_dict()[name] != tensor).any() for name, tensor in before.items())
+    assert moved != bool(warned)

@@ -241,6 +241,7 @@ def make(folder, settings, **more):
     trainer = MAOTrainer(
         make_encoder().double().eval(), args, train_dataset=two_languages(), processing_class=make_tokenizer()
     )
+    trainer.cache_start()
     perturb(trainer.model, 0.1)
     return trainer, trainer.data_collator(list(trainer.train_dataset))
 
@@ -332,6 +333,7 @@ def make_fao(folder, preset="mao", model=None, **settings):
     """A trainer in float64 whose model has moved, and its whole data as one batch."""
     model = make_encoder(layers=4).double() if model is None else model
     trainer = fao.make(folder, model, pairs=6, preset=preset, **settings)
+    trainer.cache_start()
     perturb(trainer.model, 0.05)
     return trainer, trainer.data_collator([trainer.train_dataset[k] for k in range(6)])
 

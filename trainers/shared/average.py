@@ -10,15 +10,16 @@ from transformers import TrainerCallback
 
 
 def final_weights(share: float) -> str:
-    """Return how much of each weight in the average is from before and from after training, as plain text."""
+    """Return the shares of the weights before and after training in the average, as plain text."""
     return f"final weights: {share:g} before + {1 - share:g} after training"
 
 
 class AverageAtEnd(TrainerCallback):
-    """Average the trained weights with those before training, once the best ones are loaded (WiSE-FT, Wortsman 2022).
+    """Average the trained weights with those before training at the end (WiSE-FT, Wortsman et al. 2022).
 
-    Made with the model before training, also in a run that is resumed: the weights of its start are in no checkpoint.
-    First among the callbacks, so that the others log and keep the average. `share` is that of the weights before.
+    The callback is made with the model before training, also in a resumed run, because checkpoints do not have those
+    weights. It is the first callback, so that the others log and save the average. `share` is that of the weights
+    before.
     """
 
     def __init__(self, model: nn.Module, share: float):

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
@@ -98,21 +98,21 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
 
 
 def base_name(model: PreTrainedModel) -> str:
-    """Return the Hub id or folder that an encoder came from, below adapters too; `new` if it came from none."""
+    """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
     encoder = cast(Any, model).get_base_model() if isinstance(model, PeftModel) else model
     return encoder.name_or_path or "new"
 
 
 def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
-    """Put an adapter on an encoder; refuse one that is there already or that PEFT cannot put on it."""
+    """Add an adapter to an encoder; raise an InputError for a second adapter, or one that PEFT cannot add."""
     if hasattr(model, "peft_config"):
-        raise InputError("peft_config: the model is a PeftModel already: give its base, or leave peft_config out")
+        raise InputError("peft_config: the model is a PeftModel already. Give its base, or remove peft_config.")
     with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
         return cast(PreTrainedModel, get_peft_model(model, config))
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
-    """Return the sketch of the encoder below a `PeftModel`'s adapters, if their config does not hold it itself."""
+    """Return the fingerprint of the encoder below a `PeftModel`'s adapters, unless their config has it."""
     if not isinstance(model, PeftModel):
         return None
     configs = cast(Any, model).peft_config.values()
@@ -136,11 +136,11 @@ class AlignmentTrainer(HubTrainer):
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word
             retrieval for each language; or a dict of them by language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
-        objective: the terms of the loss, of methods whose loss is a list of [`~hf_xalign.objectives.Term`].
-        peft_config: adapter to put on the encoder and to train instead of its own weights.
+        objective: the terms of the loss, for methods whose loss is a list of [`~hf_xalign.objectives.Term`].
+        peft_config: adapter that is added to the encoder and trained instead of its weights.
         callbacks: callbacks of transformers, in addition to the Trainer's own.
         optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
-        optimizer_cls_and_kwargs: class and options of the optimizer, which is then made of all trained weights.
+        optimizer_cls_and_kwargs: class and options of the optimizer, which gets all trained weights.
         model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
             `model` is None.
 
@@ -155,9 +155,9 @@ class AlignmentTrainer(HubTrainer):
     config_class: ClassVar[type[AlignmentConfig]]
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
-    # True if the method trains with FSDP2, which its tests must show.
+    # True if the method supports FSDP2.
     can_shard: ClassVar[bool] = False
-    # True if training starts from a random module: the scores before it are not those of the untouched encoder.
+    # True if training starts from a module with random weights, so that scores before it are not the encoder's.
     random_start: bool = False
     # True if a run scores the model before training.
     scores_start: ClassVar[bool] = True
@@ -167,16 +167,18 @@ class AlignmentTrainer(HubTrainer):
     method: ClassVar[str] = ""
     # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
     run: Run | None = None
-    # Made by `_prepare` of a method that averages its weights with those before training.
+    # Set by `_prepare` of a method that averages its weights with those before training.
     _average: AverageAtEnd | None = None
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
-    # Arguments that this trainer was made with, of which a search makes others: a subclass adds its own.
+    # Arguments of this trainer, from which a search makes others; a subclass adds its own.
     arguments: Mapping[str, Any] = MappingProxyType({})
-    # Term of the loss that grows by the method itself, so that its growth says nothing of the run.
+    # Term of the loss that grows by design, so that its growth is not a sign of divergence.
     _growing_term: str = ""
-    # True inside `training_step`: other calls of `compute_loss` leave no trace in the run.
+    # True if `cache_start` was called.
+    _start_cached: bool = False
+    # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
 
     def __init__(
@@ -213,12 +215,12 @@ class AlignmentTrainer(HubTrainer):
             }
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
-            raise InputError(f"eval_strategy={strategy}: there is nothing to score: give eval_dataset")
+            raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
         check_sharding(args, self.can_shard)
         if model is None:
             if model_init is None:
-                raise InputError("model is None: give a model, or model_init, a function that returns one")
+                raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(model_init, args)
         if isinstance(model, nn.Sequential):
             model, own = open_sentence_transformer(model)
@@ -232,7 +234,7 @@ class AlignmentTrainer(HubTrainer):
                 model = self._load_model(path)
         elif processing_class is None:
             if not model.name_or_path:
-                raise InputError("this model has no checkpoint to take a tokenizer from: give processing_class")
+                raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
             processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
         if peft_config is not None:
             model = _add_adapter(model, peft_config)
@@ -240,7 +242,8 @@ class AlignmentTrainer(HubTrainer):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class)
         if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
-            # Backward, torch's fused kernel takes several times as long in bfloat16 (benchmarks/cpu_arithmetic.py).
+            # In bfloat16, the backward pass of torch's fused kernel is several times slower
+            # (benchmarks/cpu_arithmetic.py).
             model.set_attn_implementation("eager")
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
@@ -249,13 +252,13 @@ class AlignmentTrainer(HubTrainer):
         self._recorded = bool(args.record and self.method)
         self._given = train_dataset if self._recorded and eval_dataset is not None else None
         if wants_sharding(args):
-            # Sharding moves it to its device part by part; next to its frozen copy it may not fit there in full.
+            # Sharding moves the model to its device in parts, because it may not fit there next to its frozen copy.
             cast(nn.Module, model).to("cpu")
         model, train_dataset, collator = self._prepare(model, train_dataset)
         held_out = self.eval_dataset
         if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
             check_pieces(held_out, processing_class, "eval_dataset")
-        # Weights of unused heads, kept in memory because the base's folder may be gone when the run ends.
+        # Weights of unused heads are kept in memory, because the base's folder may be gone when the run ends.
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         self._sketch = _sketch_of_base(model)
         self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
@@ -277,9 +280,9 @@ class AlignmentTrainer(HubTrainer):
             optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
         )
         if self.is_deepspeed_enabled:
-            raise InputError("DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU")
+            raise InputError("DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.")
         if args.fsdp and not self.is_fsdp_enabled:
-            raise InputError("fsdp=true divides the weights over GPUs, and this run is on CPUs: leave it out")
+            raise InputError("fsdp=true shards the weights over GPUs, but this run is on CPUs. Remove it.")
         if self.is_fsdp_enabled:
             settle_plugin(self.accelerator, self.model)
         if self.optimizer is not None:
@@ -294,16 +297,16 @@ class AlignmentTrainer(HubTrainer):
             self.run = Run(self, base_model, time.perf_counter() - start)
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
-        """Keep the terms of the loss, by default those of the settings. Runs before anything is loaded."""
+        """Store the terms of the loss, by default those of the settings, before anything is loaded."""
         if objective is not None:
-            raise InputError(f"objective: the loss of {type(self).__name__} is no list of terms: leave it out")
+            raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
 
     def _complete(self) -> None:
-        """Make what the method trains with, in addition to the model. Runs when the Trainer is made."""
+        """Make the method's parts in addition to the model, when the Trainer is made."""
 
     @classmethod
     def _own_args(cls, args: Any) -> Any:
-        """Return the settings, by default new ones; refuse those of another trainer."""
+        """Return the settings, by default new ones; raise an InputError for those of another trainer."""
         args = cls.config_class() if args is None else args
         if not isinstance(args, cls.config_class):
             raise InputError(f"args is a {type(args).__name__}: {cls.__name__} needs {cls.config_class.__name__}")
@@ -323,28 +326,50 @@ class AlignmentTrainer(HubTrainer):
         return load_encoder(path)
 
     def _check_output_dir(self, resume: bool | str | None = None) -> str | None:
-        """Refuse an output folder with another run, and return the checkpoint to resume from, if any."""
+        """Raise an InputError if the output folder has another run; return the checkpoint to resume from, or None."""
         return check_output_dir(self.args, resume)
 
     # ---- Data ----
 
     def _read(self, data: Any, name: str) -> Any:
-        """Return the dataset of this name, with translations as columns; refuse what is no dataset."""
+        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one."""
         return join_languages(data, name)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
-        """Return the model to train, its encoded data and their collator. Runs before the Trainer is made."""
+        """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
         raise NotImplementedError
+
+    def cache_start(self) -> None:
+        """Compute and store the vectors of the encoder before training that the training reads, once.
+
+        `train` calls this after the scores before training, so that their table is printed first.
+        """
+        if self._start_cached:
+            return
+        self._start_cached = True
+        model = self.accelerator.unwrap_model(self.model)
+        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        cast(nn.Module, model).to(self.args.device)
+        self._encode_start(model)
+        cast(nn.Module, model).to(home)
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        """Encode the training text by the model before training, if the settings cache its vectors."""
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of training; the first call may encode the text, see `cache_start`."""
+        self.cache_start()
+        return super().get_train_dataloader()
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
-        # accelerate would repeat rows to divide them over processes; in one process the last batch may be smaller.
+        # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
         whole = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
         if self.args.dataloader_drop_last and len(lengths) < batch:
-            raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}: leave it out")
+            raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}. Remove it.")
         self._train_sampler = PairSampler(
             lengths,
             languages,
@@ -360,7 +385,7 @@ class AlignmentTrainer(HubTrainer):
         return self._train_sampler
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
-        """Return a new bandit of these languages, which gets the loss of each; its settings refuse it otherwise."""
+        """Return a new bandit over these languages, which learns from the loss of each."""
         raise NotImplementedError
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -381,7 +406,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _prepare_for_training(self, *args: Any) -> Any:
         if self.is_fsdp_enabled:
-            # accelerate shards a model without wrapping its forward into autocast.
+            # accelerate does not wrap the forward of a sharded model into autocast.
             self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
         prepared = super()._prepare_for_training(*args)
         if self.is_fsdp_enabled:
@@ -408,7 +433,7 @@ class AlignmentTrainer(HubTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the micro-batch's share of the step's loss: summed over micro-batches, averaged over processes.
+        """Return the micro-batch's share of the step's loss, summed over micro-batches and averaged over processes.
 
         Without `num_items_in_batch`, int64 (terms,), the step is this batch alone.
         """
@@ -418,7 +443,7 @@ class AlignmentTrainer(HubTrainer):
     def _loss(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
-        """Return what `compute_loss` does, and the encoder's output; `counts` are the step's, int64 (terms,)."""
+        """Return the loss and the encoder's output; `counts` are those of the step, int64 (terms,)."""
         raise NotImplementedError
 
     def _step_counts(self, inputs: dict[str, torch.Tensor], counts: torch.Tensor | int | None) -> torch.Tensor:
@@ -444,13 +469,28 @@ class AlignmentTrainer(HubTrainer):
         """Run forward and backward of one micro-batch, and return its detached loss."""
         return super().training_step(model, inputs, num_items_in_batch)
 
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """Make the schedule, and warn if the learning rate of every step is 0."""
+        schedule = super().create_scheduler(num_training_steps, optimizer)
+        if isinstance(schedule, torch.optim.lr_scheduler.LambdaLR) and self.is_world_process_zero():
+            factors = [factor for rate, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True) if rate]
+            if not any(factor(step) for step in range(num_training_steps) for factor in factors):
+                logger.warning(
+                    "This run trains nothing: the learning rate of every step (%d in all) is 0, as in the first of "
+                    "warm-up. Take more steps, warmup_steps=0 or another learning_rate.",
+                    num_training_steps,
+                )
+        return schedule
+
     def _head(self, name: str) -> nn.Module:
         return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
 
     def log_term(self, name: str, value: torch.Tensor) -> None:
         """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps.
 
-        Only in a training step: a loss that a callback or a user computes is not logged.
+        Outside a training step, as in a callback, nothing is logged.
         """
         if not self._in_step:
             return
@@ -468,7 +508,7 @@ class AlignmentTrainer(HubTrainer):
         super().log(logs, start_time)
 
     def loss_change(self) -> dict[str, float] | None:
-        """Return the `first` and `last` logged loss, None unless there are two.
+        """Return the `first` and `last` logged loss, or None if there are fewer than two.
 
         The first is of one step, the last a mean over the steps since the log before it. PPA's contrast with a queue
         that starts empty, which grows as the queue fills, is left out.
@@ -501,7 +541,7 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
-            kept = last_complete_checkpoint(self.args.output_dir) or "none that a run can resume from"
+            kept = last_complete_checkpoint(self.args.output_dir) or "none"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
                 f"complete checkpoint: {kept}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
@@ -532,7 +572,7 @@ class AlignmentTrainer(HubTrainer):
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         if self.is_in_train and (wanted := self.args.metric_for_best_model) is not None:
             wanted = f"eval_{wanted.removeprefix('eval_')}"
-            if wanted not in metrics:  # found before the first step, because a run that is scored is scored then too
+            if wanted not in metrics:  # raised before the first step, which is scored too
                 hint = suggestion(wanted, metrics) or f": choose one of {', '.join(metrics)}"
                 raise InputError(f"metric_for_best_model={wanted}: there is no such score{hint}")
         self.log(metrics)
@@ -597,9 +637,12 @@ class AlignmentTrainer(HubTrainer):
             clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
-        if self.run is not None and trial is None:
-            self.run.start()
-        with self.run.phase("training") if self.run is not None and trial is None else nullcontext():
+        run = self.run if trial is None else None
+        if run is not None:
+            run.start()
+        with run.phase("preparing") if run is not None else nullcontext():
+            self.cache_start()  # before weights of a checkpoint are loaded
+        with run.phase("training") if run is not None else nullcontext():
             result = super().train(checkpoint, trial, ignore_keys_for_eval)
         self._stop_if_not_finite()
         if self.run is not None and trial is None and not self.is_fsdp_enabled:
@@ -627,11 +670,11 @@ class AlignmentTrainer(HubTrainer):
         return cast(Any, self.args).formula()
 
     def _has_scores(self) -> bool:
-        """Return whether there is something that a run is scored on."""
+        """Return whether the run has text to be scored on."""
         return self.eval_dataset is not None
 
     def text_entries(self) -> dict[str, Any]:
-        """Return languages, pivot and entries of the text, as [`~hf_xalign.record.start_record`] takes them."""
+        """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""
         held_out = cast(Dataset, self.eval_dataset)
         train, held = (
             [
@@ -646,7 +689,7 @@ class AlignmentTrainer(HubTrainer):
         return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held}}
 
     def last_entries(self) -> dict[str, Any]:
-        """Return what else the record of a finished run says."""
+        """Return further entries of the record of a finished run."""
         return {}
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
@@ -654,11 +697,11 @@ class AlignmentTrainer(HubTrainer):
         raise NotImplementedError
 
     def score_more(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score what the first table of a run can do without."""
+        """Compute the scores that are not in the first table of a run."""
         return {}
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
-        """Save the evaluation set that the run is scored on, and return its files by what they are."""
+        """Save the evaluation set, and return {description: file}."""
         return {}
 
     def _last_scored(self) -> int:
@@ -680,7 +723,7 @@ class AlignmentTrainer(HubTrainer):
                         save_file(state, folder / _HEAD_FILE)
                         follow_umask(folder)
         except InputError:
-            shutil.rmtree(folder, ignore_errors=True)  # a cut checkpoint would take the room that is needed
+            shutil.rmtree(folder, ignore_errors=True)  # frees the space of the incomplete checkpoint
             raise
         finally:
             self.args.save_total_limit = limit
@@ -690,16 +733,16 @@ class AlignmentTrainer(HubTrainer):
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _saving(self, folder: Path) -> AbstractContextManager[None]:
-        """Explain a full disk while a model is saved: the room that is needed, and how the run goes on."""
+        """Turn the error of a full disk into an InputError with the needed space and how to resume."""
         size = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
         return disk_errors(
             folder,
-            f"a checkpoint needs about {3 * size / 1e9:.1f} GB (weights and optimizer); make room and resume by "
-            "resume_from_checkpoint=true, which continues from the last complete checkpoint",
+            f"a checkpoint needs about {3 * size / 1e9:.1f} GB (weights and optimizer). Free space, and resume by "
+            "resume_from_checkpoint=true from the last complete checkpoint",
         )
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        # The Trainer's own method pickles the arguments; resuming does not read them, so JSON is enough.
+        # The Trainer pickles the arguments. Resuming does not read them, so JSON is enough.
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)

@@ -30,7 +30,7 @@ _LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "
 _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
 # Trackers that the tests cover, and what to install for each.
 _TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
-# Set from eval_strategy, and where there is no accelerator.
+# Fields that are set from eval_strategy, or if there is no accelerator.
 _DERIVED = {"do_eval", "eval_on_start", "dataloader_pin_memory"}
 
 # Of every preset that names no other order.
@@ -45,9 +45,7 @@ SAMPLING_RULES = [
     excludes("that draws every row", ("temperature", "ucb"), train_sampling_strategy="sequential"),
 ]
 Draw = Literal["first", "seed"]
-DRAW = (
-    "Where a number of pairs of each source is given: the first of those that the filters keep, or a draw by the seed."
-)
+DRAW = "With a maximum number of pairs per source: take the first that the filters keep (first), or a sample (seed)."
 # Schedule of transformers' example scripts, with warm-up and decay.
 ADAM: dict[str, Any] = {
     "lr_scheduler_type": "linear",
@@ -61,12 +59,12 @@ ADAM: dict[str, Any] = {
 
 
 def by_preset(help: str, group: str = "Objective", **checks: Any) -> Any:
-    """Field that takes the preset's value when left at None; its type is that of the finished config."""
+    """Return a field that gets the preset's value if it is None; its type is that of the finished config."""
     return setting(None, help=f"{help} Default: by preset.", group=group, **checks)
 
 
 def own(default: Any, help: str, group: str = "Objective", **checks: Any) -> Any:
-    """Field with its own default."""
+    """Return a field with its own default."""
     return setting(default, help=help, group=group, **checks)
 
 
@@ -79,14 +77,14 @@ class AlignmentConfig(TrainingArguments):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
-    # Settings of other classes that the method does not read, with the reason.
+    # {setting that the method does not read: reason}
     UNREAD: ClassVar[dict[str, str]] = {}
     # True if the loss of each language is known.
     sees_languages: ClassVar[bool] = False
-    # The score that every evaluation returns and that selects the best checkpoint.
+    # Score of every evaluation that selects the best checkpoint.
     headline: ClassVar[str] = "eval_retrieval"
 
-    output_dir: str = own("trainer_output", "Folder of the run; one that holds another run is refused.", "Run")
+    output_dir: str = own("trainer_output", "Folder of the run; another run in it is an error.", "Run")
     overwrite_output_dir: bool = own(False, "Delete the checkpoints of another run in output_dir.", "Run")
     record: bool = own(
         True,
@@ -105,7 +103,9 @@ class AlignmentConfig(TrainingArguments):
         None, "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint.", "Run"
     )
     ddp_timeout: int = own(86_400, "Seconds that processes wait for one that aligns, fills a cache or scores.", "Run")
-    eval_pooling: Pooling = own("mean", "Subwords of the retrieval score in training: first, last or mean.", "Run")
+    eval_pooling: Pooling = own(
+        "mean", "Word vectors of the retrieval score in training, from the first or last subword or their mean.", "Run"
+    )
     language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run", rules=SAMPLING_RULES)
     language_alpha: float = own(
         0.3,
@@ -116,14 +116,16 @@ class AlignmentConfig(TrainingArguments):
         rules=[needs(language_sampling="temperature")],
     )
     fsdp: bool = own(  # type: ignore[assignment]
-        False, "Divide weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
+        False, "Shard weights, gradients and optimizer state over the GPUs (FSDP2): FAO, MAO and PPA.", "Run"
     )
     logging_steps: float = own(10, "Log every this many steps, and the first and the last.", "Run")
     train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = by_preset(
         "Order of the rows: group_by_length, random or sequential.", "Run"
     )
     remove_unused_columns: bool = own(False, "Must stay false: the collator needs every column.", "Run")
-    ddp_find_unused_parameters: bool | None = own(False, "Needless: every step uses all trained parameters.", "Run")
+    ddp_find_unused_parameters: bool | None = own(
+        False, "Not needed, because every step uses all trained parameters.", "Run"
+    )
     logging_nan_inf_filter: bool = own(False, "Must stay false: a loss that is not finite stops the run.", "Run")
     preset: str = own("", "Published variant.")
     learning_rate: float = by_preset("Peak learning rate.", "Schedule", least=0)
@@ -157,7 +159,7 @@ class AlignmentConfig(TrainingArguments):
             self.bf16 = False
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False
-            self.use_cpu = True  # transformers refuses bf16 without a GPU otherwise
+            self.use_cpu = True  # needed by transformers for bf16 without a GPU
         super().__post_init__()
         check_resolved(self)
         for tracker in self.report_to or []:
@@ -165,13 +167,13 @@ class AlignmentConfig(TrainingArguments):
         for tracker, package in _TRACKERS.items():
             modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
             if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):
-                raise InputError(f"report_to={tracker}: {tracker} is not installed: pip install {package}")
+                raise InputError(f"report_to={tracker}: {tracker} is not installed. Run pip install {package}.")
 
     def _choose_metric(self) -> None:
         """Set the metric that chooses checkpoints or steps the schedule, and whether greater is better.
 
         Raises:
-            InputError: `greater_is_better` is the other way round.
+            InputError: `greater_is_better` is wrong for the metric.
         """
         by_score = SchedulerType(self.lr_scheduler_type) in BY_SCORE
         if self.load_best_model_at_end or by_score or SaveStrategy(self.save_strategy) == SaveStrategy.BEST:
@@ -182,7 +184,7 @@ class AlignmentConfig(TrainingArguments):
         if lower is not None and self.greater_is_better == lower:
             given = str(self.greater_is_better).lower()
             better = "lower" if lower else "greater"
-            raise InputError(f"greater_is_better={given}: {better} is better for {metric}: leave it out")
+            raise InputError(f"greater_is_better={given}: {better} is better for {metric}. Remove it.")
         if self.greater_is_better is None:
             self.greater_is_better = not lower
 
@@ -193,27 +195,27 @@ class AlignmentConfig(TrainingArguments):
                 setattr(self, name, value)
 
     def check_settings(self) -> None:
-        """Refuse values, or combinations of values, that cannot be trained; the preset is already filled in."""
+        """Raise an InputError for settings that cannot be trained; the preset is already filled in."""
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a model or a tokenizer that these settings cannot train."""
+        """Raise an InputError for a model or a tokenizer that these settings cannot train."""
         if self.n_gpu > 1:
             raise InputError(
-                f"this process sees {self.n_gpu} GPUs: start one process per GPU with `accelerate launch`, or show it "
-                "one with CUDA_VISIBLE_DEVICES=0"
+                f"this process sees {self.n_gpu} GPUs. Start one process per GPU with `accelerate launch`, or select "
+                "one by CUDA_VISIBLE_DEVICES=0."
             )
         if tokenizer.pad_token_id is None:
-            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token to one of its tokens")
+            raise InputError("the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
         check_embeddings(model, tokenizer)
 
     def refuse_unused(self, reason: str, *names: str) -> None:
-        """Refuse changed settings that the run would not read, for a reason."""
+        """Raise an InputError with the reason if one of these settings, which the run does not read, is changed."""
         given = self.changed()
         if unused := [name for name in names if name in given]:
             raise SettingError(f"{unused[0]}={show(given[unused[0]])}: {reason}", unused[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as trackers and `training_args.json` have them: without credentials and paths."""
+        """Return all settings for trackers and `training_args.json`, without credentials and paths."""
         return portable(json.loads(mask_secrets(json.dumps(super().to_dict()))))
 
     def preset_values(self) -> dict[str, Any]:
@@ -228,18 +230,18 @@ class AlignmentConfig(TrainingArguments):
 
 
 def is_lower_better(metric: str) -> bool | None:
-    """Return whether a lower score of this name is better; None if the name is not one of ours."""
+    """Return whether a lower score of this name is better, or None if the name is unknown."""
     parts = set(metric.split("_"))
     return True if parts & _LOWER else False if parts & _HIGHER else None
 
 
 def check_no_head(model: PreTrainedModel) -> None:
-    """Refuse a model with a head on top of the encoder, or an adapter in it."""
+    """Raise an InputError for a model with a head on top of the encoder, or an adapter in it."""
     if hasattr(model, "peft_config"):
         raise InputError(
-            "this method trains the encoder's own weights, and a PeftModel freezes them: fold the adapters in by "
+            "this method trains the encoder's own weights, which a PeftModel freezes. Merge the adapters by "
             "hf_xalign.modeling.merge, or train adapters with FAO, MAO or PPA"
         )
     if model.base_model is not model:
         name = type(model).__name__
-        raise InputError(f"{name} is an encoder with a head: give the encoder alone, model.base_model")
+        raise InputError(f"{name} is an encoder with a head. Give only the encoder, model.base_model.")

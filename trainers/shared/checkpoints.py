@@ -1,4 +1,4 @@
-"""Find the run that a folder holds, its complete checkpoints, and the one to resume from."""
+"""Find the run in a folder, its complete checkpoints, and the one to resume from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from peft import PeftModel
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
-from hf_xalign.cache import checksum, is_as_sealed, write_mark
+from hf_xalign.cache import open_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.base import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# All settings of a run, next to its model and in its checkpoints.
+# File with all settings of a run, next to its model and in its checkpoints.
 ARGUMENTS = "training_args.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")
 # Settings that a resumed run may change: where and when it logs, scores and saves, how long it trains, on what
@@ -48,32 +48,20 @@ _SIGNS = ("results.json", "config.json", "adapter_config.json")
 
 
 def mark_complete(checkpoint: str | os.PathLike) -> None:
-    """Mark `checkpoint` as complete, by the checksums of its files: every process has written its own."""
+    """Mark `checkpoint` as complete by the checksums of its files, after all processes have written theirs."""
     folder = Path(checkpoint)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE]
     write_mark(folder / COMPLETE, {}, files)
 
 
 def find_damage(checkpoint: str | os.PathLike) -> str | None:
-    """Return why a run cannot resume from a checkpoint; None if all files that it needs are as they were written."""
-    folder = Path(checkpoint)
-    try:
-        mark = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
-        if not is_as_sealed(mark):
-            return f"{COMPLETE} is damaged"
-        sums = mark["files"]
-        if missing := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if name not in sums]:
-            return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
-        for name, due in sums.items():
-            if not (folder / name).is_file():
-                return f"{name} is missing"
-            if checksum(folder / name) != due:
-                return f"{name} is damaged"
-    except FileNotFoundError:
-        return "it was cut off while being written"
-    except (ValueError, AttributeError, KeyError, TypeError):
-        return f"{COMPLETE} is damaged"
-    return None
+    """Return why a run cannot resume from a checkpoint, or None if all files are there and unchanged."""
+    mark, altered = open_mark(Path(checkpoint, COMPLETE))
+    if mark and (missing := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if name not in mark["files"]]):
+        return f"it was saved without {' and '.join(missing)}, as by save_only_model=true"
+    if altered:
+        return f"{os.path.relpath(altered[0], checkpoint)} is {altered[1]}"
+    return None if mark else "it is incomplete"
 
 
 def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
@@ -88,15 +76,15 @@ def last_complete_checkpoint(output_dir: str | os.PathLike) -> str | None:
 
 
 def remove_incomplete(output_dir: str | os.PathLike) -> None:
-    """Delete checkpoints that were cut off while being written, so that they are neither resumed nor counted."""
+    """Delete incomplete checkpoints, so that they are neither resumed from nor counted."""
     for _, path in _checkpoints(output_dir):
         if not (path / COMPLETE).exists():
-            logger.warning("removing %s: it was cut off while being written", path)
+            logger.warning("removing %s: the checkpoint is incomplete", path)
             shutil.rmtree(path)
 
 
 def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | None:
-    """Return the checkpoint to resume from, or None; refuse one that these settings cannot continue."""
+    """Return the checkpoint to resume from, or None; raise an InputError if it does not fit the settings."""
     if not resume:
         return None
     output_dir = args.output_dir
@@ -110,7 +98,9 @@ def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | No
             )
         resume = last
     elif not Path(resume).is_dir():
-        raise InputError(f"resume_from_checkpoint={resume}: no such folder; true means the last one in {output_dir}")
+        raise InputError(
+            f"resume_from_checkpoint={resume}: no such folder. Use true for the last one in {output_dir}."
+        )
     elif damage := find_damage(resume):
         last = last_complete_checkpoint(Path(resume).parent)
         whole = f" The last whole one in its folder is {last}." if last else ""
@@ -120,7 +110,7 @@ def resolve_resume(resume: bool | str | None, args: AlignmentConfig) -> str | No
 
 
 def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
-    """Refuse to resume an adapter whose settings differ from the checkpoint's."""
+    """Raise an InputError if the settings of an adapter differ from the checkpoint's."""
     name = model.active_adapter
     folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
     here, there = model.peft_config[name].to_dict(), read_adapter_config(str(folder)).to_dict()
@@ -141,7 +131,7 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
 
 
 def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) -> str | None:
-    """Refuse to train into a folder that holds another run, and return the checkpoint to resume from, if any.
+    """Raise an InputError if a folder has another run, and return the checkpoint to resume from, or None.
 
     Raises:
         InputError: the folder holds another run, or the checkpoint was made with other settings.
@@ -150,7 +140,7 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
     resume = args.resume_from_checkpoint if resume is None else resume
     if resume and args.overwrite_output_dir:
         raise InputError(
-            "resume_from_checkpoint continues a run and overwrite_output_dir deletes it: give one of them"
+            "resume_from_checkpoint continues a run and overwrite_output_dir deletes it. Give one of them."
         )
     checkpoint = resolve_resume(resume, args)
     if args.overwrite_output_dir or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
@@ -164,7 +154,7 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
 
 
 def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
-    """Refuse to resume with settings that differ from the checkpoint's, except those that may change."""
+    """Raise an InputError if settings that may not change differ from the checkpoint's."""
     file = checkpoint / ARGUMENTS
     if not file.exists():
         return
@@ -196,7 +186,7 @@ def _shown(value: Any) -> str:
 
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
-    """Return the names of files and folders that show a run: checkpoints, a model, an adapter, a record."""
+    """Return the names of files and folders of a run: checkpoints, a model, an adapter, a record."""
     return sorted(p.name for p in Path(output_dir).glob("*") if p.name in _SIGNS or _STEP.search(p.name))
 
 

@@ -1,7 +1,7 @@
-"""FSDP2: shard the trained encoder and its frozen copies, and save and load what is sharded.
+"""FSDP2: shard the trained encoder and its frozen copies, and save and load sharded state.
 
-accelerate shards: every layer, the word embeddings and the rest are a group each. Weights, gradients and optimizer
-state are DTensors. Between the forward and the backward pass a group has its weights in full.
+accelerate makes a group of every layer, of the word embeddings and of the rest. Weights, gradients and optimizer
+state are DTensors. Between its forward and backward pass, a group has its full weights.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ def wants_sharding(args: AlignmentConfig) -> bool:
 
 
 def check_sharding(args: AlignmentConfig, supported: bool) -> None:
-    """Refuse settings that do not go with FSDP2; some of them change how a model is loaded.
+    """Raise an InputError for settings that FSDP2 does not support, before a model is loaded.
 
     Raises:
         InputError: one of them is set, or `fsdp` in a single process or for a method without support.
     """
     if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
         raise InputError(
-            "fsdp=true divides the weights over processes, and this is the only one: start one for each GPU by "
+            "fsdp=true shards the weights over processes, but this is the only one. Start one for each GPU by "
             "`accelerate launch --multi_gpu` or `hf-xalign train --processes`, or leave fsdp out"
         )
     if not wants_sharding(args):
         return
     if not supported:
-        raise InputError("FSDP is supported by FAO, MAO and PPA only: leave fsdp out, or start with --multi_gpu alone")
+        raise InputError("FSDP is supported by FAO, MAO and PPA only. Remove fsdp, or start with --multi_gpu only.")
     if args.fsdp:
         config = {name: str(value).lower() for name, value in cast(dict, args.fsdp_config).items()}
         config["offload_params"] = config.get("cpu_offload", "false")
     else:  # set by `accelerate launch`
         config = {name[5:].lower(): value.lower() for name, value in os.environ.items() if name.startswith("FSDP_")}
     if config.get("version", "2" if args.fsdp else "1") != "2":
-        raise InputError("fsdp_version: only FSDP2 is supported: set it to 2")
+        raise InputError("fsdp_version: only FSDP2 is supported. Set it to 2.")
     for name, advice in (
         ("activation_checkpointing", "set it to false, and gradient_checkpointing=true"),
         ("cpu_ram_efficient_loading", "set it to false: every process reads the encoder, and f0 is a copy of it"),
-        ("offload_params", "set it to false, and take more GPUs"),
+        ("offload_params", "set it to false, and use more GPUs"),
     ):
         if config.get(name) == "true":
             raise InputError(f"fsdp_{name}=true: {advice}")
     for name, advice in (
-        ("torch_compile", "leave it out with FSDP"),
+        ("torch_compile", "remove it with FSDP"),
         ("fp16", "set bf16=true with FSDP"),
         ("auto_find_batch_size", "set per_device_train_batch_size with FSDP"),
     ):
@@ -72,7 +72,7 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
 
 
 def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
-    """Give accelerate the parts that these encoders are sharded in, and its checkpoints in full.
+    """Tell accelerate which parts of these encoders to shard, and to write full checkpoints.
 
     Raises:
         InputError: the encoder has its word embeddings under two names.
@@ -83,7 +83,7 @@ def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
             f"{type(model).__name__} names its word embeddings twice, which FSDP2 cannot divide: leave fsdp out"
         )
     plugin = accelerator.state.fsdp_plugin
-    # Half of the model classes name no layers, or also name the embeddings, which accelerate shards by themselves.
+    # Half of the model classes do not name their layers, or also name the embeddings, which accelerate shards anyway.
     plugin.auto_wrap_policy = transformer_auto_wrap_policy
     plugin.transformer_cls_names_to_wrap = [_layer_class(model)]
     plugin.set_state_dict_type("FULL_STATE_DICT")
@@ -99,7 +99,7 @@ def _layer_class(model: PreTrainedModel) -> str:
 
 
 def shard(accelerator: Accelerator, model: nn.Module, *heads: nn.Module) -> None:
-    """Shard a frozen encoder, or a momentum encoder and its heads, as accelerate shards those that are trained."""
+    """Shard a frozen encoder, or a momentum encoder and its heads, like the trained encoder."""
     fsdp2_prepare_model(accelerator, model)
     for head in heads:
         fully_shard(head)
@@ -107,14 +107,14 @@ def shard(accelerator: Accelerator, model: nn.Module, *heads: nn.Module) -> None
 
 
 def record_states(model: nn.Module) -> None:
-    """Let transformers return the hidden states of a sharded encoder: it looks for its class, which FSDP2 replaced."""
+    """Let transformers, which looks for the class that FSDP2 replaced, return hidden states of a sharded encoder."""
     for module in model.modules():
         if isinstance(module, FSDPModule) and isinstance(module, PreTrainedModel):
             _CAN_RECORD_REGISTRY[module] = module._can_record_outputs
 
 
 def reshard(module: nn.Module) -> None:
-    """Free weights that a forward pass without a backward pass left in full; an update changes the shards only."""
+    """Free the full weights after a forward pass without a backward pass, because updates change only the shards."""
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()
@@ -137,7 +137,7 @@ def full_state(state: Any) -> Any:
 
 
 def save_optimizer(trainer: Trainer, folder: Path) -> None:
-    """Save the states of optimizer and scheduler as a run without FSDP does, so that such a run can resume.
+    """Save the states of optimizer and scheduler in full, so that a run without FSDP can resume from them.
 
     The Trainer would also save the weights a second time, in a pickle. All processes must call this.
     """
@@ -149,7 +149,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
 
 def load_optimizer(trainer: Trainer, folder: Path) -> None:
-    """Load what [`save_optimizer`] or a run without FSDP saved, each process its shards."""
+    """Load the state from [`save_optimizer`] or a run without FSDP, each process its shards."""
     optimizer, scheduler = _optimizer_of(trainer)
     state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

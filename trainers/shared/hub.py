@@ -34,13 +34,13 @@ class HubTrainer(Trainer):
     push_in_progress: Any  # the Trainer's: None, or a `PushInProgress`
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Create the repository before training, if `push_to_hub=True`; refuse an adapter of a local base model."""
+        """Create the repository before training, if `push_to_hub=True`, unless an adapter's base model is local."""
         for config in getattr(self.model, "peft_config", {}).values():
             base = config.base_model_name_or_path
             if is_local(portable_name(base)):
                 raise InputError(
-                    f"push_to_hub: the base model, {base}, is no model of the Hub, so nobody else could load it: "
-                    "train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
+                    f"push_to_hub: the base model {base} is not on the Hub, so nobody else could load the adapter. "
+                    "Train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
                     "base_model=OWNER/NAME"
                 )
         super().init_hf_repo(token, **({} if private is None else {"private": private}))  # older: no such argument
@@ -102,7 +102,7 @@ class HubTrainer(Trainer):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(path, copy / name)
-            except OSError:  # a disk without hard links
+            except OSError:  # the file system has no hard links
                 shutil.copy2(path, copy / name)
 
         def push() -> None:

@@ -1,4 +1,4 @@
-"""Table of the settings of transformers' `TrainingArguments`: read, or why refused. Checks of given optimizers."""
+"""Settings of `TrainingArguments` that are supported, reasons why others are not, and checks of given optimizers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SCORES = "evaluation computes the method's own scores, which have no use for it: leave it out"
-_ROWS = "the collator needs every column of the rows that the trainer encodes: leave it out"
-_PARTS = "only a part of this method's tokens are its model's input_ids: leave it out"
+_SCORES = "evaluation computes the method's own scores, which do not use it. Remove it."
+_ROWS = "the collator needs every column of the rows that the trainer encodes. Remove it."
+_PARTS = "only a part of this method's tokens are its model's input_ids. Remove it."
 
 # Settings that work as transformers documents them.
 _READ = """
@@ -42,38 +42,38 @@ accelerator_config fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb
 ddp_static_graph ddp_backend ddp_timeout dataloader_drop_last dataloader_num_workers dataloader_pin_memory
 dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context
 """
-# {setting: None if every method reads it, or why any value but the default is refused}. Where methods differ, the
+# {setting: None if every method reads it, or the reason why it must keep its default}. If methods differ, the
 # reason is {config class: reason}, and the others read it.
 SETTINGS: dict[str, str | dict[str, str] | None] = {
     **dict.fromkeys(_READ.split()),
-    "auto_find_batch_size": "the order of the rows depends on the batch size: set per_device_train_batch_size",
-    "average_tokens_across_devices": "every loss counts over all processes: leave it out",
+    "auto_find_batch_size": "the order of the rows depends on the batch size. Set per_device_train_batch_size.",
+    "average_tokens_across_devices": "every loss counts over all processes. Remove it.",
     "batch_eval_metrics": _SCORES,
-    "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
-    "dataloader_in_order": "a step would not have the rows that are drawn for it: leave it out",
-    "debug": "transformers' detector of overflow stops at an encoder's boolean masks: leave it out",
-    "deepspeed": "DeepSpeed is not supported: use DDP, or fsdp=true for an encoder that fits no GPU",
-    "do_predict": "predict with the trained model, by hf-xalign evaluate: leave it out",
-    "enable_jit_checkpoint": "a run that is killed resumes from its last complete checkpoint: set save_steps",
+    "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16. Remove it.",
+    "dataloader_in_order": "a step would get the rows of another step. Remove it.",
+    "debug": "transformers' overflow detector fails on an encoder's boolean masks. Remove it.",
+    "deepspeed": "DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.",
+    "do_predict": "training does not predict. Remove it, and score the model by hf-xalign evaluate.",
+    "enable_jit_checkpoint": "a killed run resumes from its last complete checkpoint. Set save_steps.",
     "eval_accumulation_steps": _SCORES,
     "eval_do_concat_batches": _SCORES,
     "eval_use_gather_object": _SCORES,
-    "fp16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16: leave it out",
+    "fp16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16. Remove it.",
     "include_for_metrics": _SCORES,
     "include_num_input_tokens_seen": dict.fromkeys(("MAOConfig", "PPAConfig", "ContinualConfig"), _PARTS),
     "label_names": _SCORES,
-    "label_smoothing_factor": "no loss here has label smoothing: leave it out",
-    "length_column_name": "lengths are in the column `length`, which the trainer writes: leave it out",
-    "liger_kernel_config": "Liger has kernels for decoders, not for encoders: leave it out",
-    "logging_nan_inf_filter": "a loss that is not finite stops the run: leave it out",
-    "neftune_noise_alpha": {"MAOConfig": "the encoder is frozen, and its embeddings take no noise: leave it out"},
-    "parallelism_config": "only data parallelism and FSDP2 are supported: start one process per GPU, or set fsdp=true",
+    "label_smoothing_factor": "the losses have no label smoothing. Remove it.",
+    "length_column_name": "lengths are in the column `length`, which the trainer writes. Remove it.",
+    "liger_kernel_config": "Liger has kernels for decoders, not for encoders. Remove it.",
+    "logging_nan_inf_filter": "a loss that is not finite stops the run. Remove it.",
+    "neftune_noise_alpha": {"MAOConfig": "the encoder is frozen, and its embeddings take no noise. Remove it."},
+    "parallelism_config": "only data parallelism and FSDP2 are supported. Start a process per GPU, or set fsdp=true.",
     "prediction_loss_only": _SCORES,
     "remove_unused_columns": _ROWS,
-    "use_cache": "an encoder has no cache of keys and values: leave it out",
-    "use_liger_kernel": "Liger has kernels for decoders, not for encoders: leave it out",
+    "use_cache": "an encoder has no cache of keys and values. Remove it.",
+    "use_liger_kernel": "Liger has kernels for decoders, not for encoders. Remove it.",
 }
-# Parts of `accelerator_config` that leave the rows of a step as they are.
+# Parts of `accelerator_config` that do not change the rows of a step.
 _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
 # Schedules that follow a score.
 BY_SCORE = ("reduce_lr_on_plateau", "greedy")
@@ -92,9 +92,9 @@ _NAMED: set[str] = set()
 
 
 def check_settings(args: AlignmentConfig) -> None:
-    """Refuse changed settings that nothing in the run would read. Runs before transformers resolves them.
+    """Raise an InputError for changed settings that the run would not read, before transformers resolves them.
 
-    Warns once of a setting of a newer transformers, which is not in the table.
+    A setting of a newer transformers, which is not in the table, gives a warning.
     """
     changed = non_default_fields(args)
     methods = {cls.__name__ for cls in type(args).__mro__}
@@ -110,11 +110,11 @@ def check_settings(args: AlignmentConfig) -> None:
             _NAMED.add(name)
             logger.warning("%s=%s: hf_xalign does not know this setting, which may do nothing", name, changed[name])
     if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
-        raise InputError("fp16=true: half precision needs a GPU: leave it out, or set bf16=true")
+        raise InputError("fp16=true: half precision needs a GPU. Remove it, or set bf16=true.")
 
 
 def check_resolved(args: AlignmentConfig) -> None:
-    """Refuse settings of accelerate, optimizer and schedule, after transformers has resolved them.
+    """Raise an InputError for bad settings of accelerate, optimizer or schedule, after transformers has resolved them.
 
     Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
     """
@@ -123,28 +123,28 @@ def check_resolved(args: AlignmentConfig) -> None:
     own = {name for name, value in vars(given).items() if value != default.get(name)}
     if own - _HARMLESS:
         raise InputError(
-            f"accelerator_config: the trainer itself divides the rows over processes: leave {min(own - _HARMLESS)} out"
+            f"accelerator_config: the trainer itself divides the rows over processes. Remove {min(own - _HARMLESS)}."
         )
     kind, schedule = show(args.optim), show(args.lr_scheduler_type)
     if kind.startswith("schedule_free"):
-        raise InputError(f"optim={kind}: its weights in training are not those to score and save: choose another")
+        raise InputError(
+            f"optim={kind}: its weights in training are not those to score and save. Choose another optimizer."
+        )
     with explained(f"optim={kind}", ImportError, ValueError, TypeError):
         made = _optimizer(args)
         for name, values in _OPTIMIZERS_OWN.items():
             other = next(value for value in values if value != getattr(args, name))
             if made and name in args.changed() and made == _optimizer(args, **{name: other}):
-                args.refuse_unused(f"optim={kind} does not read it: leave it out", name)
+                args.refuse_unused(f"optim={kind} does not read it. Remove it.", name)
     if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
-        args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up: set it to 0", "warmup_steps")
+        args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up. Set it to 0.", "warmup_steps")
     if schedule.startswith("constant"):
-        args.refuse_unused(f"lr_scheduler_type={schedule} has no settings: leave it out", "lr_scheduler_kwargs")
+        args.refuse_unused(f"lr_scheduler_type={schedule} has no settings. Remove it.", "lr_scheduler_kwargs")
     if schedule in BY_SCORE:
         mode = "max" if args.greater_is_better else "min"
         args.lr_scheduler_kwargs = {"mode": mode, **cast(dict, args.lr_scheduler_kwargs or {})}
         if (other := args.lr_scheduler_kwargs["mode"]) != mode:
-            raise InputError(
-                f"lr_scheduler_kwargs: mode={other} is the wrong way round for {args.metric_for_best_model}"
-            )
+            raise InputError(f"lr_scheduler_kwargs: mode={other} is wrong for {args.metric_for_best_model}")
     with explained(f"lr_scheduler_type={schedule}", ValueError, TypeError):
         optimizer = torch.optim.SGD([torch.zeros(1)], lr=args.learning_rate)
         get_scheduler(schedule, optimizer, 1, 10, cast(Any, args.lr_scheduler_kwargs))
@@ -158,7 +158,7 @@ _OPTIMIZERS_OWN = {
 
 
 def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
-    """Return class and options of the optimizer; None for one that is made for a model."""
+    """Return class and options of the optimizer, or None if it needs the model."""
     own = copy.copy(args)
     for name, value in changes.items():
         setattr(own, name, value)
@@ -171,13 +171,13 @@ def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
 
 
 def check_optimizers(args: AlignmentConfig, model: Any, optimizers: Any, made_of: Any) -> None:
-    """Refuse a given optimizer or schedule that cannot train the model, before anything is loaded.
+    """Raise an InputError for an optimizer or schedule that cannot train the model, before anything is loaded.
 
-    Warns of settings that are then not read. `made_of` are the optimizer's class and options.
+    Settings that are then not read give a warning. `made_of` are the optimizer's class and options.
     """
     optimizer, scheduler = optimizers or (None, None)
     if scheduler is not None and getattr(scheduler, "optimizer", optimizer) is not optimizer:
-        raise InputError("optimizers: the scheduler is of another optimizer: give both, or neither")
+        raise InputError("optimizers: the scheduler belongs to another optimizer. Give both, or neither.")
     unread: tuple[str, ...] = ()
     if optimizer is not None:
         unread = ("learning_rate", "weight_decay", *_OPTIMIZERS_OWN, "optim")
@@ -187,19 +187,19 @@ def check_optimizers(args: AlignmentConfig, model: Any, optimizers: Any, made_of
         unread += ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps")
     if optimizer is not None and isinstance(model, str):
         raise InputError(
-            "optimizers: the model is loaded by its name, so no optimizer can hold its weights: set optim"
+            "optimizers: the model is loaded by its name, so the optimizer cannot have its weights. Set optim."
         )
     if unread := tuple(name for name in unread if name in args.changed()):
         logger.warning("%s: not read, because the trainer is given its optimizer", ", ".join(unread))
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
-    """Refuse a given optimizer without some of the weights that are trained: those would never change."""
+    """Raise an InputError for an optimizer without some of the trained weights, which would never change."""
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise InputError(
-            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{more}, which the trainer trains: set "
-            "optim, or give optimizer_cls_and_kwargs=(class, {...}), which makes it of all of them"
+            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{more}, which the trainer trains. Set "
+            "optim, or give optimizer_cls_and_kwargs=(class, {...}), which gets all of them."
         )

@@ -21,9 +21,9 @@ _OURS = (CURVE, "distances_*.png", NUMBERS)
 def draw_pictures(
     log: Sequence[Mapping[str, Any]], distances: Mapping[str, Any], folder: Path, base_model: str, pooling: Pooling
 ) -> list[Path]:
-    """Draw the figures into `folder` and remove those of an earlier run; without matplotlib, say what to install.
+    """Draw the figures into `folder` and remove those of an earlier run; log a warning if matplotlib is missing.
 
-    `log` is the trainer's, `distances` are those of linked words by stage, pooled by `pooling`.
+    `log` is the trainer's log, and `distances` are those of linked words by stage, pooled by `pooling`.
     """
     for pattern in _OURS:
         for path in folder.glob(pattern):
@@ -44,7 +44,7 @@ def draw_pictures(
 
 
 def score_curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """Return {step: score} by `<language>_<score>`, of scores that are a mean of both directions in the log."""
+    """Return {`<language>_<score>`: {step: score}} for the scores in the log that are means of both directions."""
     curves: dict[str, dict[int, float]] = {}
     for row in log:
         for name, value in row.items():

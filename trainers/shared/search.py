@@ -37,7 +37,7 @@ def search_settings(
     study: optuna.Study | None = None,
     **options: Any,
 ) -> BestRun:
-    """Search for the best settings of `trainer`, which stays as it is.
+    """Search for the best settings of `trainer`, which is not changed.
 
     The Trainer's own search puts a new model into a trainer whose data, frozen layers and head were made for another
     one. Here each trial trains a new trainer in `run-<number>` of the output folder. Its value is the score of the
@@ -54,17 +54,17 @@ def search_settings(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(
-            "search: each process would draw other settings; start one process per device instead, all with a study "
+            "search: each process would draw different settings. Start one process per device instead, with a study "
             "in the same storage"
         )
     optuna: Any = require("optuna", "a search", "search")
     make = trainer.make_model
     if make is None:
-        raise InputError("search: every trial needs a new model: make the trainer with model_init, a function")
+        raise InputError("search: every trial needs a new model. Make the trainer with model_init, a function.")
     if str(getattr(backend, "value", backend or "optuna")) != "optuna":
         raise InputError(f"backend={backend}: only optuna is supported")
     if trainer.eval_dataset is None:
-        raise InputError("search: there is nothing to score: give the trainer an eval_dataset")
+        raise InputError("search: there is nothing to score. Give the trainer an eval_dataset.")
     if direction is None and compute_objective is not None:
         raise InputError("search: compute_objective needs direction=maximize or direction=minimize")
     direction = direction or ("minimize" if is_lower_better(trainer.args.headline) else "maximize")
@@ -77,7 +77,9 @@ def search_settings(
             hint = suggestion(unknown[0], names)
             raise InputError(f"hp_space: {type(trainer.args).__name__} has no setting {', '.join(unknown)}{hint}")
         if "preset" in settings:
-            raise InputError("hp_space: preset cannot be searched, its values are already set: name those instead")
+            raise InputError(
+                "hp_space: preset cannot be searched, because its values are already set. Name those instead."
+            )
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")
         if hp_name is not None:
             settings["run_name"] = hp_name(trial)
@@ -90,11 +92,11 @@ def search_settings(
             made.add_callback(_Report(trial, value))
             made.train()
             made.remove_callback(_Report)  # a trial takes one score per step
-            made.remove_callback(TrackioCallback)  # its run has ended; it would start another for this score
+            made.remove_callback(TrackioCallback)  # would start another run for this score
             return value(made.evaluate())
         finally:
             finish_run(made.args)
-            # Trainer and callbacks refer to each other: without this the next encoder would not find room.
+            # Trainer and callbacks refer to each other; the next encoder needs their memory.
             del made
             gc.collect()
 
@@ -102,7 +104,7 @@ def search_settings(
         study = optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=seed))
     study.optimize(objective, n_trials=n_trials, catch=(NonFiniteLossError,), **options)
     if not any(trial.state.name == "COMPLETE" for trial in study.trials):
-        raise InputError(f"search: none of {len(study.trials)} trials was completed: try lower learning rates")
+        raise InputError(f"search: none of {len(study.trials)} trials was completed. Try lower learning rates.")
     best = study.best_trial
     return BestRun(str(best.number), study.best_value, best.params, study)
 

@@ -1,4 +1,4 @@
-"""Report to Weights & Biases what the Trainer's own log lacks: histograms, the record, a score table, the model.
+"""Report histograms, the record, a score table and the model to Weights & Biases.
 
 Loss terms (`train/loss/<term>`), scores during training (`eval/<language>_<score>`) and the config reach every tracker
 in `report_to` through the Trainer's own callbacks.
@@ -107,7 +107,7 @@ class WandbTracker(WandbCallback):
 def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str, Distances]]] | None:
     """Return the last layer's [`~hf_xalign.evaluation.distances.word_distances`] of the evaluation set.
 
-    None without enough links, or if the run is not scored by its words.
+    The result is None if there are not enough links, or if the run is not scored by its words.
     """
     dataset, args = trainer.eval_dataset, trainer.args
     linked = isinstance(dataset, Dataset) and _LINKED.issubset(dataset.column_names)
@@ -124,7 +124,7 @@ def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str,
             batch_size=args.per_device_eval_batch_size,
             dtype=torch.bfloat16 if args.bf16 else None,
         )
-    except InputError as error:  # too few links for random pairs must not end a run
+    except InputError as error:  # too few links for random pairs are not an error of the run
         logger.warning("no histograms of distances: %s", error)
         return None
 

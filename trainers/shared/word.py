@@ -1,4 +1,4 @@
-"""Trainer for losses on linked words: distances or contrasts of word vectors, and a pull to the reference."""
+"""Trainer for losses on linked words: distances or contrasts of word vectors, and regularizers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
-from hf_xalign.evaluation.scores import Scores, check_protocols, score_vectors, text_vectors
+from hf_xalign.evaluation.scores import Scores, TextVectors, check_protocols, merge_scores, score_vectors, text_vectors
 from hf_xalign.evaluation.sentence_scores import score_sentences
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
@@ -50,12 +50,12 @@ from hf_xalign.trainers.shared.word_config import WordAlignmentConfig, check_spe
 
 logger = logging.getLogger(__name__)
 
-# Pairs of a sub-batch in Cao's script and those made from it.
+# Pairs of a sub-batch in Cao's script and the scripts that are based on it.
 SUB_BATCH = 4
-# More pairs are encoded when they are drawn: to encode them ahead would take over a minute, and 500 bytes a pair.
+# More pairs are encoded when they are drawn, because encoding ahead takes over a minute, and 500 bytes per pair.
 ENCODED_AHEAD = 200_000
 _BANDIT_FILE = "language_bandit.json"
-# Vectors of the encoder before training that a batch may bring from the cache, and what terms call them.
+# {cached vectors of the encoder before training in a batch: their name in terms}
 _CACHED = {"reference": "f0", "sentences0": "sentences0"}
 
 
@@ -77,14 +77,14 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
 
 
 def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
-    """Add the column `teacher` to pairs, float32 (size,): the teacher's vectors of the pivot sentences, last layer.
+    """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences.
 
     Raises:
         InputError: pairs without a column `target` or `target_words`, or a teacher that cannot be loaded.
     """
     column = next((name for name in ("target", "target_words") if name in pairs.column_names), None)
     if column is None:
-        raise InputError(f"teacher={term.teacher} reads text: give pairs with a column target or target_words")
+        raise InputError(f"teacher={term.teacher} reads text. Give pairs with a column target or target_words.")
     model, tokenizer = load_encoder(cast(str, term.teacher))
 
     def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
@@ -107,16 +107,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
     """Trainer for a loss on the vectors of words and sentences of parallel text.
 
     The loss is a list of terms ([`~hf_xalign.objectives.Term`]), each divided by its count over the whole optimizer
-    step and all processes. The trainer computes what they read: vectors of linked words, of all words, of sentences,
-    and those of the encoder before training.
+    step and all processes. The trainer computes the vectors that they read: of linked words, of all words, of
+    sentences, and those of the encoder before training.
 
     A method sets `layers` and calls `_encoded` and `_pair_collator`, or overrides where f and f0 come from.
 
     Args: (the others are those of [`AlignmentTrainer`])
-        objective: the terms of the loss. Default: those of the settings, `args.terms()`.
+        objective: the terms of the loss; default: those of the settings, `args.terms()`.
 
     Raises:
-        InputError: next to `objective`, a setting of the loss; or a term reads what this trainer has not.
+        InputError: `objective` is given with a setting of the loss; or a term reads something that is not computed.
     """
 
     can_shard = True
@@ -128,13 +128,15 @@ class WordAlignmentTrainer(AlignmentTrainer):
     _pairs_are_numbered: bool = False
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
+    # Word vectors of the evaluation set, between its first scores and the others.
+    _held_out: TextVectors
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         args = self.args
         if objective is not None:
-            args.refuse_unused("objective= names the loss: set this in its terms", *args.of_the_loss)
+            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.of_the_loss)
         self.arguments = {"objective": objective}
         self.objective = args.loss if objective is None else Objective(objective)
         if args.language_sampling == "ucb" and not self.objective.reports_links:
@@ -145,9 +147,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
             shard(self.accelerator, self.reference)
 
     def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score word retrieval in float32, by mean and last-subword pooling, of linked and of all occurrences."""
+        """Score word retrieval of linked words in float32, by their mean subword."""
         run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
-        vectors = text_vectors(
+        self._held_out = vectors = text_vectors(
             model,
             self.processing_class,
             evaluation,
@@ -157,47 +159,56 @@ class WordAlignmentTrainer(AlignmentTrainer):
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
         )
+        first = {
+            language: {side: {"mean": found["mean"]} for side, found in sides.items()}
+            for language, sides in vectors.items()
+        }
+        return score_vectors(first, evaluation, run.protocols, device=next(model.parameters()).device)
+
+    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
+        """Score words by each pooling, of all occurrences too, and sentence retrieval where a term reads sentences.
+
+        Keeps vectors of the pivot's words and sentences, and the distances of linked words, in `run`.
+        """
+        run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
+        vectors, self._held_out = self._held_out, {}
         parts = []
         for language, numbers in language_rows(evaluation).items():
             found = vectors[language]["target"]["mean"]
             end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
             parts.append(found.vectors[:end][found.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(parts)}
+        run.pivot[when] = {"words": torch.cat(parts), "sentences": pivot_sentences(self, model)}
         try:
             run.distances[when] = known_distances(
                 vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
             )
-        except InputError as error:  # too few links for random pairs must not end a run
+        except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
-        device = next(model.parameters()).device
-        kept = run.examples[when]
-        return score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device, examples=kept)
-
-    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
-        """Encode the pivot's sentences; score sentence retrieval, in float32, where a term reads sentences."""
-        cast(Run, self.run).pivot[when]["sentences"] = pivot_sentences(self, model)
+        kept, device = run.examples[when], next(model.parameters()).device
+        scores = score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device, examples=kept)
         if not self.objective.reads("sentences"):
-            return {}
-        return score_sentences(
+            return scores
+        more = score_sentences(
             model,
             self.processing_class,
             cast(Dataset, self.eval_dataset),
             poolings=("mean",),
             batch_size=self.args.per_device_eval_batch_size,
             desc=f"Scoring {when}, sentences",
-            examples=cast(Run, self.run).examples[when],
+            examples=kept,
         )
+        return merge_scores(scores, more)
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
-        """Save the evaluation links, and return their file by what it is."""
+        """Save the evaluation links, and return {description: file}."""
         return keep_links(cast(Dataset, self.eval_dataset), folder)
 
     def formula(self) -> str:
-        """Return the objective, and what f is in it, as plain text."""
+        """Return the objective and the definition of f as plain text."""
         return self.args.formula(self.objective)
 
     def _settle_layers(self, model: PreTrainedModel, layers: Sequence[int]) -> None:
-        """Set `layers` to those that the terms read, by default these."""
+        """Set `layers` to those that the terms read, by default `layers`."""
         depth = model.config.num_hidden_layers
         number = partial(layer_index, num_layers=depth)
         self.layers = self.objective.all_layers(layers, number)
@@ -219,9 +230,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
         cause, peft = "", cast(Any, model)
         for config in peft.peft_config.values():
             if start := changed_start(config):
-                cause = f"init_lora_weights={start} changes the encoder's own weights: use true or gaussian"
+                cause = f"init_lora_weights={start} changes the encoder's own weights. Use true or gaussian"
             elif getattr(config, "layer_replication", None):
-                cause = "layer_replication adds layers to the encoder: leave it out"
+                cause = "layer_replication adds layers to the encoder. Remove it."
         with peft.disable_adapter():
             now, weights = probe(model), {n: p for n, p in model.named_parameters() if p.requires_grad}
         if now.requires_grad:
@@ -229,7 +240,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             name = next(name for name, gradient in zip(weights, gradients, strict=True) if gradient is not None)
             cause = f"{name} is a weight of the encoder and trained: set LoRA's bias to none, or freeze it"
         elif not cause and before is not None and not torch.allclose(now, before, rtol=1e-3, atol=1e-3):
-            cause = f"this {peft.peft_type.value} adapter changes the encoder's own weights: take another peft_type"
+            cause = f"this {peft.peft_type.value} adapter changes the encoder's own weights. Use another peft_type"
         if cause:
             raise InputError(
                 f"f0, the encoder before the adapter, would be lost. {cause}; or train without f0, by "
@@ -251,7 +262,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
             if self.objective.reads("teacher"):
-                raise InputError("objective: a teacher reads text, and these pairs are token ids: give pairs of text")
+                raise InputError("objective: a teacher reads text, but these pairs are token ids. Give pairs of text.")
             return dataset
         if "links" not in dataset.column_names:
             self._check_output_dir()
@@ -296,7 +307,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
         self.bandit = LanguageBandit(len(languages))
         cast(LinkCollator, self.data_collator).numbers = {name: number for number, name in enumerate(languages)}
-        # Since the bandit last learned: each language's losses, and their number.
+        # Sums and counts of each language's losses since the bandit last learned.
         self._losses = torch.zeros(2, len(languages), device=self.args.device)
         return self.bandit
 
@@ -316,7 +327,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _teach(self, bandit: LanguageBandit) -> None:
-        """Tell the bandit the losses of a window at its end, once: the end of an epoch calls again."""
+        """Give the bandit the losses of a window once at its end; the end of an epoch calls this again."""
         sampler = self._train_sampler
         steps = -(-len(sampler) // sampler.step_pairs)
         epoch, step = divmod(self.state.global_step - 1, steps)
@@ -346,7 +357,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self._hold(torch.tensor(state["window"], dtype=self._losses.dtype, device=self.args.device))
 
     def _hold(self, losses: torch.Tensor) -> None:
-        """Give the losses of all processes to the first, as a resumed run does: sums then round alike."""
+        """Move the losses of all processes to the first, as in a resumed run, so that sums round equally."""
         self._losses = losses if self.args.process_index == 0 else torch.zeros_like(losses)
 
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
@@ -377,7 +388,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Compute `f0` of the kept words (kept words, layers, dim), and `sentences0` (sentences, layers, dim).
 
-        Without gradient, and each only if a term reads it.
+        They have no gradient, and each is computed only if a term reads it.
         """
         computed = {own: inputs[name] for name, own in _CACHED.items() if name in inputs}
         if computed:
@@ -393,7 +404,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             return computed
 
     def _sentences(self, output: Any, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Return the mean token of each sentence, (sentences, layers, dim)."""
+        """Return the mean of each sentence's token vectors, (sentences, layers, dim)."""
         states = select_layers(output, self.layers, self._depth())
         return torch.stack([pool_sentences(hidden, attention_mask, "mean") for hidden in states], dim=1)
 

@@ -81,10 +81,10 @@ class WordAlignmentConfig(AlignmentConfig):
 
     objective: Literal["l2", "infonce", "none"] = by_preset(
         "Loss of linked words. l2: the papers' distance. infonce: contrast with the words of both languages in the "
-        "batch of all processes. none: links are neither used nor made.",
+        "batch of all processes. none: no links are made or used.",
         rules=[
             excludes(
-                "without links something else must align",
+                "without links, another term must align",
                 "none",
                 sentence_weight=0,
                 teacher_weight=0,
@@ -92,13 +92,14 @@ class WordAlignmentConfig(AlignmentConfig):
         ],
     )
     align_target: Literal["tuned", "frozen"] = by_preset(
-        "Pivot word that the other language's is pulled to.", rules=[needs(when="frozen", objective="l2")]
+        "Vector of the pivot word in the distance: tuned, or frozen (f0).",
+        rules=[needs(when="frozen", objective="l2")],
     )
     regularizer_weight: float = by_preset(
         "Weight of the distance to f0; 0 with infonce where norm is not relative, unless given.", least=0
     )
     interpolation_weight: float = by_preset(
-        "Weight of the distance of each pair's midpoint to its place before.", least=0
+        "Weight of the distance of each pair's midpoint to its midpoint before training.", least=0
     )
     sentence_weight: float = by_preset(
         "Weight of the contrast of each sentence with the batch's translations.", least=0
@@ -109,12 +110,10 @@ class WordAlignmentConfig(AlignmentConfig):
     )
     teacher: str | None = own(
         None,
-        "Encoder that teaches by its vectors of the pivot sentences. Default: the one before training.",
-        rules=[needs("nothing is taught without it", teacher_weight=GIVEN)],
+        "Encoder whose vectors of the pivot sentences are the targets. Default: the one before training.",
+        rules=[needs("without it, the teacher is not used", teacher_weight=GIVEN)],
     )
-    teacher_pooling: SentencePooling = own(
-        "mean", "Token of a sentence that the teacher's vector is made from.", rules=[needs(teacher=GIVEN)]
-    )
+    teacher_pooling: SentencePooling = own("mean", "Pooling of the teacher's tokens.", rules=[needs(teacher=GIVEN)])
     teacher_prompt: str | None = own(
         None, "Text before every sentence that the teacher reads, such as 'query: '.", rules=[needs(teacher=GIVEN)]
     )
@@ -124,7 +123,7 @@ class WordAlignmentConfig(AlignmentConfig):
     )
     regularized_side: Side = by_preset("Column that is kept near f0; the pivot (English) is the target column.")
     regularized_words: RegularizedWords = by_preset(
-        "Words of the regularized side to keep; all has the specials that are linked, all_specials has both always.",
+        "Words that are regularized: all words and linked special tokens, always with both (all_specials), or linked.",
         rules=[excludes("without links no word is linked", "linked", objective="none", regularizer_weight=GIVEN)],
     )
     linked_tokens: LinkedTokens = by_preset("Tokens that are linked; all means words, [CLS] and [SEP].")
@@ -150,7 +149,7 @@ class WordAlignmentConfig(AlignmentConfig):
     drop_identical: bool = by_preset("Drop links between identical words, where the run links them.", "Word links")
     max_length: int = own(128, "Maximum tokens per sentence; links of words beyond it are dropped.", "Data", least=3)
     prompt: str | None = own(
-        None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
+        None, "Text before every sentence, such as 'query: ' for e5; it is saved with the tokenizer.", "Data"
     )
     draw: Draw = by_preset(DRAW, "Data")
     language_sampling: LanguageSampling = by_preset(SAMPLING, "Data", rules=SAMPLING_RULES)
@@ -180,21 +179,21 @@ class WordAlignmentConfig(AlignmentConfig):
 
     @property
     def _contrast_alone(self) -> bool:
-        """True if the preset's regularizer is on the scale of the distances that InfoNCE replaces."""
+        """True if the preset's regularizer has the scale of the distances that InfoNCE replaces."""
         return self.objective == "infonce" and self.PRESETS[self.preset]["norm"] != "relative"
 
     @property
     def of_the_loss(self) -> tuple[str, ...]:
-        """Names of the settings that the terms of the loss are made from."""
+        """Return the names of the settings that define the terms of the loss."""
         return self.LOSS + self.INFONCE
 
     def terms(self) -> list[Term]:
-        """Return the terms of the loss that these settings name."""
+        """Return the terms of the loss of these settings."""
         distance: dict[str, Any] = {"norm": self.norm, "mean_over_dims": self.mean_over_dims}
         own: Reduction = "mean"
         if self.reduction in ("sum", "sub_batches"):
             own = cast(Reduction, self.reduction)
-        # Without links there is nothing else to divide by than the words themselves.
+        # Without links, the sum can only be divided by the number of words.
         pivot: Reduction = "links" if self.reduction == "links" and self.objective != "none" else own
         found: list[Term] = []
         if self.objective == "infonce":
@@ -221,12 +220,12 @@ class WordAlignmentConfig(AlignmentConfig):
         return found
 
     def contrast(self) -> WordContrast:
-        """Return the contrast of words that these settings name."""
+        """Return the contrast of words of these settings."""
         return WordContrast(temperature=self.temperature, negatives=self.negatives)
 
     @property
     def loss(self) -> Objective:
-        """The terms of the loss that these settings name."""
+        """Return the objective of these settings."""
         return Objective(self.terms())
 
     @property
@@ -235,7 +234,7 @@ class WordAlignmentConfig(AlignmentConfig):
         return self.loss.reports_links
 
     def check_settings(self) -> None:
-        """Refuse combinations of settings that cannot be trained."""
+        """Raise an InputError for settings that cannot be trained together."""
         if self.reduction == "sub_batches" and self.per_device_train_batch_size % 4:
             raise InputError(
                 f"per_device_train_batch_size={self.per_device_train_batch_size}: reduction=sub_batches averages over "
@@ -250,7 +249,7 @@ class WordAlignmentConfig(AlignmentConfig):
                 logger.warning("%s=%s has no effect: there is no contrast of words", name, changed[name])
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse an encoder or a tokenizer that these settings cannot train."""
+        """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
         word_tokenizer(tokenizer)
         super().check_model(model, tokenizer)
         check_specials(tokenizer, self.linked_tokens, self.loss.kept_words)
@@ -264,16 +263,16 @@ class WordAlignmentConfig(AlignmentConfig):
         return found | ({"regularized_words": "all"} if self.objective == "none" else {})
 
     def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective, by default that of these settings, and what f is in it, as plain text."""
+        """Return the objective, by default that of these settings, and the definition of f as plain text."""
         return f"{(objective or self.loss).formula()}; f: {self.word_vector()}"
 
     def word_vector(self) -> str:
-        """Return how a word's vector f is made, as plain text."""
+        """Return the definition of a word's vector f as plain text."""
         return f"{self.pooling} subword"
 
 
 def check_specials(tokenizer: PreTrainedTokenizerBase, linked: LinkedTokens, kept: RegularizedWords) -> None:
-    """Refuse a tokenizer without the special tokens that are linked or regularized."""
+    """Raise an InputError if the tokenizer lacks the special tokens that are linked or regularized."""
     before, after = special_frame(tokenizer)
     both = kept == "all_specials"
     missing = [] if before or (linked == "words" and not both) else ["first"]

@@ -1,4 +1,4 @@
-"""Bandit that gives more of the training to languages that gain more from it."""
+"""Bandit that draws more pairs of the languages whose loss falls fastest."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import numpy as np
 
 
 class LanguageBandit:
-    """Share of each language in the windows of an epoch, by discounted UCB (Garivier and Moulines 2008).
+    """Choose each language's share of a window of steps, by discounted UCB (Garivier and Moulines 2008).
 
-    A window has 50 slots, a step's number of pairs each. Half of them are even. Each other slot goes to the language
-    with the largest sum of its mean gain, relative to the largest of all languages, and of sqrt(2 log(1 + N) / n). The
-    gain is the relative drop of the language's loss since the window before. n is the number of windows that its slots
-    in all windows would fill, and N is that of all languages. Counts and gains lose a tenth with each window.
+    A window has 50 slots; a slot is one optimizer step's number of pairs. Half of the slots are divided equally. Each
+    other slot goes to the language with the largest mean gain + sqrt(2 log(1 + N) / n). The gain of a window is the
+    relative drop of the language's loss since the window before; mean gains are divided by the largest one. n is the
+    number of slots that the language has had, in windows, and N the sum over all languages. Each window discounts
+    counts and gains by 0.9.
 
-    `slots` has one list for each window: the first two are even, and window w + 2 is decided when window w was
-    trained. So a decision does not depend on how far batches are made ahead, and a resumed run repeats it.
+    `slots` has one list for each window, with the slots of each language. The first two windows are divided equally;
+    window w + 2 is decided after window w was trained. So a decision does not depend on how many batches the
+    dataloader prefetches, and a resumed run repeats it.
 
     Example:
         >>> bandit = LanguageBandit(2)
@@ -35,7 +37,7 @@ class LanguageBandit:
         self._counts, self._gains, self._losses = np.zeros((3, languages))
 
     def learn(self, losses: np.ndarray, counts: np.ndarray) -> None:
-        """Take the sum of each language's losses in the next window and their number, float (languages,)."""
+        """Record one trained window and decide the next: summed `losses` and `counts` of pairs, float (languages,)."""
         seen = counts > 0
         means = np.where(seen, losses / np.where(seen, counts, 1), self._losses)
         known = seen & (self._losses > 0)
@@ -60,11 +62,11 @@ class LanguageBandit:
         return slots.tolist()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON."""
+        """Return the state in JSON types."""
         return {"slots": self.slots, **{name: getattr(self, f"_{name}").tolist() for name in _NUMBERS}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take a state of [`state_dict`]."""
+        """Restore the state that `state_dict` returned."""
         self.slots = state["slots"]
         for name in _NUMBERS:
             setattr(self, f"_{name}", np.array(state[name]))

@@ -1,4 +1,4 @@
-"""Collators of masked tokens: PPA's pairs for contrast and TLM, and the rows of MLM, XLM and DICT-MLM."""
+"""Collators that mask tokens: for PPA (contrast and TLM on pairs), and for MLM, XLM and DICT-MLM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DictMLM = Literal["input", "label"]
 
 
 class EpochCollator:
-    """Collator whose masks, orders or labels depend on the epoch; trainers call `set_epoch`."""
+    """Base of collators that draw differently in each epoch; trainers call `set_epoch`."""
 
     def __init__(self) -> None:
         # In shared memory, because persistent dataloader workers keep their first copy of the collator.
@@ -55,7 +55,7 @@ class _MaskingCollator(EpochCollator):
     def _hide(
         self, sentences: Sequence[Sequence[int]], examples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the padded tokens, some of them hidden, their labels, and where they are no padding."""
+        """Return the padded and masked tokens, their labels, and a bool mask that is False at padding."""
         assert self.vocabulary is not None
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         maskable = self.vocabulary.maskable(input_ids) & inside
@@ -80,18 +80,17 @@ class PPACollator(_MaskingCollator):
 
     The batch holds (B pairs, M masked tokens; int64 unless stated):
 
-    - `pairs` (B,): the pairs' numbers in the corpus; `language` (B,): number of the source language;
+    - `pairs` (B,): index of each pair in the corpus; `language` (B,): id of its source language, from `languages`;
     - `query_is_target` bool (B,): the target side is the query, and first in TLM; otherwise the source side is;
     - with `contrast`: `input_ids`, `attention_mask` (B, width) of the query sides, `key_input_ids`,
       `key_attention_mask` (B, width) of the key sides, padded separately;
     - with `words="tlm"`: `mlm_input_ids`, `mlm_attention_mask` (B, width), query side and key side as one sequence
-      in the tokenizer's format of two sentences ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), partly hidden;
+      in the tokenizer's pair format ([CLS] a [SEP] b [SEP], or <s> a </s></s> b </s>), with masked tokens;
     - with `words="mlm"`: `mlm_input_ids`, `mlm_attention_mask` (2B, width), all query sides, then all key sides;
     - with either: `mlm_positions`, `mlm_labels` (M,), see [`PretrainingCollator`].
 
-    Position ids run on over both sentences (PPA does not reset them). Token types are 0: the order is random, so they
-    would say nothing that the separator does not. Order and masks depend on the seed, the epoch and `pair`.
-    `languages` numbers each `source_lang`.
+    Position ids continue into the second sentence (PPA does not reset them). Token types are 0, because the order of
+    the sentences is random. Order and masks depend only on the seed, the epoch and the row's `pair`.
     """
 
     def __init__(
@@ -143,16 +142,16 @@ class PretrainingCollator(_MaskingCollator):
 
     The batch holds (B rows, M masked tokens; all int64):
 
-    - `input_ids`, `attention_mask` (B, width): some tokens hidden;
-    - with `language_ids`: `token_type_ids` (B, width), the number of each token's language, 0 for padding at the end;
-    - if a pair's first half is padded: `position_ids` (B, width), from `first_position` in each half of such a row;
+    - `input_ids`, `attention_mask` (B, width): tokens, some of them masked;
+    - with `language_ids`: `token_type_ids` (B, width), the id of each token's language, 0 for padding at the end;
+    - if a pair's first half is padded: `position_ids` (B, width), which restart at `first_position` in each half;
     - `mlm_positions` (M,), indices of the masked tokens into the flattened `input_ids`, and `mlm_labels` (M,), the
       original tokens, or with `dict_mlm="label"` sometimes their translations.
 
-    Masks and labels depend on the seed, the epoch and the row's `example`. `entries` are the dictionary of DICT-MLM,
-    used at a masked token with `dict_probability`. `dict_mlm` "input" puts its translation and the translation's
-    language into the input, see [`~hf_xalign.data.pretraining.masking.dict_mlm_inputs`]; "label" makes the translation
-    the label. The first needs `language_ids`, and the `pairs` of the entries.
+    Masks and labels depend only on the seed, the epoch and the row's `example`. `entries` are the dictionary of
+    DICT-MLM, used at a masked token with `dict_probability`. With `dict_mlm="input"` the translation and its language
+    replace the masked token, see [`~hf_xalign.data.pretraining.masking.dict_mlm_inputs`]; this needs `language_ids`
+    and the `pairs` of the entries. With `dict_mlm="label"` the translation becomes the label.
     """
 
     def __init__(
@@ -200,7 +199,7 @@ class PretrainingCollator(_MaskingCollator):
         batch = self._batch(masked, labels, inside) | spoken
         padded = [len(row["parts"]) > 1 and self.pad_token_id in row["input_ids"] for row in rows]
         if any(padded):
-            # As the encoder itself counts, but from the start in the second half. Padding has 0 or its id.
+            # The encoder's own positions, but restarting in the second half. RoBERTa's padding has its pad token's id.
             starts = [[0, row["parts"][0]] if new else [0] for row, new in zip(rows, padded, strict=True)]
             places = np.arange(masked.shape[1])
             begins = np.array([np.repeat(own, np.diff([*own, len(places)])) for own in starts])
@@ -210,16 +209,16 @@ class PretrainingCollator(_MaskingCollator):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _translations(self, entries: TokenEntries) -> Translations:
-        """Return the translations in both directions, for "input" from a token of a language to one of another."""
+        """Return the translations in both directions; for "input" their tokens carry their language."""
         ids = entries.ids
         if self.dict_mlm == "input":
             numbers = self.language_ids or {}
             codes = {code for name in entries.pairs for code in name.split("+")}
             if not codes or codes - set(numbers):
                 raise InputError(
-                    "dict_mlm=input changes the language of a token with the token. The entries are of "
-                    f"{', '.join(sorted(codes)) or 'unnamed languages'} and the encoder knows "
-                    f"{', '.join(numbers) or 'none'}: name the languages when the entries are made, or take "
+                    "dict_mlm=input replaces a token's language together with the token. The entries are in "
+                    f"{', '.join(sorted(codes)) or 'unnamed languages'}, and the encoder has language ids for "
+                    f"{', '.join(numbers) or 'no language'}. Name the languages when you make the entries, or set "
                     "dict_mlm=label"
                 )
             of = {name: LANGUAGE * np.array([numbers[code] for code in name.split("+")]) for name in entries.pairs}

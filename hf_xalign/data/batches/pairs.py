@@ -1,4 +1,4 @@
-"""Collate encoded pairs into one batch of both sides: token positions of linked words, or sequences of words."""
+"""Collate encoded pairs into one batch of both sides, by tokens or by words."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RegularizedWords = Literal["all", "all_specials", "linked"]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 _SPECIALS: dict[LinkedTokens, int] = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}  # linked special tokens
-Sentence = tuple[dict[str, Any], Side, np.ndarray]  # the row, its side, the ascending numbers of its words in use
+Sentence = tuple[dict[str, Any], Side, np.ndarray]  # row, side, and the ascending indices of its words in use
 
 
 class CachedVectors:
-    """Memory-mapped (rows, layers, dim) vectors of words in float32 or bfloat16, in a raw file by `cache_features`."""
+    """Memory-mapped word vectors (rows, layers, dim), float32 or bfloat16, in a raw file of `cache_features`."""
 
     def __init__(self, path: Path, shape: tuple[int, int, int], dtype: torch.dtype):
         self.path = path
@@ -32,9 +32,9 @@ class CachedVectors:
         self._map: np.ndarray | None = None
 
     def read(self, rows: np.ndarray) -> torch.Tensor:
-        """Read rows as float32 (len(rows), layers, dim); -1 marks a word that was not stored."""
+        """Read rows as float32 (len(rows), layers, dim); -1, a word that was not stored, raises an IndexError."""
         if (rows < 0).any():
-            raise IndexError(f"{self.path}: the vector of this word was not stored (row -1)")
+            raise IndexError(f"{self.path}: a word of this batch has no stored vector (row -1). Make the cache again.")
         if self._map is None:
             # NumPy has no bfloat16, so its bits are read as int16.
             kind = np.int16 if self.dtype == torch.bfloat16 else np.float32
@@ -48,18 +48,17 @@ class CachedVectors:
 
 @dataclass
 class LinkCollator:
-    """Base of the collators of linked words.
+    """Base of the collators of word-aligned pairs.
 
-    `linked_tokens` are `words`, [CLS] (`cls`), both specials (`cls_sep`), or `all` three. Words of `regularized_side`
-    stay near f0: `all` of that side and the linked specials (Cao's reading), `all_specials` (all words, [CLS] and
-    [SEP], as published code does), or only the `linked` ones (MAO eq. 3, ROTATE). With `numbers` of the source
-    languages, batches have `link_languages` int64 (L,), that of each link.
+    `linked_tokens`: `words`, [CLS] (`cls`), [CLS] and [SEP] (`cls_sep`), or `all` three are linked.
+    `regularized_words` of `regularized_side` are kept near the encoder before training, f0: `all` of its words and the
+    linked special tokens (Cao et al. 2020), `all_specials` (all words, [CLS] and [SEP], as in the published code), or
+    only `linked` words (MAO eq. 3, ROTATE). Three settings add tensors to a batch:
 
-    With `every_word`, all words of both sides are in use, and batches have `word_sentences` int64 (W,): each one's row
-    of `input_ids`.
-
-    With `sub_batch`, batches have `link_divisors` int64 (L,) and `kept_divisors` int64 (G,): the number of links, or
-    of regularised words, that so many pairs in turn have together.
+    - `every_word` uses all words of both sides: `word_sentences` int64 (W,), the row of `input_ids` of each word;
+    - `sub_batch` divides losses by the counts of this many consecutive pairs: `link_divisors` int64 (L,) and
+      `kept_divisors` int64 (G,), the number of links or of regularized words in the item's group;
+    - `numbers`, ids of the source languages: `link_languages` int64 (L,).
     """
 
     pad_token_id: int
@@ -128,23 +127,23 @@ class LinkCollator:
 class PairCollator(LinkCollator):
     """Collate rows of [`~hf_xalign.data.encoding.encode_pairs`] into the tensors of one forward pass.
 
-    The batch holds (B pairs, W words in use, L links, G regularised words, T tokens in use):
+    The batch holds (B pairs, W words in use, L links, G regularized words, T tokens of the words in use):
 
     - `input_ids`, `attention_mask`: int64 (2B, width), all source sides first, then all target sides;
     - `token_index` int64 (T,), and for mean pooling `token_word` int64 (T,) and `token_counts` int64 (W,): see
       [`~hf_xalign.data.batches.token_index.TokenIndex`];
     - `links`: int64 (L, 2), source and target word of each link, as indices into the W words;
-    - `link_pairs`: int64 (L,), the pair of each link: its number in the batch, or the row's `pair` if it has one
+    - `link_pairs`: int64 (L,), the pair of each link: its index in the batch, or the row's `pair` if it has one
       ([`link_rows`]);
-    - `kept_words`: int64 (G,), the regularised words; `kept_links`: int64 (L,), the position in `kept_words` of the
-      regularised side's word of each link;
-    - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularised words (`<side>_rows`);
+    - `kept_words`: int64 (G,), the regularized words, as indices into the W words; `kept_links`: int64 (L,), for each
+      link the position in `kept_words` of its word on the regularized side;
+    - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularized words (`<side>_rows`);
     - with columns `source_sentence` and `target_sentence`: `sentences0` float32 (2B, layers, dim), see
       [`~hf_xalign.modeling.features.sentences.add_sentences`];
-    - with a column `teacher`: `teacher` float32 (B, size);
-    - with `sentences`: `texts` int64 (B,), equal for equal target sides;
-    - without, but with `needs_reference`, a frozen encoder's input: `kept_ids` and `kept_mask` int64 (B, width of the
-      side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
+    - with a column `teacher`: `teacher` float32 (B, size), the teacher's sentence vectors;
+    - with `sentences`: `texts` int64 (B,), a hash of the target side, equal for equal texts;
+    - with `needs_reference` and no `reference`, the input of the frozen encoder: `kept_ids` and `kept_mask` int64
+      (B, width of the regularized side), and `kept_index`, `kept_word`, `kept_counts` for its tokens.
 
     Example:
         >>> row = {"source_ids": [2, 7, 8, 3], "source_starts": [1], "source_ends": [3], "links": [[0, 0]]}
@@ -202,7 +201,7 @@ class PairCollator(LinkCollator):
 
 
 def _divisors(counts: list[int], sub_batch: int) -> torch.Tensor:
-    """Return the sum of the counts of each sub-batch, for each item that is counted."""
+    """Return for each counted item the sum of the counts of its sub-batch."""
     sums = np.add.reduceat(counts, np.arange(0, len(counts), sub_batch))
     return torch.from_numpy(np.repeat(np.repeat(sums, sub_batch)[: len(counts)], counts))
 
@@ -224,7 +223,7 @@ def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
 
 
 def number_used(sentences: Sequence[Sentence]) -> list[np.ndarray]:
-    """Number the words in use of all sentences in turn; -1 stands for other words."""
+    """Return for each sentence the index of its words among all words in use; -1 for words not in use."""
     places, total = [], 0
     for row, side, used in sentences:
         place = np.full(len(row[f"{side}_starts"]) + 2, -1)
@@ -243,8 +242,8 @@ def _index_tensors(name: str, tokens: TokenIndex) -> dict[str, torch.Tensor]:
 class WordCollator(LinkCollator):
     """Collate rows of `encode_pairs` or `cache_features` for a module on top of the encoder.
 
-    A sentence is the sequence of its words, then [CLS] and [SEP] if they are linked. The batch holds B pairs, so 2B
-    sentences (all sources, then all targets) of at most W words:
+    A sentence is its sequence of words, followed by [CLS] and [SEP] if these are linked. The batch holds the 2B
+    sentences of B pairs (all sources, then all targets), of at most W words each:
 
     - without `features`: `input_ids`, `attention_mask` int64 (2B, width), `word_spans` int64 (2B, W, 2), empty spans
       at padding;
@@ -252,7 +251,7 @@ class WordCollator(LinkCollator):
     - with `features` without `context`: `word_vectors` float32 (1, N, dim), only the N words in use;
     - `links`: int64 (L, 2), `kept_words` int64 (G,), indices into the flattened (sentences * W) words;
     - `kept_links` int64 (L,), `link_pairs` int64 (L,): see [`PairCollator`];
-    - with `languages`, the number of each language's map: `language` int64, of each sentence or of the N words.
+    - with `languages` (id of each language's map): `language` int64, (2B,), or (1, N) with `features` alone.
     """
 
     features: CachedVectors | None = None
@@ -304,10 +303,10 @@ class WordCollator(LinkCollator):
 
 @dataclass
 class CachedLinkCollator:
-    """Collate rows of [`link_rows`] on cached vectors, for a module that looks at each word alone.
+    """Collate rows of [`link_rows`] with cached vectors, for a module that maps each word alone.
 
-    The batch is that of [`WordCollator`] without `context`, made without a loop over rows: with hundreds of links a
-    step, the loop would take longer than the step.
+    The batch is that of [`WordCollator`] without `context`. It is made without a loop over rows, which would take
+    longer than a training step of hundreds of links.
     """
 
     features: CachedVectors
@@ -343,9 +342,10 @@ def _languages(rows: list[dict[str, Any]], numbers: dict[str, int], pivot: str |
 def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     """Make one row for each link, so that a batch draws from the links of the whole corpus.
 
-    Words of one sentence then seldom meet in a batch: as contrasts of each other they cost retrieval. A row has the
-    number of the `pair`, a `length` of 1 (no grouping) and `source_lang`. It also has the pair with this link only, or
-    if `alone` the cached rows of its two words, `source_row` and `target_row`, for [`CachedLinkCollator`].
+    Words of one sentence are then rarely in the same batch; as negatives of each other they lower retrieval. A row has
+    the index of its `pair`, `length` 1 (which turns off grouping by length) and `source_lang`. It also has the columns
+    of its pair with this link only, or, if `alone`, the cached rows of its two words, `source_row` and `target_row`,
+    for [`CachedLinkCollator`].
     """
 
     def split(batch: dict[str, list], indices: list[int]) -> dict[str, list]:

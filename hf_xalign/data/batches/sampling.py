@@ -18,21 +18,20 @@ LanguageSampling = Literal["proportional", "each", "temperature", "ucb"]
 
 
 class PairSampler(Sampler[int]):
-    """Sampler of the pair indices of one epoch.
+    """Sample the pair indices of one epoch.
 
-    The order depends on the seed, the epoch and the number of pairs in an *optimizer step* (over accumulation and
-    processes), but not on how a step is divided, nor on the global random state. So a resumed run and a run on two
-    processes draw the same pairs.
+    The order depends only on the seed, the epoch and the number of pairs in an *optimizer step* (over accumulation and
+    processes). So a resumed run and a run on two processes draw the same pairs.
 
-    `group_by_length` sorts each language within windows of 50 steps and merges the languages, so that a step pads
-    little and has its share of each; a window's steps are shuffled. Pairs at the end of the epoch that do not fill a
-    `multiple` are dropped: accelerate would repeat pairs from the epoch's start.
+    `group_by_length` puts pairs of similar length into one step, so that it needs little padding. Each language is
+    sorted within windows of 50 steps, the languages are merged, and the window's steps are shuffled. Pairs at the end
+    of the epoch that do not fill a `multiple` are dropped; accelerate would repeat pairs from the epoch's start.
 
-    `language_sampling` decides how often a language comes. `proportional` draws every pair once. `each` gives each
-    language an equal part of every step: shorter corpora start again until the longest has been seen once.
-    `temperature` draws as many pairs as there are, and a language with n pairs gets a share in proportion to
-    n ** `alpha`: short corpora start again, and each epoch draws another part of long ones. `ucb` draws as many, and
-    `bandit` decides each window's shares.
+    `language_sampling` decides how often each language is drawn. `proportional` draws every pair once. `each` gives
+    each language an equal part of every step, and repeats shorter corpora until the longest has been seen once.
+    `temperature` draws as many pairs as there are, with a share in proportion to n ** `alpha` for a language of n
+    pairs: short corpora are repeated, and each epoch draws another part of long ones. `ucb` draws as many pairs, with
+    the shares that `bandit` decides for each window.
     """
 
     WINDOW_STEPS = 50
@@ -118,8 +117,8 @@ class PairSampler(Sampler[int]):
             turn = self.epoch * self.windows + number
             if turn >= len(bandit.slots):
                 raise InputError(
-                    f"language_sampling=ucb decides {self.WINDOW_STEPS} steps ahead, and the dataloader's workers are "
-                    "further: lower dataloader_num_workers or dataloader_prefetch_factor"
+                    f"language_sampling=ucb decides {self.WINDOW_STEPS} steps ahead, but the dataloader prefetches "
+                    "more than that: lower dataloader_num_workers or dataloader_prefetch_factor"
                 )
             bounds = np.cumsum(bandit.slots[turn])
             size = min(window, len(self.lengths) - number * window)
@@ -164,10 +163,10 @@ class PairSampler(Sampler[int]):
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the column `length`, uint16 (n,), the number of each row's `source_lang`, int16 (n,), and their names.
+    """Return each row's `length`, uint16 (n,), the id of its `source_lang`, int16 (n,), and the languages by id.
 
-    Of word-aligned pairs that are encoded when they are read, the length is the number of characters in the words of
-    the longer side, which is closer to the tokens than the number of words.
+    Pairs that are encoded only when they are read have no column `length`. Their length is the number of characters on
+    the longer side, which predicts the number of tokens better than the number of words does.
     """
     measured = ["length"] if "length" in dataset.column_names else ["source_words", "target_words"]
     lengths, languages = np.empty(len(dataset), dtype=np.uint16), np.empty(len(dataset), dtype=np.int16)

@@ -1,4 +1,4 @@
-"""Two corpora in one batch: examples of a task together with pairs of a parallel corpus."""
+"""Batches that hold examples of a task together with pairs of a parallel corpus."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PAIR = "pair_"
 
 
 class PairedRow(NamedTuple):
-    """Row of the task's dataset with its rows of the parallel corpus, if any."""
+    """Row of the task's dataset, with the rows of the parallel corpus that are drawn with it."""
 
     task: dict[str, Any]
     pairs: list[dict[str, Any]]
 
 
 class PairedStreams:
-    """Map-style dataset of a task and a parallel corpus, indexed by [`PairedSampler`]."""
+    """Map-style dataset of a task and a parallel corpus; [`PairedSampler`] draws its indices."""
 
     def __init__(self, task: Dataset, pairs: Dataset):
         self.task = task
@@ -39,13 +39,13 @@ class PairedStreams:
 
 
 class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
-    """Sampler of the task's examples, each with its part of an endless stream of pairs.
+    """Sample the task's examples, each with `share` pairs from an endless stream over the parallel corpus.
 
-    The stream runs through the corpus in a new order each time, across the task's epochs. The pairs of an example
-    depend only on its place in the epoch. So a resumed run draws the same pairs, however a step is divided over
-    micro-batches and processes. The stream has its own generator and does not change the task's order.
-    An example has `share` pairs. If `step_examples * share` is a whole number, every step begins at a multiple of it,
-    so the groups by length that `stream` makes stay together.
+    The stream continues across the task's epochs, and shuffles the corpus again after each pass. The pairs of an
+    example depend only on its position in the epoch. So a resumed run draws the same pairs, however a step is divided
+    over micro-batches and processes. The stream has its own generator and does not change the task's order.
+
+    If `step_examples * share` is a whole number, each step takes whole groups of pairs of similar length.
     """
 
     def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):
@@ -84,8 +84,8 @@ class PairedCollator:
     """Collate rows of [`PairedStreams`], padding task and pairs separately.
 
     The batch holds the task collator's tensors and, if there are pairs, those of `PairCollator` with the prefix
-    `pair_`. With `language_rows`, the row of each language in the token-type embeddings, and `pivot`, the language of
-    the target sides, it also holds `pair_token_type_ids` int64 (2P, width), the language of each sentence.
+    `pair_`. `language_rows` gives the row of each language in the token-type embeddings, and `pivot` the language of
+    the target sides. With these, the batch also holds `pair_token_type_ids` int64 (2P, width).
     """
 
     def __init__(

@@ -18,7 +18,8 @@ Pooling = Literal["first", "last", "mean"]
 class TokenIndex:
     """Positions `index` int64 (tokens,) of words' tokens in a padded batch that is flattened to (rows * width, dim).
 
-    `word` int64 (tokens,) has the word of each, `counts` int64 (words,) how many; None if words are one token each.
+    `word` int64 (tokens,) is the word of each token, `counts` int64 (words,) the number of tokens of each word. Both
+    are None if every word has one token.
     """
 
     index: torch.Tensor
@@ -32,9 +33,10 @@ class TokenIndex:
 
 
 def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:
-    """Find the tokens of words in a batch of that padded width.
+    """Find the tokens that represent each word in a batch padded to `width`.
 
-    `spans` int (words, 2) are the token spans `[start, end)` of the words in their `rows` int (words,); none is empty.
+    `spans` int (words, 2) are the token spans `[start, end)` of the words, none of them empty, and `rows` int (words,)
+    the rows of the batch that the words are in.
     """
     check_choice(get_args(Pooling), pooling=pooling)
     offset = rows.astype(np.int64) * width
@@ -54,7 +56,7 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], padding: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows padded at the end, int64 (rows, width), and a bool mask (rows, width) of their own places."""
+    """Return the rows padded at the end, int64 (rows, width), and a bool mask (rows, width), False at padding."""
     lengths = np.array([len(row) for row in rows])
     inside = np.arange(lengths.max()) < lengths[:, np.newaxis]
     padded = np.full(inside.shape, padding, dtype=np.int64)

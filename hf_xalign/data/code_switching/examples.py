@@ -36,24 +36,26 @@ def code_switch_pairs(
     label_column: str = "label",
     num_proc: int | None = None,
 ) -> Dataset:
-    """Pair each text of a translated training set with the other text's English original (Pan et al. 2021, 2.3).
+    """Code-switch a translated training set: combine one translated text with the other text's English original.
 
-    The example (q_x, c_x) with its original (q_en, c_en) becomes the rows (q_x, c_en) and (q_en, c_x), in this order.
-    If a column holds the language of a text, name it with the text: `first=("premise", "premise_lang")`.
+    As in Pan et al. (2021), section 2.3, the example (q_x, c_x) with its original (q_en, c_en) becomes the rows
+    (q_x, c_en) and (q_en, c_x), in this order. If a column holds the language of a text, name it with the text:
+    `first=("premise", "premise_lang")`.
 
     Args:
         dataset: the translated set.
-        english: the set it was translated from, with the same columns.
-        first: text column of q, or several columns: the text, then those that belong to it.
+        english: the English original, with the same columns.
+        first: text column of q, or several columns: the text column, then columns that belong to that text.
         second: text column of c, or several columns, such as `("context", "answers")` with offsets.
         id_column: column that matches rows; `english` may then have more rows in any order. By default row i matches
             row i.
-        label_column: must be equal in both sets if both have it.
+        label_column: column that must be equal in both sets, if both have it.
         num_proc: processes of `datasets.map`.
 
     Returns:
-        Twice the rows, with the columns of `dataset` (those in neither `first` nor `second` are the translated row's)
-        and `group`: int64, the row of `dataset`. Keep it when tokenizing, for [`gather_groups`].
+        Two rows for each row of `dataset`, with its columns and `group` int64, the index of the original row. Columns
+        in neither `first` nor `second` keep the translated row's values. [`gather_groups`] needs `group`: keep it when
+        tokenizing.
 
     Raises:
         InputError: a column is missing or differs in type, the sets differ in length, an id is missing or repeated,
@@ -88,8 +90,8 @@ def code_switch_pairs(
 def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     """Put the rows of each group into one row of lists, for [`GroupCollator`].
 
-    Groups may have any size, and their rows stand next to each other; examples that are not switched need a group
-    number of their own. Gather each language before concatenating them, because their group numbers overlap.
+    The rows of a group must be consecutive; a group may have any size, and an example that is not code-switched is a
+    group of one row. Gather each language before concatenating them, because their group numbers overlap.
     """
     check_columns(dataset, [GROUP], "the dataset", "Keep it when tokenizing.")
     columns = [name for name in dataset.column_names if name != GROUP]
@@ -100,8 +102,8 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
         number = numbers[counts > 1][0]
         rows = starts[groups[starts] == number]
         raise InputError(
-            f"rows of group {number} stand apart (at rows {rows[0]} and {rows[1]}). Gather before shuffling, and each "
-            "language before concatenating them."
+            f"the rows of group {number} are not consecutive (rows {rows[0]} and {rows[1]}). Gather before shuffling, "
+            "and gather each language before concatenating them."
         )
     # A map over the groups' first rows, so that the result is cached where the dataset is.
     heads = dataset.select(starts).with_format("arrow", columns=[GROUP])
@@ -119,9 +121,9 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
 
 
 class GroupCollator:
-    """Collate rows of [`gather_groups`] with the task's collator of single examples; other rows pass unchanged.
+    """Collate rows of [`gather_groups`] with the task's collator of single examples; it also takes ungathered rows.
 
-    Columns of a gathered row that hold one value are of the group, and do not reach the task's collator.
+    Columns with one value for the whole group do not reach the task's collator.
     """
 
     def __init__(self, collate: Callable[[list[Mapping[str, Any]]], Any]):
@@ -147,12 +149,13 @@ def _switch_halves(
     compared: Sequence[str],
     spans: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Make two rows of each: c is English in the first, q in the second."""
+    """Make two rows of each row: c is English in the first, q in the second."""
     for name in compared:
         for row, own, other in zip(rows, batch[name], batch[_ENGLISH + name], strict=True):
             if own != other:
                 raise InputError(
-                    f"row {row}: {name} is {own}, and {other} in the English original: these are not the same example"
+                    f"row {row}: {name} is {own} here and {other} in the English set, so the rows are not the same "
+                    "example. Match them by id_column."
                 )
     for part in parts:
         for prefix in ("", _ENGLISH):
@@ -195,7 +198,9 @@ def _check_texts(columns: Mapping[str, list[Any]], rows: Sequence[int], prefix: 
 def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[str]], id_column: str | None) -> None:
     columns = [name for part in parts for name in part]
     if not all(parts) or len(set(columns)) < len(columns):
-        raise InputError(f"first={parts[0]}, second={parts[1]}: name at least one column for each, and each once")
+        raise InputError(
+            f"first={parts[0]}, second={parts[1]}: name at least one column for each, and no column twice"
+        )
     for what, data in (("translated", dataset), ("English", english)):
         check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
     for part in parts:
@@ -206,7 +211,9 @@ def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[
     for name in columns:
         own, other = dataset.features[name], english.features[name]
         if is_text(own) != is_text(other) or has_offsets(own) != has_offsets(other):
-            raise InputError(f"column {name} is {own} in the translated set and {other} in the English one")
+            raise InputError(
+                f"column {name} is {own} in the translated set and {other} in the English set. Cast one of them."
+            )
     loose = [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]
     if loose:
         raise InputError(
@@ -227,20 +234,22 @@ def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]
     places: dict[Any, int] = {}
     for row, name in enumerate(english[id_column][:]):
         if places.setdefault(name, row) != row:
-            raise InputError(f"{id_column} {name!r} stands twice in the English set, in rows {places[name]} and {row}")
+            raise InputError(
+                f"{id_column} {name!r} occurs twice in the English set, in rows {places[name]} and {row}. Remove one."
+            )
     try:
         return [places[name] for name in dataset[id_column][:]]
     except KeyError as error:
-        raise InputError(f"{id_column} {error} is not in the English set. Remove its rows.") from error
+        raise InputError(f"{id_column} {error} is not in the English set. Remove its rows from the other.") from error
 
 
 def is_text(feature: Any) -> bool:
-    """Tell whether a column holds strings."""
+    """Return whether a column holds strings."""
     return isinstance(feature, Value) and feature.dtype in ("string", "large_string")
 
 
 def has_offsets(feature: Any) -> bool:
-    """Tell whether a column holds SQuAD's answers, with `text` and `answer_start`."""
+    """Return whether a column holds SQuAD's answers, with `text` and `answer_start`."""
     inner = feature.feature if isinstance(feature, List) else feature
     return isinstance(inner, dict) and {"text", "answer_start"} <= set(inner)
 
@@ -253,5 +262,5 @@ def answer_spans(answers: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, An
 
 
 def stands_at(text: str, answer: str, start: int) -> bool:
-    """Tell whether the answer is at its offset."""
+    """Return whether the answer is at its offset."""
     return start >= 0 and text.startswith(answer, start)

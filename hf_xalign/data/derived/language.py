@@ -43,10 +43,10 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 @dataclass(frozen=True)
 class DerivedLanguage:
-    """A language made from another one's sentences.
+    """A language derived from the sentences of a natural language.
 
-    A word that is a full stop, question mark or exclamation mark ends a sentence. Operations on word order leave it in
-    place, as in the published data of ALIGN-MLM, so inverting twice restores a text of several sentences.
+    A full stop, question mark or exclamation mark ends a sentence, and operations on word order leave it in place, as
+    in the published data of ALIGN-MLM. So inverting a text of several sentences twice restores it.
 
     Args:
         base: code of the natural language.
@@ -57,11 +57,10 @@ class DerivedLanguage:
             - `permutation`: put the words of each sentence in random order.
             - `transliteration`: replace each character by `alphabet`; hides sentence ends, so it comes last.
         seed: seed of the random orders.
-        shared: pieces of the vocabulary that are not transliterated, common to both languages. Word parts that the
-            tokenizer cuts into other pieces are.
+        shared: pieces of the vocabulary that stay the same in both languages; all other pieces are transliterated.
         alphabet: alphabet of the transliteration.
         word_order: learned from the trees of the language whose order is wanted.
-        on_unknown: `error` refuses a character outside the alphabet, `keep` keeps it.
+        on_unknown: `error` refuses a character outside the alphabet, `keep` leaves it unchanged.
     """
 
     base: str
@@ -79,7 +78,7 @@ class DerivedLanguage:
         object.__setattr__(self, "operations", operations)
         shown = ", ".join(operations) or "none"
         if not _LANGUAGE.fullmatch(self.base):
-            raise InputError(f"base={self.base!r} is no language code such as en")
+            raise InputError(f"base={self.base!r} is not a language code such as en")
         check(self)
         if "syntax" in operations[1:]:
             raise InputError(f"operations: {shown}; syntax comes first, because trees describe the natural sentences")
@@ -90,7 +89,9 @@ class DerivedLanguage:
             ("syntax", "word_order", "WordOrder.learn(trees of the language whose order is wanted)"),
         ):
             if (operation in operations) != (getattr(self, name) is not None):
-                raise InputError(f"operations: {shown}; {name}={what} goes with {operation}: give both or none")
+                raise InputError(
+                    f"operations: {shown}; the operation {operation} and {name}={what} go together: give both or none"
+                )
 
     @property
     def code(self) -> str:
@@ -98,9 +99,9 @@ class DerivedLanguage:
         return "-".join([self.base, "x", *(_SUBTAGS[operation] for operation in self.operations)])
 
     def order(self, words: Sequence[str], tree: Tree | None = None) -> list[int]:
-        """Return the derived order: for each place, the index of the word that goes there.
+        """Return the derived word order: for each place, the index of the word that goes there.
 
-        The natural words are of one or several sentences; of one, with its tree, for `syntax`.
+        `words` may be several sentences, but `syntax` takes one sentence with its tree.
         """
         order = list(range(len(words)))
         for operation in self.operations:
@@ -121,7 +122,11 @@ class DerivedLanguage:
         return order
 
     def spell(self, word: str) -> str:
-        """Return a word in the derived language's script."""
+        """Return a word in the derived language's script.
+
+        Raises:
+            InputError: a character is outside the alphabet, and `on_unknown` is `error`.
+        """
         if self.alphabet is None:
             return word
         stays = self.shared.stays(word) if self.shared else (False,) * len(word)
@@ -129,8 +134,8 @@ class DerivedLanguage:
         if self.on_unknown == "error" and (unknown := self.alphabet.unknown(changed)):
             raise InputError(
                 f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet of "
-                f"{len(self.alphabet):,} characters. Make the alphabet from this text too, or keep characters that it "
-                "lacks by on_unknown=keep."
+                f"{len(self.alphabet):,} characters. Make the alphabet from this text too, or keep such characters "
+                "by on_unknown=keep."
             )
         letters = self.alphabet.translate(word)
         return "".join(old if stay else new for old, new, stay in zip(word, letters, stays, strict=True))
@@ -166,7 +171,10 @@ class DerivedLanguage:
         # Older files have a share of words: 0 is none.
         shared = about["shared"] or None
         if isinstance(shared, float):
-            raise InputError(f"it shares {shared:g} of the words, which are pieces now: derive the language again")
+            raise InputError(
+                f"it was made by an older version, which shared {shared:g} of the words, not of the pieces. Derive "
+                "the language again"
+            )
         about["shared"] = shared and SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
         return cls(**about)
 
@@ -196,6 +204,6 @@ def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def _generator(seed: int, purpose: str, words: Sequence[str]):
-    """Return a generator of numbers in [0, 1) that is the same for the same words."""
+    """Return a function that draws numbers in [0, 1), seeded by the words."""
     key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(key)).random

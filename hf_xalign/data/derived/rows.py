@@ -1,4 +1,4 @@
-"""Datasets in a derived language: text, labelled words, and pairs with the natural sentence."""
+"""Rewrite datasets in a derived language, with their labels, and pair derived with natural sentences."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def derive(
 ) -> Dataset:
     """Rewrite text of the natural language in a derived one; labels move with their words.
 
-    The `columns` are of text (words with blanks between them) or of word lists. `labels` have one value for each word
-    of the one text column, `spans` one BIO label a word, as strings or class labels, see [`move_spans`]. A
-    language with `syntax` needs the [`tree_columns`]. Other list columns are dropped, because their values may belong
-    to words that moved.
+    `columns` hold text (strings with blanks between words, or word lists). If there is one, `labels` may hold one
+    value for each of its words, and `spans` one BIO label for each word, as strings or class labels, see
+    [`move_spans`]. A language with `syntax` also needs the [`tree_columns`]. Other list columns are dropped, because
+    their values may belong to words that moved.
     """
     columns, labels, spans = _names(columns), _names(labels), _names(spans)
     trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
     _check_columns(dataset, [*columns, *labels, *spans], trees)
     if len(columns) != 1 and (labels or spans):
-        raise InputError(f"labels belong to the words of one column, but {', '.join(columns)} are named")
+        raise InputError(f"labels belong to the words of one column, but there are {', '.join(columns)}. Name one.")
     _check_text(dataset, columns)
     for name in (*labels, *spans):
         if not _is_list(dataset.features[name]):
-            raise InputError(f"column {name} holds no list ({dataset.features[name]}), so not one label a word")
+            raise InputError(f"column {name} holds {dataset.features[name]}, not a list with one label for each word")
     named = {*columns, *labels, *spans}
     kept = [name for name, feature in dataset.features.items() if name in named or not _is_list(feature)]
     if left := sorted(set(dataset.column_names).difference(kept, *tree_columns(columns).values())):
@@ -68,9 +68,9 @@ def derive(
 
 
 def tree_columns(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the columns with the trees of each text: `upos`, `heads` and `deprels`, see [`Tree`].
+    """Return the names of the tree columns of each text column: `upos`, `heads` and `deprels`, see [`Tree`].
 
-    With several texts each name begins with that of its text, as in `text_b_heads`.
+    With several text columns, each name begins with that of its text, as in `text_b_heads`.
     """
     return {name: tuple(f"{name}_{part}" if len(columns) > 1 else part for part in TREE_COLUMNS) for name in columns}
 
@@ -78,9 +78,9 @@ def tree_columns(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Dataset:
     """Make parallel text of a derived language and its natural one, with exact word links.
 
-    Arguments and errors are those of [`derive`]. Every sentence of a row is a pair; with `syntax` the row is, because
-    its tree is of the whole. Returns the columns `source` (derived), `target` (natural), `source_lang`, `target_lang`,
-    `source_words`, `target_words` and `links`, one link a word.
+    `column` holds the text; arguments and errors are those of [`derive`]. Every sentence of a row becomes a pair. With
+    `syntax` the whole row is one pair, because it has one tree. Returns the columns `source` (derived), `target`
+    (natural), `source_lang`, `target_lang`, `source_words`, `target_words` and `links`, one link for each word.
     """
     trees = tree_columns([column])[column] if "syntax" in language.operations else ()
     _check_columns(dataset, [column], {column: trees})
@@ -99,10 +99,12 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
 
 
 def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
-    """Reorder BIO labels with their words, by the index of the word that goes to each new place.
+    """Reorder BIO labels with their words; `order` has for each new place the index of the word that goes there.
 
     Words of one span that are still next to each other stay one span: the first is B, the others I (B I I reversed is
-    B I I). A span that is torn apart becomes several. An I without a B of its type before it begins a span (IOB1).
+    B I I). A span whose words are separated becomes several spans. An I without a B of its type before it begins a
+    span (IOB1).
+
     """
     for label in labels:
         if label not in (OUTSIDE, UNLABELLED) and label[:2] not in ("B-", "I-"):
@@ -138,7 +140,10 @@ def _derive_batch(
             values = batch[name][i]
             if values is None or len(values) != len(words):
                 count = "none" if values is None else len(values)
-                raise InputError(f"row {row}: {len(words)} words in {next(iter(trees))}, but {count} values in {name}")
+                raise InputError(
+                    f"row {row}: {len(words)} words in {next(iter(trees))}, but {count} values in {name}. Give one "
+                    "value for each word."
+                )
             with explained(f"row {row}, {name}"):
                 found[name].append(move(values, order) if move else [values[k] for k in order])
     return found
@@ -182,7 +187,7 @@ def _sentence(
 def _moved_classes(values: list[int], order: list[int], *, names: list[str]) -> list[int]:
     moved = move_spans([names[value] for value in values], order)
     if missing := sorted(set(moved) - set(names)):
-        raise InputError(f"the class labels have no {missing[0]}; add it to them: {', '.join(names)}")
+        raise InputError(f"the class labels have no {missing[0]} ({', '.join(names)}). Add it to the column's names.")
     return [names.index(label) for label in moved]
 
 

@@ -1,8 +1,8 @@
-"""A second script: every character of a text is replaced by a letter that no other text uses.
+"""Transliteration: replace every character of a text by a letter of a script that other text does not use.
 
 The letters are Tangut ideographs (U+17000 to U+187F7, since Unicode 12). Their category is Lo, they are their own NFC
-and NFKC, have no case, and lie outside the blocks that BERT's tokenizers split into single characters. So
-transliterated text is read, normalised and split like ordinary text, character by character.
+and NFKC, have no case, and lie outside the blocks that BERT's tokenizers split into single characters. So tokenizers
+normalise and split transliterated text like ordinary text.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ WORD_START = "▁"
 class Alphabet:
     """A one-to-one map from characters to letters: the i-th character becomes the i-th Tangut letter.
 
-    The characters ascend, each once, at most 6,136; no blanks, no "▁", no Tangut.
+    `characters` are in ascending order, each once, at most 6,136, without blanks, "▁" and Tangut letters; another
+    string raises an InputError.
     """
 
     characters: str
 
     def __post_init__(self) -> None:
         if list(self.characters) != sorted(set(self.characters)):
-            raise InputError("the characters of an alphabet must ascend, each once. Use Alphabet.of.")
+            raise InputError("the characters of an alphabet must be in ascending order, each once. Use Alphabet.of.")
         if wrong := [c for c in self.characters if c.isspace() or c == WORD_START or ord(c) in LETTERS]:
             raise InputError(
-                f"{wrong[0]!r} (U+{ord(wrong[0]):04X}) cannot have a letter in an alphabet: blanks and {WORD_START} "
-                "stay as they are, and text with Tangut letters is transliterated already"
+                f"{wrong[0]!r} (U+{ord(wrong[0]):04X}) cannot be in an alphabet: blanks and {WORD_START} are not "
+                "transliterated, and text with Tangut letters is transliterated already. Use Alphabet.of."
             )
         if len(self.characters) > len(LETTERS):
             raise InputError(
-                f"{len(self.characters):,} different characters, but only {len(LETTERS):,} letters. Alphabet.of takes "
-                "the most frequent."
+                f"{len(self.characters):,} different characters, but only {len(LETTERS):,} letters. Use Alphabet.of, "
+                "which takes the most frequent ones."
             )
 
     @classmethod
     def of(cls, words: Iterable[str], tokenizer: PreTrainedTokenizerBase | None = None) -> Alphabet:
-        """Make the alphabet of some words or texts: of their characters, or the 6,136 most frequent of them.
+        """Make an alphabet of the characters of words or texts, or of their 6,136 most frequent characters.
 
-        The output of `tokenizer`'s normaliser (lower case of capitals, "fi" for a ligature) joins the alphabet, as
-        `extend_tokenizer` needs.
+        With `tokenizer`, the alphabet also holds what its normaliser makes of them (lower case of capitals, "fi" for a
+        ligature), as `extend_tokenizer` needs.
         """
         counts: Counter[str] = Counter()
         for word in words:
@@ -72,12 +73,12 @@ class Alphabet:
         return len(self.characters)
 
     def unknown(self, text: str) -> list[str]:
-        """Return the characters of the text that lack a letter, ascending."""
+        """Return the characters of the text that are not in the alphabet, in ascending order."""
         table = _table(self.characters)
         return sorted(c for c in set(text) if ord(c) not in table and not c.isspace() and c != WORD_START)
 
     def translate(self, text: str) -> str:
-        """Return the text in letters; characters outside the alphabet stay."""
+        """Return the transliterated text; characters outside the alphabet stay."""
         return text.translate(_table(self.characters))
 
 
@@ -90,13 +91,13 @@ def normalized_character(normalizer, character: str) -> str:
 
 @dataclass(frozen=True)
 class SharedPieces:
-    """Pieces of a natural vocabulary that its derived language has in common with it (ALIGN-MLM, appendix D).
+    """Pieces that a natural language and its derived language share (ALIGN-MLM, appendix D).
 
-    `tokenizer` is that of the natural language, for text that is split into words, in the JSON of `tokenizers`;
-    `pieces` are ids of its vocabulary, ascending.
+    `tokenizer` is the natural language's tokenizer for text that is already split into words, as the JSON of
+    `tokenizers`. `pieces` are ids of its vocabulary, in ascending order.
 
-    Text with letters in place of all other pieces is cut as the natural text is. One pre-tokenizer is an exception:
-    `Whitespace` keeps punctuation marks together, but cuts between a mark and a letter.
+    Text in which all other pieces are transliterated is split like the natural text. The pre-tokenizer `Whitespace`
+    is an exception: it keeps punctuation marks together, but splits between a mark and a letter.
     """
 
     tokenizer: str
@@ -106,17 +107,17 @@ class SharedPieces:
     def draw(
         cls, tokenizer: PreTrainedTokenizerBase, pieces: np.ndarray, share: float, *, seed: int = 0
     ) -> SharedPieces:
-        """Draw a share, from 0 to 1, of the `pieces` int64 (n,) of a tokenizer; a larger share includes a smaller."""
+        """Draw a share, in [0, 1], of the `pieces` int64 (n,) of a tokenizer; larger shares include smaller ones."""
         from hf_xalign.data.encoding import word_tokenizer
 
         drawn = np.random.default_rng((seed, 1)).permutation(len(pieces))[: round(share * len(pieces))]
         return cls(word_tokenizer(tokenizer).backend_tokenizer.to_str(), tuple(np.sort(pieces[drawn]).tolist()))
 
     def __hash__(self) -> int:
-        return hash(self.tokenizer)  # kept by the string: that of many pieces would be computed for every word
+        return hash(self.tokenizer)  # cached by the string; a hash of many pieces would be computed for every word
 
     def stays(self, word: str) -> tuple[bool, ...]:
-        """Tell of each character of a word whether it stays: if all pieces it is in are shared."""
+        """Return for each character of a word whether it stays, because all pieces that hold it are shared."""
         return _stays(self, word)
 
 

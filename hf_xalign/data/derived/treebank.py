@@ -18,9 +18,10 @@ TREE_COLUMNS = ("upos", "heads", "deprels")
 
 
 class Tree(NamedTuple):
-    """Syntactic words of a sentence (UD splits French "du" into "de" and "le") with one value a word in each list.
+    """Dependency tree of a sentence; each list has one value for each syntactic word.
 
-    Heads are word numbers from 1, and 0 for the root; relations have their subtype (`nsubj:pass`).
+    UD splits French "du" into the syntactic words "de" and "le". Heads are word numbers from 1, and 0 for the root;
+    relations have their subtype (`nsubj:pass`).
     """
 
     words: Sequence[str]
@@ -29,7 +30,7 @@ class Tree(NamedTuple):
     deprels: Sequence[str]
 
     def check(self) -> None:
-        """Refuse lists of different lengths, heads that are no word of the sentence, and cycles of heads."""
+        """Raise an InputError for lists of different lengths, heads outside the sentence, and cycles of heads."""
         lengths = [len(part) for part in self]
         if len(set(lengths)) > 1:
             raise InputError(f"{lengths[0]} words, but {lengths[1]} upos, {lengths[2]} heads and {lengths[3]} deprels")
@@ -53,10 +54,10 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     Sentences whose words are withheld (`_`) are left out, and counted in the log.
 
     Raises:
-        InputError: the words of all sentences are withheld, or a line is malformed; the message names it.
+        InputError: the file is not CoNLL-U, the words of all sentences are withheld, or a line is malformed.
     """
     if not is_conllu(path):
-        raise InputError(f"{path}: no trees in it, which need the ten columns of CoNLL-U")
+        raise InputError(f"{path}: not CoNLL-U, whose ten columns hold the trees. Name a .conllu file.")
     count = withheld = 0
     for start, columns in read_conll(path):
         count += 1
@@ -67,7 +68,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
         ids, heads = columns["id"], columns["head"]
         if ids != [str(number) for number in range(1, len(ids) + 1)]:
             raise InputError(
-                f"{where}: the words of the sentence are not numbered 1, 2, 3, ...; a missing blank line?"
+                f"{where}: the words of the sentence are not numbered 1, 2, 3, ... Is a blank line missing?"
             )
         for number, head in zip(ids, heads, strict=True):
             if not (head.isdecimal() and len(head) < 10):

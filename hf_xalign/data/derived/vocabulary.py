@@ -1,8 +1,8 @@
-"""Vocabulary of a transliterated language: a copy of the natural one in the other letters, next to it.
+"""Extend a tokenizer by a transliterated copy of its vocabulary.
 
-Every piece and every rule that finds pieces is copied with its characters replaced by letters. A tokenizer then splits
-a transliterated word exactly where it splits the natural one. The two vocabularies correspond one to one, which is the
-dictionary of T_trans in Tang et al. (2022).
+Every piece, and every rule that splits text into pieces, is copied with its characters transliterated. The tokenizer
+then splits a transliterated word exactly where it splits the natural word. The two vocabularies correspond one to one,
+which gives the dictionary of T_trans in Tang et al. (2022).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hf_xalign.data.embedded.charsmap import build_charsmap
 from hf_xalign.data.pretraining.vocabulary import rebuild, tokenizer_spec
 from hf_xalign.errors import InputError
 
-# Pre-tokenizers that look at one character at a time, so that letters can be treated alike.
+# Pre-tokenizers that look at one character at a time, so that a rule for a character can be copied for its letter.
 _SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
 _NOTHING: dict[str, Any] = {
     "version": "1.0",
@@ -34,16 +34,16 @@ def extend_tokenizer(
 ) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
     """Add a transliterated copy of the vocabulary.
 
-    - Every piece with a character of the alphabet gets a copy: with the same score (Unigram), with merges of the same
-      rank (BPE), or as it is (WordPiece). Special tokens get none. The marks "▁", "##" and "</w>" stay. Copies get the
-      ids from `len(tokenizer)` on, in the order of their originals.
-    - The normaliser and pre-tokenizer treat a letter like its character: a capital's letter becomes the small one's if
-      text is lower-cased, a full stop's letter is cut off if full stops are.
+    - Every piece with a character of the alphabet gets a copy, with the same score (Unigram) or merges of the same
+      rank (BPE). Special tokens get no copy. The marks "▁", "##" and "</w>" stay. Copies get the ids from
+      `len(tokenizer)` on, in the order of their originals.
+    - The normaliser and pre-tokenizer treat a letter like its character. If text is lower-cased, the letter of a
+      capital becomes the letter of the small character; if full stops are split off, so is the letter of a full stop.
 
-    Text must be in NFC: sequences of characters that only together have a normal form are not followed.
+    Text must be in NFC, because the normaliser's rules for sequences of characters are not copied.
 
-    The alphabet is `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2): the id of each
-    natural piece and of its copy. The model needs `model.resize_token_embeddings(len(tokenizer))`.
+    `alphabet` is `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2) with the id of each natural
+    piece and of its copy. The model then needs `model.resize_token_embeddings(len(tokenizer))`.
     """
     spec = tokenizer_spec(tokenizer)
     name = tokenizer.name_or_path or type(tokenizer).__name__
@@ -95,7 +95,7 @@ def extend_tokenizer(
 
 
 def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str) -> dict[str, Any] | None:
-    """Return the normaliser, followed by a map of letters whose characters it changes."""
+    """Return the normaliser, followed by a map of the letters whose characters it changes."""
     if normalizer is None:
         return None
     natural = Tokenizer.from_str(json.dumps({**_NOTHING, "normalizer": normalizer})).normalizer
@@ -120,11 +120,11 @@ def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str
 
 
 def _pre_tokenizer(part: dict[str, Any], alphabet: Alphabet, name: str) -> dict[str, Any]:
-    """Return the pre-tokenizer, extended to cut off the letters of characters that it cuts off."""
+    """Return the pre-tokenizer, extended to split off the letters of characters that it splits off."""
     if part["type"] == "Sequence":
         return {**part, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in part["pretokenizers"]]}
-    unknown = f"{name}: cannot do for letters what the pre-tokenizer {part['type']} does for characters; "
-    unknown += "train a tokenizer by train_tokenizer"
+    unknown = f"{name}: the rules of the pre-tokenizer {part['type']} cannot be copied for another script. "
+    unknown += "Train a tokenizer by train_tokenizer."
     if part["type"] not in _SPLITTERS:
         raise InputError(unknown)
     splitter = Tokenizer.from_str(json.dumps({**_NOTHING, "pre_tokenizer": part})).pre_tokenizer

@@ -1,14 +1,15 @@
-"""Give one language the word order of another: reorder dependents of nouns and verbs at random, as learned from trees.
+"""Give a sentence the word order of another language, learned from dependency trees.
 
-Based on Galactic Dependencies (Wang and Eisner, 2016, TACL 4). There, the order pi of a head and its dependents has
-p(pi) ~ exp(sum over i < j of theta(pi_i, pi_j)), trained by gradient. Here the weight of a pair is a log count:
+The dependents of nouns and verbs are reordered at random, based on Galactic Dependencies (Wang and Eisner, 2016, TACL
+4). There, the order pi of a head and its dependents has p(pi) ~ exp(sum over i < j of theta(pi_i, pi_j)), trained by
+gradient. Here the weight of a pair is a log count:
 
     p(pi) = prod over i < j of P(pi_i before pi_j) / Z
 
     P(a before b) = (n(a before b) + [a stands before b in the sentence]) / (n(a before b) + n(b before a) + 1)
 
-n counts in the other language's trees, separately for noun and verb heads. Relations that it lacks keep their order;
-frequent ones follow its proportions.
+n counts the orders in the other language's trees, separately for noun and verb heads. Relations that do not occur
+there keep their order; frequent relations follow the proportions there.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ from typing import Any
 from hf_xalign.data.derived.treebank import Tree
 from hf_xalign.errors import InputError
 
-HEAD = "HEAD"  # stands for the head itself among the relations of its dependents
+HEAD = "HEAD"  # label of the head itself, among the relations of its dependents
 
 _FORMAT, _VERSION = "word_order", 1
 _CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}
-_EXACT = 10  # members of a phrase up to which Z is summed exactly, over at most 2^10 sets
+_EXACT = 10  # longest phrase whose Z is summed exactly, over 2^10 sets
 
 
 @dataclass(frozen=True)
 class WordOrder:
-    """Counts of one relation standing before another, under heads of a category.
+    """Word order of a language: how often one relation stands before another.
 
-    They are `{category: {first relation: {second relation: count}}}`. Categories are NOUN (with PROPN) and VERB (with
-    AUX). Relations are those of Universal Dependencies without subtype, and `HEAD`. Pronouns (`obj/PRON`) count
-    separately, because many languages place them differently from nouns.
+    `counts` is `{category of the head: {first relation: {second relation: count}}}`. Categories are NOUN (with PROPN)
+    and VERB (with AUX). Relations are those of Universal Dependencies without subtype, and `HEAD`. Pronouns
+    (`obj/PRON`) count separately, because many languages place them differently from nouns.
     """
 
     counts: Mapping[str, Mapping[str, Mapping[str, int]]]
 
     @classmethod
     def learn(cls, trees: Iterable[Tree]) -> WordOrder:
-        """Count the orders in the trees of a language."""
+        """Count the orders in the trees of a language; an InputError is raised if no noun or verb has a dependent."""
         counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in sorted(set(_CATEGORIES.values()))}
         for tree in trees:
             for number, members in enumerate(_phrases(tree)):
@@ -55,7 +56,7 @@ class WordOrder:
                 for k, first in enumerate(labels):
                     counts[category].update((first, second) for second in labels[k + 1 :] if second != first)
         if not any(counts.values()):
-            raise InputError("the trees have no noun or verb with a dependent: no word order can be learned from them")
+            raise InputError("no noun or verb of the trees has a dependent to learn an order from. Take more trees.")
         # In sorted order, so that equal counts have equal fingerprints.
         nested: dict[str, dict[str, dict[str, int]]] = {category: defaultdict(dict) for category in counts}
         for category, found in counts.items():
@@ -64,7 +65,7 @@ class WordOrder:
         return cls({category: dict(table) for category, table in nested.items()})
 
     def probability(self, category: str, first: str, second: str, *, natural: bool) -> float:
-        """Return P(first before second); `natural`: the sentence has this order. Equal relations keep theirs."""
+        """Return P(first before second); `natural` if the sentence has this order, which equal relations keep."""
         if first == second:
             return float(natural)
         table = self.counts[category]
@@ -75,8 +76,8 @@ class WordOrder:
     def order(self, tree: Tree, draw: Callable[[], float]) -> list[int]:
         """Draw an order of a sentence's words: for each place, the index of the word that goes there.
 
-        Phrases stay whole: a dependent moves with everything below it, and phrases with gaps (not projective) are
-        closed. Heads of other categories keep the order of their dependents. `draw` returns the next number in [0, 1).
+        A dependent moves with all words below it, and phrases with gaps (not projective) become contiguous. Heads of
+        other categories keep the order of their dependents. `draw` returns a random number in [0, 1).
         """
         tree.check()
         phrases = _phrases(tree)
@@ -95,12 +96,12 @@ class WordOrder:
         return order
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts with format and version, for JSON."""
+        """Return format, version and counts in JSON types."""
         return {"format": _FORMAT, "version": _VERSION, "counts": self.counts}
 
     @classmethod
     def from_json(cls, value: Any) -> WordOrder:
-        """Read what `to_json` returned; another format raises an InputError."""
+        """Restore what `to_json` returned; another format raises an InputError."""
         if not isinstance(value, dict) or (value.get("format"), value.get("version")) != (_FORMAT, _VERSION):
             raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
         if not isinstance(value.get("counts"), dict) or set(value["counts"]) != set(_CATEGORIES.values()):
@@ -128,7 +129,7 @@ class WordOrder:
 
 
 def _precedes(before: Sequence[Sequence[float]], k: int, members: int) -> float:
-    """Return the probability factors for member k standing before every other in `members` (a bit mask)."""
+    """Return the product of the probabilities that member k stands before each other member (`members`: bit mask)."""
     product = 1.0
     for other, probability in enumerate(before[k]):
         if other != k and members >> other & 1:
@@ -138,9 +139,9 @@ def _precedes(before: Sequence[Sequence[float]], k: int, members: int) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _totals(before: tuple[tuple[float, ...], ...]) -> Sequence[float] | defaultdict[int, float]:
-    """Return Z of each set of members: the sum over its orders of the product over pairs.
+    """Return Z for each set of members: the sum over its orders of the product over pairs.
 
-    Phrases longer than `_EXACT` use 1, so each place is drawn without looking ahead.
+    Phrases longer than `_EXACT` use 1, so that each place is drawn without looking ahead.
     """
     if len(before) > _EXACT:
         return defaultdict(lambda: 1.0)
@@ -152,7 +153,7 @@ def _totals(before: tuple[tuple[float, ...], ...]) -> Sequence[float] | defaultd
 
 
 def _phrases(tree: Tree) -> list[list[int]]:
-    """Return for each word number (0 is above the root) its dependents and itself, in sentence order."""
+    """Return for each word number, and for 0 above the root, the word and its dependents in sentence order."""
     phrases: list[list[int]] = [[], *([number] for number in range(1, len(tree.words) + 1))]
     for number, head in enumerate(tree.heads, 1):
         phrases[head].append(number)

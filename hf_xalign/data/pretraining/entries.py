@@ -1,4 +1,4 @@
-"""Dictionaries of tokens: word pieces of two languages that translate each other."""
+"""Dictionaries of tokens: pairs of word pieces of two languages that translate each other."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TokenEntries:
     """Dictionary of tokens, drawn once for a run and saved with the model.
 
     `ids` int64 (n, 2) are the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
-    entry, without repetition or entries of a token with itself. `share`, in (0, 1], was drawn with `seed` from the
-    available entries; `dropped` counts unusable dictionary entries by reason. `pairs` are the rows of `ids` of each
-    pair of languages, `<first>+<second>`; DICT-MLM needs them.
+    entry, without duplicates or pairs of a token with itself. `share`, in (0, 1], of the available entries was drawn
+    with `seed`. `dropped` counts unusable dictionary entries by reason. `pairs` are the rows of `ids` for each pair of
+    languages `<first>+<second>`, which DICT-MLM needs.
     """
 
     ids: np.ndarray
@@ -52,9 +52,9 @@ class TokenEntries:
         seed: int = 0,
         languages: tuple[str, str] | None = None,
     ) -> Self:
-        """Draw a share of the natural and derived tokens that correspond, int64 (n, 2).
+        """Draw a share of corresponding natural and derived tokens, int64 (n, 2), as `extend_tokenizer` returns them.
 
-        A larger share with the same seed includes a smaller. `languages` are the codes of both columns.
+        With the same seed, a larger share includes a smaller one. `languages` are the codes of both columns.
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
         origin = f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary"
@@ -75,13 +75,11 @@ class TokenEntries:
 
         Each word is tokenized alone, as at the start of a word in running text (`▁haus`, `Ġhaus`, or `haus` in
         WordPiece). Both words must be one piece each, because a piece inside a longer word belongs to other words too.
-        Others are counted in `dropped` by the first reason that holds: `unknown` (a word has no piece, or the unknown
-        token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
-        vocabulary).
+        Other entries are counted in `dropped` by the first reason that holds: `unknown` (a word has no piece, or the
+        unknown token), `several_pieces`, `same_piece` (names, loans), `repeated` (`March` after `march` in an uncased
+        vocabulary). Words keep the dictionary's case; MUSE's words are lower-cased, also German nouns.
 
-        Words keep the dictionary's case. MUSE's are lower-cased, so in a cased vocabulary a German noun's entry is
-        about its lower-cased piece. `words` are those of [`~hf_xalign.data.dictionary.load_dictionary`], `languages`
-        the codes of both columns.
+        `words` are entries of [`~hf_xalign.data.dictionary.load_dictionary`], `languages` the codes of both columns.
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
@@ -101,16 +99,16 @@ class TokenEntries:
         if not found:
             reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
             raise InputError(
-                f"{name}: none of its {len(words)} entries has two different words of one piece ({reasons}). Take "
-                "a larger dictionary, or one of languages that the tokenizer was made for."
+                f"{name}: none of its {len(words)} entries has two different words of one piece each ({reasons}). "
+                "Take a larger dictionary, or a tokenizer that was trained on these languages."
             )
         ids = _draw(np.array([*found], dtype=np.int64), share, seed, name)
-        origin = f"{name}: {len(ids)} of the {len(found)} entries with one piece a word, of {len(words)} of words"
+        origin = f"{name}: {len(ids)} of the {len(found)} entries with one piece for each word, of {len(words)} in all"
         return cls(ids, origin, share, seed, dict(sorted(dropped.items())), _pairs(ids, languages))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the entries of several dictionaries, drawn with one share and seed, as one."""
+        """Join the entries of several dictionaries that were drawn with the same share and seed."""
         rows: dict[tuple[int, int], int] = {}
         pairs: dict[str, list[int]] = {}
         for part in parts:
@@ -123,11 +121,11 @@ class TokenEntries:
         return cls(ids, origin, parts[0].share, parts[0].seed, dict(sorted(dropped.items())), pairs)
 
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
-        """Refuse tokens outside a vocabulary of `size` tokens."""
+        """Raise an InputError if a token is outside a vocabulary of `size` tokens."""
         if (outside := self.ids >= size).any():
             raise InputError(
-                f"{name}: token {self.ids[outside][0]} in a vocabulary of {size}. These entries belong to another "
-                "vocabulary: take the tokenizer and encoder that they were made with, or make them again."
+                f"{name}: token {self.ids[outside][0]} is outside the vocabulary of {size} tokens, so these entries "
+                "belong to another one. Take the tokenizer and encoder that they were made with, or make them again."
             )
 
     def save(self, folder: str | Path) -> Path:
@@ -138,7 +136,7 @@ class TokenEntries:
 
     @classmethod
     def load(cls, folder: str | Path, *, vocab_size: int) -> Self:
-        """Read the entries that [`save`] wrote, for an encoder with `vocab_size` word embeddings."""
+        """Read the entries that `save` wrote; a damaged file or a token outside `vocab_size` raises an InputError."""
         path = Path(folder) / ENTRIES_FILE
         try:
             wrong = "not a file of token entries", "Restore it from its checkpoint."
@@ -148,8 +146,8 @@ class TokenEntries:
                 found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
         except OSError as error:
             raise InputError(
-                f"{path}: cannot be read ({error.strerror}). A model of ALIGN-MLM or DICT-MLM has its entries next to "
-                "its weights: name its whole folder."
+                f"{path}: cannot be read ({error.strerror}). A model of ALIGN-MLM or DICT-MLM has this file next to "
+                "its weights. Name the model's folder."
             ) from error
         if fault := _fault(ids):
             raise InputError(f"{path}: {fault}. Restore the file from its checkpoint.")
@@ -159,7 +157,7 @@ class TokenEntries:
 
 
 def _fault(ids: Any) -> str | None:
-    """Describe what is wrong with entries; None if nothing is."""
+    """Describe what is wrong with the entries, or return None."""
     if ids.dtype != np.int64 or ids.ndim != 2 or ids.shape[1] != 2 or not len(ids):
         return f"expected int64 (n, 2) with n at least 1, found {ids.dtype} {ids.shape}"
     if (ids < 0).any():
@@ -179,12 +177,12 @@ def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
     check_range(above=0, most=1, share=share)
     count = round(share * len(ids))
     if not count:
-        raise InputError(f"{name}: a share of {share} of {len(ids)} entries is none. Make the share larger.")
+        raise InputError(f"{name}: a share of {share} of {len(ids)} entries holds none. Make the share larger.")
     return ids[np.sort(np.random.default_rng(seed).permutation(len(ids))[:count])]
 
 
 def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | str]:
-    """Return the single piece of each word, or the reason why there is none."""
+    """Return the id of each word's only piece, or the reason why it has none (`unknown`, `several_pieces`)."""
     tokenizer = word_tokenizer(tokenizer)
     pieces: list[int | str] = []
     for start in range(0, len(words), _CHUNK):

@@ -1,4 +1,4 @@
-"""Hidden tokens and their labels, drawn by seed, epoch and example, whatever its batch, process or worker."""
+"""Mask tokens and make their labels; draws depend on seed, epoch and example, not on batch, process or worker."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class MaskingVocabulary(NamedTuple):
-    """Token ids that masking needs: int64, ascending, those never hidden, and all others, which may replace one."""
+    """Token ids for masking: int64, ascending; `special_ids` are never masked, `replacements` may replace a token."""
 
     mask_token_id: int
     special_ids: np.ndarray
     replacements: np.ndarray
 
     def maskable(self, input_ids: np.ndarray) -> np.ndarray:
-        """Return a bool mask, of the shape of `input_ids`, of the tokens that may be hidden."""
+        """Return a bool array in the shape of `input_ids`: the tokens that may be masked."""
         return ~np.isin(input_ids, self.special_ids)
 
 
 def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
-    """Return the ids that [`mask_tokens`] needs, without the unused ids of a padded vocabulary."""
+    """Return the token ids for [`mask_tokens`]; a tokenizer without mask token raises an InputError."""
     if tokenizer.mask_token_id is None:
         raise InputError(
             f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer has no mask token, which masked "
-            "language modelling needs. Take a model that was trained with one, add one by "
-            "tokenizer.add_special_tokens({'mask_token': '[MASK]'}) (and, if it is new, "
-            "model.resize_token_embeddings(len(tokenizer))), or switch the TLM/MLM term off"
+            "language modelling needs. Take a model that was trained with one, switch the TLM/MLM term off, or add "
+            "one by tokenizer.add_special_tokens({'mask_token': '[MASK]'}) and, if the vocabulary grows, "
+            "model.resize_token_embeddings(len(tokenizer))"
         )
     special = np.unique(tokenizer.all_special_ids)
     known = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
@@ -44,13 +44,14 @@ def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
 def example_draws(
     examples: np.ndarray, counts: np.ndarray | int, *, seed: int, epoch: int, stream: int = 0
 ) -> np.ndarray:
-    """Draw uniform random numbers for each example: the SplitMix64 sequence that starts at a hash of its arguments.
+    """Draw uniform random numbers for each example of a batch at once.
 
-    Steele et al. (2014), "Fast splittable pseudorandom number generators". This draws a whole batch at once, without a
-    `numpy.random.Generator` for each example.
+    The numbers of an example are the SplitMix64 sequence (Steele et al. 2014, "Fast splittable pseudorandom number
+    generators") that starts at a hash of seed, epoch, stream and example.
 
-    `examples` int (B,), not negative, and `counts` int (B,) or int give float64 (sum of counts,) in [0, 1), example by
-    example. Streams are independent: masks use 0, the order of PPA's sides 1, DICT-MLM's translations 2.
+    Draws `counts`, int (B,) or int, numbers for each of the `examples`, int (B,), not negative. Returns float64 (sum
+    of counts,) in [0, 1), example after example. Streams are independent: 0 draws masks, 1 the order of PPA's sides, 2
+    DICT-MLM's translations.
     """
     key = np.zeros(1, dtype=np.uint64)
     for part in (seed, epoch, stream):
@@ -74,14 +75,14 @@ def mask_tokens(
     epoch: int,
     probability: float = 0.15,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hide tokens of each row: 80% become the mask token, 10% a random one, the rest stay (BERT, Devlin et al. 2019).
+    """Select tokens to predict: 80% become the mask token, 10% a random one, 10% stay (BERT, Devlin et al. 2019).
 
-    Every maskable token is hidden with `probability`, independently of the others. A short sentence may have no hidden
-    token (0.85^20, or 4%, of those with 20 tokens); forcing one would over-sample the tokens of short sentences.
+    Every maskable token is selected with `probability`, independently of the others. A sentence of 20 tokens has none
+    in 4% of the draws (0.85^20); forcing one would over-sample the tokens of short sentences. Draws are assigned to
+    maskable tokens in order, so padding on either side changes nothing.
 
-    `input_ids` int64 and `maskable` bool (B, T), and the row numbers `examples` int64 (B,), give the tokens with some
-    hidden, and the labels: the original token if it is hidden, else -100. Draws are assigned to maskable tokens in
-    order, so padding on either side changes nothing.
+    `input_ids` int64 and `maskable` bool are (B, T); `examples` int64 (B,) are the rows' numbers in the dataset.
+    Returns the masked tokens and the labels, int64 (B, T): the original token where it was selected, else -100.
     """
     draws = example_draws(examples, 2 * maskable.sum(axis=1), seed=seed, epoch=epoch).reshape(-1, 2)
     # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
@@ -100,16 +101,15 @@ def mask_tokens(
 
 
 class Translations:
-    """Translations of tokens, for many at once: from column 0 of int64 (n, 2) to column 1."""
+    """Translate many tokens at once, by entries int64 (n, 2) from column 0 to column 1."""
 
     def __init__(self, entries: np.ndarray):
-        # Sorted by token, then by translation.
-        entries = np.unique(entries, axis=0)
+        entries = np.unique(entries, axis=0)  # also sorts them by token
         self._tokens, self._starts, self._counts = np.unique(entries[:, 0], return_index=True, return_counts=True)
         self._translations = entries[:, 1]
 
     def draw(self, tokens: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Draw a translation of each token, int64 (n,), by `numbers` in [0, 1); one without translations stays."""
+        """Choose a translation of each token, int64 (n,), by `numbers` in [0, 1); a token without one stays."""
         places = np.minimum(np.searchsorted(self._tokens, tokens), len(self._tokens) - 1)
         drawn = self._starts[places] + (numbers * self._counts[places]).astype(np.int64)
         return np.where(self._tokens[places] == tokens, self._translations[drawn], tokens)
@@ -124,10 +124,10 @@ def dict_mlm_labels(
     epoch: int,
     probability: float = 0.5,
 ) -> np.ndarray:
-    """Draw the labels of DICT-MLM as Chaudhary et al. (2020) define it, without language conditioning.
+    """Make the labels of DICT-MLM as Chaudhary et al. (2020) define it, without language conditioning.
 
-    Each masked token with a translation has it as its label with `probability` (0.5 in ALIGN-MLM). The encoder's input
-    does not change. Arguments and labels are those of [`mask_tokens`].
+    The label of a masked token becomes its translation, if it has one, with `probability` (0.5 in ALIGN-MLM). The
+    encoder's input does not change. Arguments and labels are those of [`mask_tokens`].
     """
     hidden = labels != IGNORED
     draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
@@ -150,15 +150,15 @@ def dict_mlm_inputs(
     epoch: int,
     probability: float = 0.5,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the inputs of DICT-MLM as ALIGN-MLM defines it (section 3 and appendix G.4): code-switched text.
+    """Make the inputs of DICT-MLM as ALIGN-MLM defines it (section 3 and appendix G.4): code-switched text.
 
-    With `probability` (0.5 in the paper) the input at a hidden position is the token's translation, in the
-    translation's language, or the token itself if it has none. There is no mask or random token there. Other hidden
-    positions stay as [`mask_tokens`] made them: 80% mask, 10% random, 10% kept. The labels are the original tokens.
+    With `probability` (0.5 in the paper) the input at a masked position is the token's translation, in the
+    translation's language, or the token itself if it has none. Other masked positions stay as [`mask_tokens`] made
+    them: 80% mask, 10% random, 10% original. The labels are the original tokens.
 
-    `masked` and `labels` int64 (B, T) are those of [`mask_tokens`]; `languages` int64 (B, T) holds the number of each
-    token's language. `translations` are of numbers `language * LANGUAGE + token`. Returns the inputs and their
-    languages.
+    `masked` and `labels` int64 (B, T) come from [`mask_tokens`]; `languages` int64 (B, T) holds the language id of
+    each token. `translations` translate numbers `language * LANGUAGE + token`. Returns the inputs and their language
+    ids, int64 (B, T) each.
     """
     hidden = labels != IGNORED
     draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
@@ -172,7 +172,7 @@ def dict_mlm_inputs(
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """Apply SplitMix64's finaliser: a one-to-one map of uint64 in which every bit depends on every other."""
+    """Apply SplitMix64's finaliser, a one-to-one map of uint64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

@@ -42,10 +42,10 @@ _ROW = Features(
 
 
 class TextCounts(NamedTuple):
-    """Counts of one language's sentences, or of one language pair's.
+    """Counts of the sentences of one language or language pair.
 
-    `left_out` have no tokens, or too many (pairs: on a side; sentences: with "drop"). Those `cut` continue in the next
-    row. `tokens` of the rows are without special ones; `unused` rows of pairs are more than `pair_share` asks for.
+    `left_out` have no tokens or too many; those `cut` continue in the next row. `tokens` does not count special
+    tokens; `unused` counts rows of pairs beyond `pair_share`.
     """
 
     sentences: int
@@ -63,7 +63,7 @@ class TextCounts(NamedTuple):
 
 
 class PretrainingRows(NamedTuple):
-    """Rows to train on, with their counts by language code, and by `<first>+<second>` for sentence pairs."""
+    """Rows to train on, and counts for each language code and each `<first>+<second>` of sentence pairs."""
 
     dataset: Dataset
     counts: dict[str, TextCounts]
@@ -81,32 +81,30 @@ def encode_pretraining(
     long_sentences: Literal["cut", "drop"] = "cut",
     pair_halves: Literal["packed", "padded"] = "packed",
 ) -> PretrainingRows:
-    """Encode and pack text (ALIGN-MLM, appendix G.3).
+    """Encode and pack text for pre-training (ALIGN-MLM, appendix G.3).
 
-    *MLM rows* hold one language: sentences in their order, without a separator, until the next would exceed
-    `block_size`. Special tokens stand at both ends, as in RoBERTa's full sentences. A sentence longer than a row
-    continues in the next one, or is left out by `long_sentences="drop"`, as in the paper.
+    *MLM rows* hold one language: consecutive sentences without a separator, until the next one would exceed
+    `block_size`, with special tokens at both ends, as in RoBERTa's full sentences.
 
-    *TLM rows* hold sentence pairs: sentences of the pivot (`target`) first, then those of `source`, in the tokenizer's
-    format of two sentences, with at most half a row each. Pairs with a longer side are dropped, as in the paper. All
-    padding comes at the end. With `pair_halves="padded"` the first half is padded too, as in the paper. All second
-    halves then begin at one place, and their positions begin again at the first, as in the published code.
+    *TLM rows* hold sentence pairs: sentences of the pivot (`target`), then those of `source`, in the tokenizer's pair
+    format, with at most half a row for each language. Pairs with a longer side are dropped, as in the paper.
 
-    Each of the `corpora` has one sentence or paragraph a row, in a column `words` (lists of str) or `text`.
-    `block_size` counts special tokens too. `pair_share` is TLM rows divided by MLM rows, 0.25 in the paper: more are
-    sampled down by `seed`, fewer are logged.
+    Each of the `corpora` has one sentence or paragraph in each row, in a column `words` (lists of str) or `text`.
+    `block_size` counts special tokens too. A sentence longer than a row is `cut` and continues in the next row, or is
+    left out by `long_sentences="drop"`, as in the paper. `pair_share` is TLM rows divided by MLM rows, 0.25 in the
+    paper: more rows are sampled down with `seed`, fewer give a warning. `pair_halves="padded"` also pads the first
+    half of a TLM row, as in the paper: all second halves then begin at one place, and their positions restart, as in
+    the published code.
 
     Returns:
-        The counts, and a dataset with the rows of each corpus, then those of pairs:
-
+        The counts, and a dataset with the rows of each corpus, followed by those of pairs:
         - `input_ids`: list of int32, with special tokens; `length`: their number, without padding;
-        - `languages`: one code, or two; `parts`: tokens of each, special ones counting to the part before them;
+        - `languages`: one code, or two; `parts`: tokens of each, including the special tokens after it;
         - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
         - `example`: the row's number, from which masks are drawn.
-
     """
     if not corpora:
-        raise InputError("no text to train on. Name at least one corpus.")
+        raise InputError("there is no text to train on. Name at least one corpus.")
     check_block_size(block_size, tokenizer, config, pairs=pairs is not None)
     counts: dict[str, TextCounts] = {}
     parts = []
@@ -132,19 +130,19 @@ def check_block_size(
     masking_vocabulary(tokenizer)
     if block_size > (limit := position_limit(config)):
         raise InputError(
-            f"block_size={block_size}: this encoder ({config.model_type}) takes {limit} tokens with special ones. Set "
-            "block_size to that or less."
+            f"block_size={block_size}: this encoder ({config.model_type}) takes at most {limit} tokens, including "
+            "special tokens. Set block_size to that or less."
         )
     least = sentence_frame(tokenizer).pair_specials + 2 if pairs else sum(map(len, special_frame(tokenizer))) + 1
     if block_size < least:
-        raise InputError(f"block_size={block_size}: at least {least} are needed for special tokens and text")
+        raise InputError(f"block_size={block_size}: special tokens and text need at least {least}")
 
 
 def pack(sizes: np.ndarray, room: int) -> np.ndarray:
-    """Fill rows with sentences in their order until the next would not fit.
+    """Fill rows with consecutive sentences until the next one would not fit.
 
-    `sizes` int64 (n, sides) are tokens of each sentence or side, at most `room`, the tokens of a row's side. Row k
-    holds the sentences `bounds[k]` to `bounds[k + 1] - 1` of the result, int64 (rows + 1,).
+    `sizes` int64 (n, sides) are the tokens of each side of a sentence or pair, at most `room`. Returns `bounds` int64
+    (rows + 1,): row k holds the sentences `bounds[k]` to `bounds[k + 1] - 1`.
     """
     ends = [np.concatenate([[0], np.cumsum(side)]) for side in sizes.T]
     bounds = [0]
@@ -159,8 +157,8 @@ def _monolingual(
     column = next((name for name in ("words", "text") if name in corpus.column_names), None)
     if column is None:
         raise InputError(
-            f"the corpus of {language} has no column words or text (it has {', '.join(corpus.column_names)}). Load it "
-            "by hf_xalign.data.monolingual.load_monolingual, or rename its column."
+            f"the corpus of {language} has no column named words or text (it has {', '.join(corpus.column_names)}). "
+            "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column."
         )
     by_words = column == "words"
     encoder = word_tokenizer(tokenizer) if by_words else tokenizer
@@ -266,10 +264,10 @@ def _bilingual(
 def _rows(
     encoded: Dataset, room: int, frame: Sequence[list[int]], languages: list[str], padding: int | None = None
 ) -> Dataset:
-    """Pack encoded sentences, columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`; `frame` stands around them.
+    """Pack encoded sentences (columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`) between special tokens.
 
-    The first half of a pair is filled up with `padding` if it is given.
-    The batch with a row's first sentence makes the row, and reads later sentences from the dataset if needed.
+    `padding` is the token that fills the first half of a pair, if that is padded. The batch with a row's first
+    sentence makes the row, and reads its other sentences from the dataset if needed.
     """
     names = [f"ids_{k}" for k in range(len(languages))]
     bounds = pack(np.stack([_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)

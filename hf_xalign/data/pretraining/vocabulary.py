@@ -1,4 +1,4 @@
-"""Tokenizers made for a corpus: trained on it, cut from a larger tokenizer, or extended."""
+"""Train a tokenizer on a corpus, cut a larger tokenizer to it, or add pieces for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPLIT_AT_BLANKS = pre_tokenizers.Sequence(
 _TEXTS_A_BATCH = 1000
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of `byte_fallback`
 _PRIVATE = 0xF0000  # start of Unicode's private planes of 65,534 characters each
-_ROUNDS = 4  # of scores of Unigram pieces
+_ROUNDS = 4  # rounds in which Unigram pieces are scored
 
 
 def train_tokenizer(
@@ -41,10 +41,9 @@ def train_tokenizer(
 
     Text is NFKC-normalised and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
     and every character of the texts has a piece. Special tokens are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
-    `vocab_size` counts special pieces too; `max_length` is the tokenizer's `model_max_length`.
 
-    `bpe` is the kind of ALIGN-MLM's models. Training `unigram` sums scores in random order, so ids differ a little
-    between runs: save the tokenizer.
+    `vocab_size` counts special tokens too; `max_length` is the tokenizer's `model_max_length`. ALIGN-MLM uses `bpe`.
+    Training `unigram` sums scores in random order, so ids differ slightly between runs: save the tokenizer.
     """
     *_, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     normalizer = normalizers.NFKC()
@@ -78,7 +77,7 @@ def train_tokenizer(
 
 
 def roberta_tokenizer(tokenizer: Tokenizer, specials: Sequence[str], max_length: int) -> PreTrainedTokenizerFast:
-    """Give a tokenizer that splits at blanks RoBERTa's templates; `specials` are its `<s> <pad> </s> <unk> <mask>`."""
+    """Add RoBERTa's templates to a tokenizer that splits at blanks; `specials` are `<s> <pad> </s> <unk> <mask>`."""
     bos, pad, eos, unk, mask = specials
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -103,19 +102,19 @@ def roberta_tokenizer(tokenizer: Tokenizer, specials: Sequence[str], max_length:
 def cut_tokenizer(
     tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], vocab_size: int
 ) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
-    """Keep the pieces that some texts use most, so that a small model can start from a large one's embeddings.
+    """Keep the pieces that texts use most often, so that a small model can start from a large model's embeddings.
 
-    Keeps special tokens, pieces of one character of the texts (also after "▁"), and the pieces that the texts use most
-    often. Text of a dropped piece is split into smaller ones. Scores, order and normalisation do not change.
+    Special tokens, and single characters of the texts (also after "▁"), are always kept. Text of a dropped piece is
+    split into smaller pieces. Scores, order and normalisation do not change.
 
-    Returns the tokenizer of at most `vocab_size` pieces, and int64 (pieces,), the old id of each piece:
-    `embeddings[old_ids]` are its embeddings.
+    Returns the tokenizer of at most `vocab_size` pieces, and int64 (pieces,) with the old id of each piece, so that
+    `embeddings[old_ids]` are the new embeddings.
     """
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":
         raise InputError(
-            f"{_name(tokenizer)}: {spec['model']['type']} pieces are made of one another, so none can be dropped. "
-            "Take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer."
+            f"{_name(tokenizer)}: {spec['model']['type']} pieces are merged from other pieces, so none can be "
+            "dropped. Take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer."
         )
     vocabulary = spec["model"]["vocab"]
     counts, characters = _usage(Tokenizer.from_str(json.dumps(spec)), texts, len(vocabulary))
@@ -131,7 +130,7 @@ def cut_tokenizer(
     used = [int(i) for i in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)] if i not in kept]
     old_ids = np.array(sorted(kept.union(used[: vocab_size - len(kept)])), dtype=np.int64)
     if len(old_ids) < vocab_size:
-        logger.info("the texts use %s pieces, fewer than the %s asked for", f"{len(old_ids):,}", f"{vocab_size:,}")
+        logger.info("the texts use only %s pieces, less than vocab_size=%s", f"{len(old_ids):,}", f"{vocab_size:,}")
     new_id = {old: new for new, old in enumerate(old_ids.tolist())}
     spec["model"]["vocab"] = [vocabulary[old] for old in new_id]
     spec["model"]["unk_id"] = new_id[spec["model"]["unk_id"]]
@@ -147,9 +146,10 @@ def add_pieces(
     """Add at most `count` pieces for the words that a tokenizer writes as unknown tokens or as bytes.
 
     The pieces are merged from these words alone, and every piece occurs in them; new ids begin at `len(tokenizer)`.
-    Each has a character that the vocabulary lacks, so that other text keeps its tokens. With `split_over`, words of
-    more than so many tokens get pieces too, of any characters: other text that has them may then be split otherwise.
-    A warning says which marks of the text the tokenizer's normalizer strips. Equal texts give equal pieces.
+    Each new piece has a character that the vocabulary lacks, so other text keeps its tokens. With `split_over`, words
+    of more tokens than that get pieces too, of any characters; other text with these pieces may then be split
+    differently. Equal texts give equal pieces. A warning names the combining marks that the tokenizer's normalizer
+    strips from the text.
 
     Raises:
         InputError: the tokenizer needs no pieces, `count` is below the number of missing characters, `split_over` is
@@ -161,7 +161,7 @@ def add_pieces(
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
     if kind not in ("Unigram", "WordPiece", "BPE") or model.get("end_of_word_suffix") or (kind == "BPE" and prefix):
         raise InputError(
-            f"{_name(tokenizer)}: no pieces can be added to a {kind} vocabulary with this mark of words. Take a "
+            f"{_name(tokenizer)}: no pieces can be added to a {kind} vocabulary that marks words in this way. Take a "
             "Unigram, WordPiece or BPE tokenizer that marks the start of words"
         )
     words, unwritable = _badly_written(spec, texts, split_over, _name(tokenizer))
@@ -174,10 +174,10 @@ def add_pieces(
     units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
     missing = sorted(set(itertools.chain.from_iterable(units.values())) - known)
     if count < len(missing):
-        raise InputError(f"{count} new pieces are too few: the characters that are missing are {len(missing)} of them")
+        raise InputError(f"{count} new pieces are too few: {len(missing)} characters of the text have no piece")
     fresh = set(missing)
     if kind == "BPE":
-        # Its merges continue those of the vocabulary, so they begin with the tokens that it splits words into.
+        # New merges continue the vocabulary's own, so they start from the tokens that it splits words into.
         model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(missing)}
         split = _core(model)
         for word in words:
@@ -207,7 +207,7 @@ def add_pieces(
 def _badly_written(
     spec: dict[str, Any], texts: Iterable[str], split_over: int | None, name: str
 ) -> tuple[Counter[str], Callable[[Any], bool]]:
-    """Count the words with tokens that stand for no text, or with too many, and return the test of such a token."""
+    """Count the words that need unknown tokens, bytes or too many tokens, and return the test of one such token."""
     tokenizer = Tokenizer.from_str(json.dumps(spec))
     unknown = spec["model"].get("unk_id", tokenizer.token_to_id(spec["model"].get("unk_token") or ""))
     bytewise = '"ByteLevel"' in json.dumps([spec["normalizer"], spec["pre_tokenizer"]])
@@ -233,8 +233,8 @@ def _badly_written(
     if lost := marks - kept:
         names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
         logger.warning(
-            "%s: its normalizer strips %s of the %s marks of the text (%s): words that differ in them alone become "
-            "one. Where they matter, take a model whose tokenizer keeps them",
+            "%s: its normalizer strips %s of the %s combining marks of the text (%s), so words that differ only in "
+            "them become equal. If they matter, take a model whose tokenizer keeps them",
             name,
             f"{lost.total():,}",
             f"{marks.total():,}",
@@ -248,7 +248,7 @@ def _marks(text: str) -> Iterator[str]:
 
 
 def _core(model: dict[str, Any]) -> Any:
-    """Return the model of a tokenizer, which splits words."""
+    """Build the model of a tokenizer, which splits words into pieces."""
     return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
 
 
@@ -268,11 +268,11 @@ def _join(units: Sequence[str], prefix: str = "") -> str:
 def _learn_merges(
     words: Counter[str], units: dict[str, list[str]], count: int, *, bytewise: bool
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the most frequent merges of words that are given as units, by BPE, whose result is always the same.
+    """Yield the most frequent merges of words that are given as units, by BPE, which is deterministic.
 
-    Punctuation is not merged, unless the units can be `bytewise`: then a character of it may stand for a byte.
+    Punctuation is not merged, unless units are `bytewise`: a punctuation character may then stand for a byte.
     """
-    # Each unit is one character to the trainer.
+    # The trainer sees each unit as one character.
     codes: dict[str, str] = {}
     runs = Counter[str]()
     for word, times in words.items():
@@ -293,14 +293,14 @@ def _learn_merges(
 def _add_scored(
     model: dict[str, Any], words: Counter[str], missing: list[str], pieces: list[str], count: int, *, competing: bool
 ) -> None:
-    """Add the pieces that words are split into most often to a Unigram vocabulary; `missing` ones always.
+    """Add the most frequent pieces of the words, and all `missing` characters, to a Unigram vocabulary.
 
-    Each round splits the words by the scores of the last one, at first into as few pieces as can be, and scores pieces
-    by the logarithm of their frequency. Pieces `competing` with those of the vocabulary score just below its rarest:
-    frequent words of other text keep their pieces, and words of several rare pieces get new ones.
+    Each round splits the words by the scores of the round before, at first into as few pieces as possible, and scores
+    each piece by the logarithm of its frequency. With `competing`, new pieces score just below the vocabulary's rarest
+    piece, so that frequent words of other text keep their pieces.
     """
     lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)
-    # A model of the pieces that these words can have is made in no time, one of 250,000 in seconds.
+    # A model of 250,000 pieces takes seconds to build, so it holds only pieces that occur in these words.
     parts = {word[a : b + 1] for word in words for a in range(len(word)) for b in range(a, len(word))}
     old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in parts)]
     small = {**model, "unk_id": 0}
@@ -333,7 +333,7 @@ def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[s
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return the content of `tokenizer.json`, with added tokens made part of the model's vocabulary."""
+    """Return the content of `tokenizer.json`, with the added tokens in the model's vocabulary."""
     if not tokenizer.is_fast:
         raise InputError(
             f"{_name(tokenizer)} is not a fast tokenizer. Load one with a tokenizer.json by AutoTokenizer."
@@ -347,7 +347,7 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
             continue
         if token["id"] > len(vocabulary):
             raise InputError(f"{_name(tokenizer)}: no token has the id {len(vocabulary)}, before {token['content']}")
-        # The model never sees them, so their score must only not be a new lowest one.
+        # The model never uses the score of an added token, but a new lowest score would change the others.
         if isinstance(vocabulary, list):
             vocabulary.append([token["content"], min(score for _, score in vocabulary)])
         else:
@@ -358,7 +358,7 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
 def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrainedTokenizerFast:
     """Make a tokenizer from `spec` with the special tokens and settings of `tokenizer`.
 
-    Its class is the general one, because classes named after models replace normaliser and pre-tokenizer when loaded.
+    It is a `PreTrainedTokenizerFast`, because a model's own class replaces normaliser and pre-tokenizer when loaded.
     """
     by_content = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
     roles = {role: by_content.get(str(token), str(token)) for role, token in tokenizer.special_tokens_map.items()}

@@ -1,4 +1,4 @@
-"""Anchors: context-independent word vectors, the means of contextual vectors (Schuster et al. 2019)."""
+"""Anchors: context-independent word vectors, averaged over contextual vectors (Schuster et al. 2019)."""
 
 from __future__ import annotations
 
@@ -49,24 +49,22 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = "hf_xalign.anchors"
 _VERSION = "1"
-# Sentences tokenized at a time.
-_BLOCK = 10_000
-# Seconds between writes of the progress file: the work that a killed run may lose.
-_MARK_SECONDS = 120.0
+_BLOCK = 10_000  # sentences tokenized at a time
+_MARK_SECONDS = 120.0  # between writes of the progress file: the work that a killed run may lose
 
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """One vector per word and layer.
+    """Vectors of a vocabulary, one per word and layer.
 
     Attributes:
         words: vocabulary in NFC, most frequent first.
         vectors: float32 (words, layers, dim) on the CPU.
         counts: int64 (words,), number of sentences averaged; 0 if unknown.
         layers: layer numbers as requested (-1 is the last).
-        pooling: subwords that make a word's vector in a sentence; None if unknown.
+        pooling: pooling of subwords into a word's vector; None if unknown.
         lang: language code, or None.
-        lowercase: words that differ only in case share an anchor.
+        lowercase: whether words that differ only in case share an anchor.
         model: fingerprint of the encoder, or None.
         cover: numbers of words and sentences, or None.
 
@@ -93,18 +91,17 @@ class Anchors:
         expected = (len(self.words), len(self.layers))
         if self.vectors.dim() != 3 or self.vectors.shape[:2] != expected or self.counts.shape != expected[:1]:
             raise InputError(
-                f"anchors: vectors of shape {tuple(self.vectors.shape)} and counts of shape "
-                f"{tuple(self.counts.shape)} for {expected[0]} words and {expected[1]} layers; expected (words, "
-                "layers, dim) and (words,)"
+                f"anchors: vectors have shape {tuple(self.vectors.shape)} and counts {tuple(self.counts.shape)}, but "
+                f"{expected[0]} words and {expected[1]} layers need (words, layers, dim) and (words,)"
             )
 
     def __len__(self) -> int:
-        """Number of words."""
+        """Return the number of words."""
         return len(self.words)
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """Row of each word."""
+        """Row of each word in `vectors`."""
         return {word: row for row, word in enumerate(self.words)}
 
     @cached_property
@@ -115,9 +112,10 @@ class Anchors:
         return rows
 
     def lookup(self, words: Iterable[str]) -> Tensor:
-        """Return the rows int64 (words,) of the exact words, else of the most frequent in another case, else -1.
+        """Return the rows of words, int64 (words,); -1 for unknown words.
 
-        So `haus` from a dictionary finds `Haus`, and `US` finds `us` only if there is no `US`.
+        A word without a row gets that of the most frequent word that differs only in case: `haus` finds `Haus`, and
+        `US` finds `us` only if there is no `US`.
         """
         rows = []
         for word in words:
@@ -127,7 +125,7 @@ class Anchors:
         return torch.tensor(rows, dtype=torch.int64)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one safetensors file, atomically. It includes the vocabulary.
+        """Write vectors and vocabulary to one safetensors file, atomically.
 
         Raises:
             InputError: a word has a line break, or the disk is full.
@@ -142,10 +140,10 @@ class Anchors:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Anchors:
-        """Load a file written by [`save`], bit for bit.
+        """Load a file written by `save`.
 
         Raises:
-            InputError: the file is missing, damaged or of another kind.
+            InputError: the file is missing or damaged, or holds no anchors.
         """
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         with content_errors(path, "not whole anchors", "Make them again."):
@@ -176,12 +174,12 @@ def make_anchors(
 ) -> Anchors:
     """Average the contextual vectors of each word, in one pass over as few sentences as possible.
 
-    A word's anchor is the mean of its vectors in up to `sentences_per_word` sentences. Its vector in a sentence is
-    the mean of its occurrences. With None it is the mean of all its occurrences (ROTATE section 2.2.1). Repeated
-    sentences count once, and truncated words do not count.
+    A word's anchor is the mean of its vectors in up to `sentences_per_word` sentences; its vector in a sentence is the
+    mean of its occurrences. With `sentences_per_word=None`, the anchor is the mean of all occurrences (ROTATE, section
+    2.2.1). Repeated sentences count once, and truncated words do not count.
 
-    The same call resumes an interrupted pass, with the same bits on a CPU, and later reads the finished result. If
-    several processes make the same call, one computes and the others wait.
+    The same call resumes an interrupted pass, with identical results on a CPU, and reads a finished result from the
+    cache. If several processes make the same call, one computes and the others wait.
 
     Args:
         model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of
@@ -189,27 +187,27 @@ def make_anchors(
         tokenizer: fast tokenizer of the encoder.
         sentences: strings, or a dataset's column.
         lang: language code, for splitting words.
-        words: vocabulary; by default the most frequent words with a letter. Words that the text does not have are
+        words: vocabulary; by default the most frequent words with a letter. Words that do not occur in the text are
             left out and counted in `cover.missing`.
         max_words: size of the default vocabulary.
         sentences_per_word: maximum number of sentences per word, k in the paper; None averages all occurrences in all
             sentences.
         layers: layer numbers; -1 is the last, 0 the embeddings.
-        pooling: subwords that make a word's vector.
+        pooling: pooling of subwords into a word's vector.
         batch_size: sentences per forward pass.
         max_length: maximum number of tokens per sentence; by default the encoder's limit.
         dtype: autocast dtype of the forward passes, or None. Sums are always float32.
-        lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as the entries of MUSE's
-            dictionaries need. The encoder always reads the text as written.
+        lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as MUSE's dictionaries need.
+            The encoder always reads the text as written.
         folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
         ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Raises:
-        InputError: the text has no words, or none of the given words; or a row is not a string. Also for an unknown
-            layer, a slow tokenizer or one that does not know the text, no map for `lang`, or a full disk.
+        InputError: the text has no words, or none of the given words; a row is not a string; a layer is unknown; the
+            tokenizer is slow or does not know the text; there is no map for `lang`; or the disk is full.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
-    word_tokenizer(tokenizer)  # raises for a slow one
+    word_tokenizer(tokenizer)  # raises for a slow tokenizer
     check_choice(get_args(Pooling), pooling=pooling)
     check_range(least=1, max_words=max_words, sentences_per_word=sentences_per_word)
     with contextlib.ExitStack() as stack:
@@ -225,7 +223,7 @@ def make_anchors(
         found = find_occurrences(
             model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
         )
-        # A tokenizer may leave no subword of a word.
+        # A tokenizer may drop a word.
         there = np.flatnonzero(found.counts)
         names = [counted.types[vocabulary[row]] for row in there]
         short = int((found.counts[there] < (sentences_per_word or 0)).sum())
@@ -269,7 +267,7 @@ def _vocabulary(
     if words is None:
         chosen = counted.vocabulary(max_words)
         if not len(chosen):
-            raise InputError(f"text in {counted.lang}: no word with a letter.")
+            raise InputError(f"text in {counted.lang}: no word has a letter. Check the text and its language.")
         return chosen, 0
     wanted = [unicodedata.normalize("NFC", word) for word in words]
     if lowercase:
@@ -286,7 +284,7 @@ def _vocabulary(
 
 
 def _fingerprint(model: PreTrainedModel) -> str:
-    """Hash the weights, the module on top, and the active adapters."""
+    """Return a hash of the weights, the module on top, and the active adapters."""
     top = find_top(model)
     acting = {
         (tuple(module.active_adapters), module.disable_adapters)
@@ -308,9 +306,9 @@ class Occurrences:
     """Token ids of the chosen sentences, longest first, and the vocabulary words in them.
 
     Sentence `s` has the int32 `tokens` `token_offsets[s]` to `token_offsets[s + 1]` and the occurrences `offsets[s]`
-    to `offsets[s + 1]`. Each has an int32 token span in the sentence, a vocabulary row in `words`, and a weight: one
-    over the word's occurrences in the sentence, or 1 if all occurrences count alike. `counts` are what the weights of
-    each word sum to: its sentences, or its occurrences.
+    to `offsets[s + 1]`. Each occurrence has an int32 token span in the sentence, a vocabulary row in `words`, and a
+    weight: 1 / (occurrences of the word in the sentence), or 1 if all occurrences have equal weight. `counts` are the
+    sums of each word's weights: its number of sentences, or of occurrences.
     """
 
     tokens: np.ndarray
@@ -330,7 +328,7 @@ class Occurrences:
         return np.split(self.tokens, self.token_offsets[1:-1]) if len(self) else []
 
     def fingerprint(self) -> str:
-        """Hash everything, except the encoder, that the sums depend on."""
+        """Return a hash of all that the sums depend on, except the encoder."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
             digest.update(np.ascontiguousarray(array).data)
@@ -338,10 +336,10 @@ class Occurrences:
 
 
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
-    """Return a function that finds words cut off by the length limit; it tokenizes only what may be too long.
+    """Return a function that finds truncated words; it tokenizes only sentences that may be too long.
 
-    A token covers at least one byte, or starts a word. Where a tokenizer spells a character out (some do with ﷺ), the
-    word may be chosen, and is dropped when its sentence is tokenized.
+    It assumes that a token covers at least one byte, or starts a word. If a tokenizer expands a character (some do for
+    ﷺ), a truncated word may be missed here; it is dropped when its sentence is tokenized.
     """
     limit = min(max_length or position_limit(model.config), position_limit(model.config), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
@@ -367,9 +365,9 @@ def find_occurrences(
     per_word: int | None,
     max_length: int | None,
 ) -> Occurrences:
-    """Tokenize the chosen sentences, int64 numbers, and find each word in its first `per_word` of them, or in all.
+    """Tokenize sentences, given by int64 numbers, and find each word in its first `per_word` of them (None: in all).
 
-    Sentences that no word needs are dropped. `vocabulary` is the int64 types of the words.
+    Sentences that no word needs are dropped. `vocabulary` holds the int64 types of the words.
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
     tokens, sizes, owners, words, spans = [], [], [], [], []
@@ -424,9 +422,9 @@ def sum_vectors(
 ) -> Tensor:
     """Sum each word's vectors over its sentences: float32 (vocabulary, layers, dim) on the CPU.
 
-    A word's vector in a sentence is the mean of its occurrences there. `layers` are positions in `hidden_states`. With
-    `progress`, a file of the partial sums written every few minutes and removed by the caller, an interrupted run
-    resumes; on a CPU with the same batches, to the same bits.
+    A word's vector in a sentence is the mean of its occurrences there. `layers` are positions in `hidden_states`.
+    `progress` is a file of partial sums, written every two minutes, from which an interrupted run resumes; the caller
+    removes it.
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
     done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
@@ -448,7 +446,7 @@ def sum_vectors(
         )
         stack.enter_context(contextlib.closing(batches))  # restores the model's mode at once, also on a full disk
         for rows, mask, states in batches:
-            # Sentences are sorted as hidden_batches sorts them, so a batch is a contiguous range.
+            # Sentences are sorted as in hidden_batches, so a batch is a contiguous range.
             bounds = found.offsets[done : done + len(rows) + 1]
             here = slice(bounds[0], bounds[-1])
             owners = np.repeat(np.arange(len(rows)), np.diff(bounds))

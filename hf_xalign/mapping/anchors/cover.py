@@ -19,19 +19,17 @@ from hf_xalign.data.words import has_letter, lower_word, split_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 
-# Sentences read at a time.
-_BLOCK = 1_000
-
+_BLOCK = 1_000  # sentences read at a time
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
-"""Takes sentences as words. Returns for each truncated sentence, by number, bool (words,), True where cut off."""
+"""Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""
 
 
 class CoverReport(NamedTuple):
     """Numbers of words and sentences behind a set of anchors.
 
-    They are the words with an anchor, those of them with fewer sentences than requested, and requested words that the
-    text does not have. Sentences are those that the encoder reads, their lower bound (see [`choose_sentences`]), and
-    the distinct ones of the text.
+    `words` have an anchor, `short` of them have fewer sentences than requested, and `missing` requested words do not
+    occur. The encoder reads `sentences` of the `distinct` sentences of the text; `bound` is their lower bound (see
+    [`choose_sentences`]).
     """
 
     words: int
@@ -46,9 +44,9 @@ class CoverReport(NamedTuple):
 class CountedText:
     """Distinct sentences of a text, with their words as numbers.
 
-    `rows` are the int64 first rows of the sentences in `texts`, and `types` the word types in order of first
-    occurrence. Sentence `s` has the `words` `offsets[s]` to `offsets[s + 1]`: int32 types, -1 if a length limit cuts
-    the word off.
+    `rows` int64 are the rows of the sentences' first occurrences in `texts`, and `types` the word types in order of
+    first occurrence. Sentence `s` has the `words` `offsets[s]` to `offsets[s + 1]`: int32 types, -1 for a truncated
+    word.
     """
 
     texts: Sequence[str] | Sequence[list[str]]
@@ -59,7 +57,7 @@ class CountedText:
     words: np.ndarray
 
     def __len__(self) -> int:
-        """Number of distinct sentences."""
+        """Return the number of distinct sentences."""
         return len(self.rows)
 
     def split(self, numbers: np.ndarray) -> list[list[str]]:
@@ -69,7 +67,7 @@ class CountedText:
         return [_words(text, self.lang) for text in found]
 
     def vocabulary(self, max_words: int) -> np.ndarray:
-        """Return types with a letter, most frequent first, ties in text order: int64 (at most `max_words`,)."""
+        """Return at most `max_words` types with a letter, int64, most frequent first, ties in text order."""
         counts = np.bincount(self.words[self.words >= 0], minlength=len(self.types))
         order = np.argsort(-counts, kind="stable")
         order = order[counts[order] > 0]
@@ -86,9 +84,9 @@ class CountedText:
 def count_words(
     texts: Sequence[str] | Sequence[list[str]], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
 ) -> CountedText:
-    """Split texts in any Unicode normal form into words, if they are not, and number them, each sentence once.
+    """Split texts (in any Unicode normal form, or given as words) and number their words, each sentence once.
 
-    `find_cut` finds words cut off by a length limit; by default no word is.
+    `find_cut` finds truncated words; by default no word is truncated.
     """
     types: dict[str, int] = {}
 
@@ -118,7 +116,7 @@ def count_words(
             words.extend(found)
             lengths.append(len(found))
     if not words:
-        raise InputError(f"text in {lang}: no words in its {len(texts)} rows. Pass one sentence per row.")
+        raise InputError(f"text in {lang}: there are no words in its {len(texts)} rows. Pass one sentence per row.")
     return CountedText(
         texts,
         lang,
@@ -137,15 +135,15 @@ def _words(text: str | list[str], lang: str) -> list[str]:
 
 
 def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> tuple[np.ndarray, int]:
-    """Greedily choose few sentences in which every word occurs `per_word` times, or as often as it occurs at all.
+    """Greedily choose few sentences in which every word occurs `per_word` times, or in all its sentences.
 
-    Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. After that,
-    the sentence with the most words that still lack sentences is taken; of equal ones, the first in the text. The
-    lower bound adds to the forced sentences the larger of two numbers: the sentences that the word with the largest
-    lack needs, and the fewest sentences whose open words could add up to everything lacking.
+    Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. Then the
+    sentence with the most words that still lack sentences is taken, again and again; among equals, the first in the
+    text. The lower bound adds to the forced sentences the larger of two numbers: the largest number of sentences that
+    a word lacks, and the fewest sentences whose words could add up to all that is lacking.
 
-    Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. The chosen sentences,
-    int64, are ascending; the bound comes second.
+    Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. Returns the chosen
+    sentences, int64, ascending, and the bound.
     """
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     total = np.bincount(words)
@@ -163,9 +161,10 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> t
 
 
 def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:
-    """Take sentences until `need` int64 (words,), which is counted down, is met; `useful` are their open words.
+    """Take sentences until `need` int64 (words,) is met; `useful` is each sentence's number of needed words.
 
-    A sentence's open words only become fewer, so the largest number is right where counting again confirms it.
+    These numbers only fall, so a sentence at the top of the heap is the best one if counting again confirms its
+    number.
     """
     heap = [(-size, sentence) for sentence, size in enumerate(useful.tolist()) if size]
     heapq.heapify(heap)
@@ -185,9 +184,9 @@ def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np
 
 
 def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets and distinct vocabulary words of each sentence, as [`choose_sentences`] takes them.
+    """Return the arguments of [`choose_sentences`]: offsets, and the distinct vocabulary words of each sentence.
 
-    `chosen` are the int64 types of the vocabulary; words are its rows, ascending in a sentence.
+    `chosen` are the int64 types of the vocabulary; words are its rows, ascending within a sentence.
     """
     rows = vocabulary_rows(len(counted.types), chosen)[counted.words]
     owner = np.repeat(np.arange(len(counted)), np.diff(counted.offsets))
@@ -198,7 +197,7 @@ def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray
 
 
 def vocabulary_rows(types: int, chosen: np.ndarray) -> np.ndarray:
-    """Return the vocabulary row of each type, -1 for none: int64 (types + 1,); the last is for words cut off."""
+    """Return the vocabulary row of each type, int64 (types + 1,), -1 for none; the last is for truncated words."""
     rows = np.full(types + 1, -1)
     rows[chosen] = np.arange(len(chosen))
     return rows

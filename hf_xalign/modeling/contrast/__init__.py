@@ -1,1 +1,1 @@
-"""Momentum contrast: the key encoder, the queue of keys and the sentence head."""
+"""Momentum contrast (MoCo): key encoder, queue of keys and sentence head."""

@@ -19,15 +19,15 @@ def cached_backward(
     backward: Callable[[torch.Tensor], None] = torch.Tensor.backward,
     no_sync: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> torch.Tensor:
-    """Backpropagate a loss over the vectors of many chunks with the activations of one chunk in memory.
+    """Backpropagate a loss over the vectors of many chunks, with the activations of one chunk in memory at a time.
 
-    Each chunk is first encoded without a graph. The gradient of the loss with respect to all vectors follows. Then
-    each chunk is encoded again from the same random state, so with the same dropout, and its gradient is
-    backpropagated: the gradient of one large batch, at the cost of a second forward pass.
+    First each chunk is encoded without a graph, and the gradient of the loss with respect to all vectors is computed.
+    Then each chunk is encoded again from the same random state, so with the same dropout, and its gradient is
+    backpropagated. This gives the gradient of one large batch, at the cost of a second forward pass.
 
     `encode` returns the vectors of one chunk; parameters that only `loss` uses get no gradient. `backward` may be
-    `accelerator.backward`, which scales for fp16. All passes but the last chunk's second run in DDP's `no_sync`, so
-    that gradients are averaged over processes once. Returns the loss, without a graph.
+    `accelerator.backward`, which scales for fp16. All passes except the second one of the last chunk run in DDP's
+    `no_sync`, so that gradients are averaged over processes once. Returns the loss, detached.
     """
     states, leaves = [], []
     with torch.no_grad(), no_sync():
@@ -49,7 +49,7 @@ def cached_backward(
 
 
 def _random_state() -> tuple[torch.Tensor, torch.Tensor | None]:
-    """State of torch's generators on the CPU and on the accelerator in use."""
+    """Return the state of torch's generators on the CPU and on the accelerator."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return torch.get_rng_state(), None if accelerator is None else torch.get_device_module(accelerator).get_rng_state()
 

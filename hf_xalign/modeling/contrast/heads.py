@@ -1,4 +1,4 @@
-"""Projection heads of the contrastive objectives, and pooling of their sentence vectors."""
+"""Projection heads of the contrastive objectives, and pooling of sentence vectors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Normalize = Literal["before", "after"]
 def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
     """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
 
-    `cls` is the first token, `mean` is over all tokens of the mask (rows, width), special ones too. `last` is the last
-    token of the mask, with padding on either side: what decoders such as Qwen3-Embedding are trained with.
+    `cls` takes the first token, and `mean` averages all tokens of the mask (rows, width), with special tokens. `last`
+    takes the last token of the mask, with padding on either side, as decoders such as Qwen3-Embedding are trained.
     """
     dtype = torch.promote_types(hidden.dtype, torch.float32)
     if pooling == "cls":
@@ -29,7 +29,7 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
 
 
 class ProjectionHead(nn.Module):
-    """Projection of word-level InfoNCE: W2 ReLU(W1 x), d -> d -> size, without biases (Wu and Dredze 2020)."""
+    """Projection head of word-level InfoNCE: W2 ReLU(W1 x), d -> d -> `size`, no biases (Wu and Dredze 2020)."""
 
     def __init__(self, hidden_size: int, size: int):
         super().__init__()
@@ -42,11 +42,11 @@ class ProjectionHead(nn.Module):
 
 
 class SentenceHead(ProjectionHead):
-    """z = W2 ReLU(W1 h), d -> d -> `size`, no biases (PPA eq. 2), in the precision of its weights, not of autocast.
+    """Projection head of sentences: z = W2 ReLU(W1 h), d -> d -> `size`, no biases (PPA eq. 2).
 
-    With `normalize="before"`, as published, h has length 1 and z any length, so that the logits z_q . z_k / T are no
-    cosines: with new weights they lie within a fraction of 1 of each other, and training W has to spread them. With
-    `"after"`, as in MoCo and SimCLR, z has length 1.
+    With `normalize="before"`, as published, h has length 1 and z any length, so the logits z_q . z_k / T are not
+    cosines: with new weights they differ by a fraction of 1, and training W has to spread them. With `"after"`, as in
+    MoCo and SimCLR, z has length 1. The head computes in the precision of its weights, without autocast.
     """
 
     def __init__(self, hidden_size: int, size: int = 300, *, normalize: Normalize = "before"):

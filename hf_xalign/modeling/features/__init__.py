@@ -1,1 +1,1 @@
-"""Caches of a frozen encoder's word vectors."""
+"""Cached word and sentence vectors of a frozen encoder."""

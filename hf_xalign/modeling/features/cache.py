@@ -1,4 +1,4 @@
-"""Cache a frozen encoder's word vectors on disk: the reference of FAO, the training input of MAO."""
+"""Cache a frozen encoder's word vectors on disk: FAO's reference f0 and MAO's training input."""
 
 from __future__ import annotations
 
@@ -31,16 +31,12 @@ from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
 logger = logging.getLogger(__name__)
 
-# Version of the folder's layout; a new number invalidates older caches.
-_SCHEMA = 1
-# Sentences whose token ids are in memory at a time, rounded to whole batches.
-_BLOCK = 16_384
-# Batches a block, which has a checksum: the most that an interrupted run repeats.
-_MARK_EVERY = 50
+_SCHEMA = 1  # version of the folder's layout; a new number invalidates older caches
+_BLOCK = 16_384  # sentences whose token ids are in memory at a time, rounded to whole batches
+_MARK_EVERY = 50  # batches in a block with a checksum: the most that an interrupted run repeats
 _BLOCKS = "blocks.json"
 _READ = 1 << 24
-# Number of sentences from the start to the block's end, and the checksum of the block.
-Block = tuple[int, str]
+Block = tuple[int, str]  # number of sentences up to the block's end, and the block's checksum
 _ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
 
@@ -59,25 +55,23 @@ def cache_features(
     folder: str | os.PathLike | None = None,
     ray: str | None = None,
 ) -> tuple[CachedVectors, Dataset]:
-    """Run the encoder over a dataset once and keep the word vectors on disk.
+    """Run the encoder over a dataset once and store the word vectors on disk.
 
-    Each distinct sentence is encoded and stored once. Calling again after an interruption resumes the cache; on a CPU
-    with the same `batch_size`, the file is then the same byte for byte. When several processes make the same call, one
-    computes and the others wait for its file.
+    Each distinct sentence is encoded and stored once. After an interruption, the same call resumes; on a CPU with the
+    same `batch_size`, the file is then equal byte for byte. If several processes make the same call, one computes and
+    the others wait for its file. The folder holds `cache.json` (the settings), `vectors.bin` (`vectors.part` until it
+    is complete) and `blocks.json`, the checksums of its blocks. A damaged cache is recomputed from its first damaged
+    block, with a warning.
 
-    The folder holds `cache.json` (the settings), `vectors.bin` (`vectors.part` until it is complete) and
-    `blocks.json`, the checksums of its blocks. A damaged cache is made again from its first damaged block, with a
-    warning.
-
-    The `dataset` is a result of `encode_pairs`. Of each side in `needed`, `all` words are stored, [CLS] and [SEP]
-    included, or the `linked` ones; `linked_tokens` says which tokens are linked. `layers` are positions in
-    `hidden_states`, `dtype` is that of the stored numbers (float32 or bfloat16) and `autocast` that of the forward
-    passes. The `folder` is by default one in the user's cache, named by a hash of all that determines the numbers.
-    `ray` is the address of a Ray cluster that runs the encoder; `local` starts one on this machine.
+    `dataset` is a result of `encode_pairs`. `needed` says for each side whether `all` words are stored, with [CLS] and
+    [SEP], or only the `linked` ones; `linked_tokens` says which tokens are linked. `layers` are positions in
+    `hidden_states`. `dtype` is that of the stored vectors (float32 or bfloat16), `autocast` that of the forward
+    passes. The default `folder` is in the user's cache, named by a hash of all that determines the vectors. `ray` is
+    the address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Returns:
-        The vectors, and the dataset with a column `{side}_rows` for each side of `needed` (list of int64): the row of
-        each word's vector, then those of [CLS] and [SEP]; -1 where it is not stored.
+        The vectors, and the dataset with a column `{side}_rows` (list of int64) for each side of `needed`: the row of
+        each word's vector, then those of [CLS] and [SEP]; -1 for a word that is not stored.
     """
     plan = plan_features(dataset, needed, linked_tokens)
     identity = {
@@ -100,8 +94,7 @@ def cache_features(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     vectors = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), model.config.hidden_size), dtype)
-    way_out = f"make room and run again to resume; or remove this folder and {_ELSEWHERE}"
-    with locked(folder), disk_errors(folder, way_out):
+    with locked(folder), disk_errors(folder, f"free space and run again to resume; or remove it and {_ELSEWHERE}"):
         _check_identity(folder, identity)
         blocks = _whole_blocks(folder, plan.row_offsets * _row_bytes(vectors))
         size = _row_bytes(vectors) * plan.rows
@@ -110,7 +103,7 @@ def cache_features(
         else:
             if vectors.path.exists():
                 logger.warning(
-                    "%s is damaged: its sentences from %d on are encoded again", vectors.path, _done(blocks)
+                    "%s is damaged: sentences from number %d on are encoded again", vectors.path, _done(blocks)
                 )
                 os.replace(vectors.path, folder / "vectors.part")
             with ray_encoders(model, ray) as cluster:
@@ -171,9 +164,9 @@ def _write(
                 dtype=autocast,
                 cluster=cluster,
             )
-            with contextlib.closing(batches):  # puts the model's mode back at once, also when the disk is full
+            with contextlib.closing(batches):  # restores the model's mode at once, also if the disk is full
                 for rows, mask, states in batches:
-                    # Sentences are sorted by length, as hidden_batches sorts them: a batch is a run of them.
+                    # Sentences are sorted by length, as in hidden_batches, so a batch holds consecutive ones.
                     offsets = plan.word_offsets[start + rows[0] : start + rows[-1] + 2]
                     stored = plan.stored[offsets[0] : offsets[-1]]
                     owners = np.repeat(np.arange(len(rows)), np.diff(offsets))[stored]
@@ -194,7 +187,7 @@ def _write(
 
 
 def _whole_blocks(folder: Path, ends: np.ndarray) -> list[Block]:
-    """Return the whole blocks on disk, up to the first damaged one; `ends` are the bytes before each sentence."""
+    """Return the undamaged blocks on disk up to the first damaged one; `ends` are the bytes before each sentence."""
     whole: list[Block] = []
     file = next((path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists()), None)
     if file is None or (mark := read_mark(folder / _BLOCKS)) is None:
@@ -218,32 +211,32 @@ def _done(blocks: list[Block]) -> int:
 
 
 def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
-    """Refuse a folder that holds another cache."""
+    """Raise an InputError if the folder holds another cache."""
     path = folder / "cache.json"
-    way_out = "Give another folder, or remove this one."
+    remedy = "Give another folder, or remove this one."
     if (there := read_mark(path)) is None:
         files = [file for name in ("vectors.bin", "vectors.part", _BLOCKS) if (file := folder / name).exists()]
         if files and not path.exists():
-            raise InputError(f"{folder}: holds vectors without the cache.json that says what they are of. {way_out}")
+            raise InputError(f"{folder} holds vectors without the cache.json that describes them. {remedy}")
         for file in files:
             file.unlink()
         return
     differing = [name for name, value in identity.items() if there.get(name) != value]
     if not differing:
         return
-    # Which words are stored, and how many, follows from the text and the settings unless only the links differ.
+    # Text and settings determine which words are stored, unless only the links differ.
     hashes = {"encoder": "another encoder", "text": "another text"}
     said = [text for name, text in hashes.items() if name in differing]
     settings = [name for name in differing if name not in {*hashes, "words", "rows", "dim"}]
     if settings:
         values = (f"{name} is {there.get(name)} there and {identity[name]} here" for name in settings)
         said.append(f"other settings ({', '.join(values)})")
-    raise InputError(f"{folder}: holds word vectors of {' and '.join(said or ['other word links'])}. {way_out}")
+    raise InputError(f"{folder} holds word vectors of {' and '.join(said or ['other word links'])}. {remedy}")
 
 
 def _encoder_fingerprint(model: PreTrainedModel) -> str:
-    """Hash of the weights and of the configuration of the architecture, names and dropout rates apart."""
-    general = {*PretrainedConfig().to_dict(), "use_cache"}  # which the Trainer switches off
+    """Return a hash of the weights and of the architecture's configuration, without names and dropout rates."""
+    general = {*PretrainedConfig().to_dict(), "use_cache"}  # the Trainer switches use_cache off
     config = {
         name: value
         for name, value in model.config.to_dict().items()
@@ -258,7 +251,7 @@ def _check_room(folder: Path, size: int, dtype: torch.dtype) -> None:
     if size > free:
         smaller = ", or store bfloat16 (half the size)" if dtype == torch.float32 else ""
         raise InputError(
-            f"{folder}: no room for {_gb(size)} of word vectors, {_gb(free)} are free: {_ELSEWHERE}{smaller}"
+            f"{folder}: no space for {_gb(size)} of word vectors, only {_gb(free)} are free: {_ELSEWHERE}{smaller}"
         )
 
 

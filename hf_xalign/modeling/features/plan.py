@@ -19,22 +19,25 @@ from hf_xalign.data.batches.token_index import ranges
 
 Needed = Literal["all", "linked"]
 
-# Rows of the dataset that are in memory at a time.
-_ROWS = 10_000
+_ROWS = 10_000  # rows of the dataset in memory at a time
 
 
 @dataclass(frozen=True)
 class FeaturePlan:
     """The distinct sentences of the cached sides, longest first, and which of their words are stored.
 
-    Sentences are numbered by length, then by a hash of their content, so that neither the order of the dataset nor
-    repeated pairs change the cache. The words of a sentence are followed by two more, its [CLS] and [SEP].
+    Sentences are ordered by length, then by a hash of their content, so that neither the order of the dataset nor
+    repeated pairs change the cache. [CLS] and [SEP] follow the words of each sentence as two more words.
 
-    For each cached side `sentence` int64 (pairs,) is the sentence of each pair. `occurrence` int64 (sentences,) is
-    where each occurs first: a pair's number, plus the number of pairs where it is on the second cached side. Sentence
-    `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`, and so its rows in `row_offsets`, both int64.
-    `stored` bool (words,) tells whether a word has a row. `text` is a hash of all sentences and `words` one of
-    `stored`.
+    Attributes:
+        sentence: for each cached side int64 (pairs,), the sentence of each pair.
+        occurrence: int64 (sentences,), first occurrence of each: a pair's index, plus the number of pairs if it is on
+            the second cached side.
+        word_offsets: int64; sentence `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`.
+        stored: bool (words,), whether a word has a row.
+        row_offsets: int64; sentence `s` has the rows `row_offsets[s]` to `row_offsets[s + 1]`.
+        text: hash of all sentences.
+        words: hash of `stored`.
     """
 
     dataset: Dataset
@@ -48,15 +51,15 @@ class FeaturePlan:
 
     @property
     def rows(self) -> int:
-        """Rows of the whole cache."""
+        """Number of rows of the whole cache."""
         return int(self.row_offsets[-1])
 
     def __len__(self) -> int:
-        """Number of distinct sentences."""
+        """Return the number of distinct sentences."""
         return len(self.occurrence)
 
     def block(self, start: int, stop: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """Sentences `start` to `stop`: token ids of each, and the token spans int64 (words, 2) of all their words."""
+        """Return the token ids of sentences `[start, stop)`, and the token spans int64 (words, 2) of their words."""
         ids: list[np.ndarray] = [np.empty(0)] * (stop - start)
         arrow = self.dataset.with_format("arrow")
         spans = np.empty((int(self.word_offsets[stop] - self.word_offsets[start]), 2), dtype=np.int64)
@@ -78,11 +81,8 @@ class FeaturePlan:
         return ids, spans
 
     def add_rows(self) -> Dataset:
-        """The dataset with a column `{side}_rows` for each cached side, lists of int64.
-
-        They are the rows of a sentence's words, [CLS] and [SEP] in the cache, -1 where one is not stored.
-        """
-        # map, unlike add_column, leaves the table on disk.
+        """Return the dataset with a column `{side}_rows` for each cached side: see [`cache_features`]."""
+        # Unlike add_column, map leaves the table on disk.
         return map_rows(
             self.dataset,
             partial(_row_columns, self.sentence, self.word_offsets, self.stored, self.row_offsets),
@@ -95,8 +95,8 @@ class FeaturePlan:
 def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens: LinkedTokens) -> FeaturePlan:
     """Find the distinct sentences and the words to store, in a result of `encode_pairs`.
 
-    Of a side to cache, `all` words are `needed`, [CLS] and [SEP] included, or the `linked` ones: the union over all
-    pairs that the sentence occurs in. For `linked_tokens` see [`~hf_xalign.data.batches.pairs.PairCollator`].
+    The `linked` words of a sentence are those linked in any pair that it occurs in. For the arguments see
+    [`cache_features`].
     """
     arrow = dataset.with_format("arrow")
     sides: list[Side] = [side for side in SIDES if side in needed]
@@ -142,7 +142,7 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
 
 
 def _keys(table: pyarrow.Table, columns: list[str]) -> tuple[list[bytes], np.ndarray, np.ndarray]:
-    """A hash of 16 bytes a sentence (token ids and word spans), and its numbers of tokens and of words."""
+    """Return a hash of 16 bytes for each sentence (token ids and word spans), and its numbers of tokens and words."""
     (ids, tokens), (starts, words), (ends, _) = (_flat(table[name]) for name in columns)
     keys = []
     for content in zip(_parts(ids, tokens), _parts(starts, words), _parts(ends, words), strict=True):
@@ -164,7 +164,7 @@ def _row_columns(
         numbers = sentence_of[pairs]
         first_words, counts = word_offsets[numbers], np.diff(word_offsets)[numbers]
         here = stored[ranges(first_words, counts)]
-        # The rows of a sentence follow each other: a word's is the sentence's first plus the stored words before it.
+        # A sentence's rows are consecutive: a word's row is the first one plus the number of stored words before it.
         before = np.concatenate([[0], np.cumsum(here)])
         starts = _offsets(counts)[:-1]
         rows = np.repeat(row_offsets[numbers] - before[starts], counts) + before[:-1]
@@ -177,7 +177,7 @@ def _parts(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _flat(column: pyarrow.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of a column of lists, int64, and the length of each list."""
+    """Return the values of a column of lists, int64, and the length of each list."""
     lists = column.combine_chunks()
     lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
     return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64), lengths

@@ -1,4 +1,4 @@
-"""Sentence vectors of an encoder, computed once before it is trained."""
+"""Store an encoder's sentence vectors before it is trained."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from hf_xalign.modeling.contrast.heads import pool_sentences
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
-# Pairs of one forward pass over many batches: sentences are sorted by length within it.
-_BLOCK = 1000
+_BLOCK = 1000  # pairs within which sentences are sorted by length
 
 
 def add_sentences(
@@ -29,10 +28,10 @@ def add_sentences(
     autocast: torch.dtype | None = None,
     ray: str | None = None,
 ) -> Dataset:
-    """Add columns `source_sentence` and `target_sentence` to a result of `encode_pairs`, on disk with the rows.
+    """Add the columns `source_sentence` and `target_sentence`, float32 (layers, dim), to a result of `encode_pairs`.
 
-    Each is float32 (layers, dim), the mean over all tokens. `layers` are positions in `hidden_states`, `autocast` is
-    the dtype of the forward passes, `ray` the address of a Ray cluster that runs them.
+    Each is the mean over all tokens. `layers` are positions in `hidden_states`, `autocast` is the dtype of the forward
+    passes, `ray` the address of a Ray cluster that runs them.
     """
     settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
     with ray_encoders(model, ray) as cluster:

@@ -1,6 +1,7 @@
 """Linear-chain CRF: log-likelihood of a tag sequence, and the best sequence (Lafferty et al. 2001).
 
-The available packages (pytorch-crf, torch-struct) are unmaintained, and lack forbidden or word-dependent transitions.
+The available packages (pytorch-crf, torch-struct) are unmaintained and have no forbidden or word-dependent
+transitions.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from torch import Tensor, nn
 
 from hf_xalign.errors import InputError
 
-# Tag of a position without a word, as in labels.
-NO_TAG = -100
+NO_TAG = -100  # tag of padding, as in labels
 
 
 class Constraint(NamedTuple):
-    """Tags that cannot start a sentence, bool (tags,), and [i, j] where j cannot follow i, bool (tags, tags)."""
+    """Forbidden first tags, bool (tags,), and forbidden transitions from tag i to tag j, bool (tags, tags)."""
 
     start: Tensor
     transitions: Tensor
 
 
 def bio_constraint(names: Sequence[str]) -> Constraint:
-    """Build the constraint that `I-X` follows only `B-X` or `I-X`; any other tag than these is outside."""
+    """Build the constraint that `I-X` follows only `B-X` or `I-X`; all other tags are outside."""
     strange = [name for name in names if name.startswith("I-") and f"B-{name[2:]}" not in names]
     if strange:
-        raise InputError(f"tag {strange[0]} has no B-{strange[0][2:]} to follow: add it to the tags, or set bio=False")
+        raise InputError(
+            f"there is a tag {strange[0]} but no B-{strange[0][2:]}. Add it to the tags, or set bio=False"
+        )
     inside = [name.startswith("I-") for name in names]
     follows = [[name[2:] == before[2:] and before[:2] in ("B-", "I-") for name in names] for before in names]
     start = torch.tensor(inside)
@@ -38,17 +40,15 @@ def bio_constraint(names: Sequence[str]) -> Constraint:
 class LinearChainCRF(nn.Module):
     """Probability p(y | x) = exp(s(x, y)) / sum over y' of exp(s(x, y')) of a sentence's tags y.
 
-    With n words, and y' over the sequences of n tags that are allowed,
+    For n words, y' runs over the allowed sequences of n tags, and
 
     s(x, y) = start[y_1] + end[y_n] + sum_t emissions[t, y_t]
               + sum_{t > 1} transitions[y_{t-1}, y_t] + pairwise[t - 1, y_{t-1}, y_t].
 
-    Computation is in log space and at least float32, also under autocast. The only loop is over words.
+    Computation is in log space and at least float32, also under autocast. The only loop is over words. A mask is True
+    up to a sentence's length; everything after it is ignored. A sentence without words has probability 1.
 
-    A mask is True up to a sentence's length; anything beyond is ignored. A sentence without words has one empty
-    sequence of tags, of probability 1.
-
-    The `constraint` forbids sequences, in training and decoding; every tag must be reachable. None forbids nothing.
+    `constraint` forbids tag sequences in training and decoding; every tag must remain reachable.
     """
 
     forbidden_start: Tensor | None
@@ -59,21 +59,19 @@ class LinearChainCRF(nn.Module):
         self.start = nn.Parameter(torch.zeros(num_tags))
         self.end = nn.Parameter(torch.zeros(num_tags))
         self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
-        # Added to the scores: -inf where something is forbidden, else 0. Saved with the weights, as `from_pretrained`
-        # would leave unset what is not; no bool, as that may come back as a number when it is told a dtype.
+        # Added to the scores: -inf if forbidden, else 0. Saved with the weights, because `from_pretrained` would leave
+        # other buffers uninitialised; not bool, because a `dtype` argument may convert it.
         for name, bad in zip(("forbidden_start", "forbidden"), constraint or (None, None), strict=True):
             self.register_buffer(name, None if bad is None else torch.zeros(bad.shape).masked_fill(bad, -torch.inf))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
-        """Return log p(y | x) of each sentence, (B,), summed over its words.
-
-        Every weight gets a gradient, of 0 where no sentence has two words.
+        """Return log p(y | x) of each sentence, float (B,).
 
         Args:
             emissions: float (B, W, K).
-            tags: int64 (B, W), allowed sequences (see [`check_tags`]); anything at padding.
+            tags: int64 (B, W), allowed sequences (see [`check_tags`]); any value at padding.
             mask: bool (B, W).
-            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1; None for nothing.
+            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1, or None.
         """
         with torch.autocast(emissions.device.type, enabled=False):
             emissions, pairwise = self._prepare(emissions, mask, pairwise)
@@ -99,16 +97,16 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1).masked_fill(~mask, NO_TAG)
 
     def check_tags(self, tags: Tensor, mask: Tensor) -> None:
-        """Check that the tags int64 (B, W) of each sentence can be scored."""
+        """Raise an InputError unless `tags` int64 (B, W) are known and allowed."""
         size = len(self.start)
         if tags.shape != mask.shape:
-            raise InputError(f"labels {tuple(tags.shape)}: expected one for each of {tuple(mask.shape)} words")
+            raise InputError(f"labels have shape {tuple(tags.shape)}, but words {tuple(mask.shape)}. Make them equal.")
         unknown = mask & ((tags < 0) | (tags >= size))
         if unknown.any():
             row, word = unknown.nonzero()[0].tolist()
             raise InputError(
-                f"labels[{row}, {word}] = {int(tags[row, word])}: every word needs one of the tags 0 to {size - 1}, "
-                "and -100 is for padding alone"
+                f"labels[{row}, {word}] = {int(tags[row, word])}: every word needs one of the tags 0 to {size - 1}; "
+                "-100 is for padding only"
             )
         if self.forbidden is None or self.forbidden_start is None:
             return
@@ -120,13 +118,13 @@ class LinearChainCRF(nn.Module):
             row, word = wrong.nonzero()[0].tolist()
             place = f"after tag {int(tags[row, word - 1])}" if word else "at the start of a sentence"
             raise InputError(
-                f"labels[{row}, {word}] = {int(tags[row, word])} {place} is forbidden: repair the labels (every I-X "
-                "follows B-X or I-X), or set bio=False"
+                f"labels[{row}, {word}] = {int(tags[row, word])} {place} is forbidden. Correct the labels (I-X must "
+                "follow B-X or I-X), or set bio=False"
             )
 
     def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> tuple[Tensor, Tensor | None]:
         precision = torch.promote_types(torch.promote_types(emissions.dtype, self.start.dtype), torch.float32)
-        # Mask padding instead of weighting it: it may be NaN, and 0 * NaN is NaN.
+        # Mask padding instead of multiplying it by 0, because it may be NaN.
         emissions = emissions.to(precision).masked_fill(~mask.unsqueeze(-1), 0.0)
         if pairwise is not None:
             pairwise = pairwise.to(precision).masked_fill(~mask[:, 1:, None, None], 0.0)
@@ -136,12 +134,12 @@ class LinearChainCRF(nn.Module):
         return self.start if self.forbidden_start is None else self.start + self.forbidden_start
 
     def _step(self, pairwise: Tensor | None, t: int) -> Tensor:
-        """Scores of all pairs of tags at words t - 1 and t: (K, K), or (B, K, K)."""
+        """Return the scores of all pairs of tags at words t - 1 and t: (K, K), or (B, K, K)."""
         pairs = self.transitions if pairwise is None else self.transitions + pairwise[:, t - 1]
         return pairs if self.forbidden is None else pairs + self.forbidden
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
-        """s(x, y), (B,); tags are allowed ones, 0 at padding."""
+        """Return s(x, y), (B,), for allowed tags that are 0 at padding."""
         last = tags.gather(1, mask.sum(1, keepdim=True).clamp(min=1) - 1).squeeze(1)
         emitted = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
         moves = self.transitions[tags[:, :-1], tags[:, 1:]]
@@ -152,7 +150,7 @@ class LinearChainCRF(nn.Module):
         return self.start[tags[:, 0]] + emitted + moves + self.end[last]
 
     def _log_partition(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
-        """The log of the sum over all allowed y' of exp(s(x, y')), (B,), by the forward algorithm."""
+        """Return the log of the sum over all allowed y' of exp(s(x, y')), (B,), by the forward algorithm."""
         alpha = self._allowed_start() + emissions[:, 0]
         for t in range(1, emissions.shape[1]):
             following = torch.logsumexp(alpha.unsqueeze(2) + self._step(pairwise, t), dim=1) + emissions[:, t]

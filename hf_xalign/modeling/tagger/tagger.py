@@ -1,11 +1,11 @@
-"""A BiLSTM-CRF tagger on the frozen vectors of an encoder's last layers (ROTATE section 4.2; METHODS section 7).
+"""BiLSTM-CRF tagger on the frozen vectors of an encoder's last layers (ROTATE, section 4.2).
 
 The defaults follow the published code of Wang et al. (2019, arXiv 1910.04708), which ROTATE uses; transitions computed
-from each word are those of Ma and Hovy (2016). Training there uses Adam at 1e-4 (1e-5 for distant languages), batches
-of 10 sentences, and 40 epochs. That code tags the first subword of a word; ROTATE, and the default here, the mean.
+from each word follow Ma and Hovy (2016). That code trains with Adam at 1e-4 (1e-5 for distant languages), batches of
+10 sentences and 40 epochs, and tags a word by its first subword. ROTATE, and the default here, take the mean.
 
-`AutoModelForTokenClassification.from_pretrained` loads a tagger after `import hf_xalign.modeling`; one on a mapped
-encoder also needs `import hf_xalign.modeling.rotated`.
+`AutoModelForTokenClassification.from_pretrained` loads a tagger after `import hf_xalign.modeling`; a tagger on a
+mapped encoder also needs `import hf_xalign.modeling.rotated`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Transitions = Literal["contextual", "shared"]
 class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`.
 
-    `layers` are positions in the encoder's `hidden_states` (0 = embeddings, negative ones from the last), and
-    `layer_mix` combines a word's vectors of them by `sum` or `concat`. `lstm_size` are the units of each direction;
-    `dropout` is on the LSTM's input and output. `contextual` transitions add scores for each word, a linear map of its
-    LSTM output, to those shared by all words. `bio` allows `I-X` only after `B-X` or `I-X`, in training and decoding.
+    `layers` are positions in the encoder's `hidden_states` (0 = embeddings, -1 = last); `layer_mix` combines a word's
+    vectors from them by `sum` or `concat`. `lstm_size` is the number of units in each direction; `dropout` applies to
+    the LSTM's input and output. `contextual` transitions add to the shared scores a linear map of each word's LSTM
+    output. `bio` allows `I-X` only after `B-X` or `I-X`, in training and decoding.
     """
 
     model_type = "xalign-bilstm-crf"
@@ -58,25 +58,26 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
 
     @property
     def language_ids(self) -> Mapping[str, int] | None:
-        """The rows of an encoder with language embeddings, which then wants them as `token_type_ids`; else None."""
+        """The `token_type_ids` of each language, for an encoder with language embeddings; else None."""
         return getattr(self.encoder, "language_ids", None)
 
     @property
     def input_size(self) -> int:
-        """Numbers of a word's vector as the LSTM gets it."""
+        """Size of the word vectors that the LSTM reads."""
         return self.hidden_size * (len(self.layers) if self.layer_mix == "concat" else 1)
 
     @property
     def tags(self) -> list[str]:
-        """The tags in the order of their ids."""
+        """Tags in the order of their ids."""
         return [name for _, name in sorted((self.id2label or {}).items())]
 
 
 @dataclass
 class TaggerOutput(ModelOutput):
-    """`loss`, minus the log-likelihood of labels; `logits` (B, W, tags), the CRF's emissions, 0 at padding; `tags`.
+    """Output of the tagger.
 
-    `tags` is the best sequence, int64 (B, W), -100 at padding, in evaluation mode only.
+    `loss` is the negative log-likelihood of the labels; `logits` float (B, W, tags) are the CRF's emissions, 0 at
+    padding; `tags` int64 (B, W) is the best sequence, -100 at padding, in evaluation mode only.
     """
 
     loss: Tensor | None = None
@@ -85,25 +86,25 @@ class TaggerOutput(ModelOutput):
 
 
 class BiLSTMCRFForTokenClassification(PreTrainedModel):
-    """Frozen encoder, word vectors, dropout, BiLSTM, dropout, linear map to tags, CRF.
+    """Tagger of words: frozen encoder, word vectors, dropout, BiLSTM, dropout, linear map to tags, CRF.
 
     The encoder is always in evaluation mode. The layers above it compute in float32, also under autocast, because an
-    LSTM accumulates rounding errors. It tags *words*, whose tokens are given by `word_spans`. A word without tokens
-    inside a sentence has a zero vector and a tag; at the end of a sentence (truncated, or padding) it has no tag.
+    LSTM accumulates rounding errors. `word_spans` gives the tokens of each word. A word without tokens inside a
+    sentence has a zero vector and gets a tag; at the end of a sentence (truncated, or padding) it gets none.
     """
 
     config_class = BiLSTMCRFConfig
     config: BiLSTMCRFConfig
     main_input_name = "input_ids"
     base_model_prefix = "backbone"
-    # Whether the encoder really does is its own to say, which is asked next.
+    # The encoder itself decides which of these it supports.
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
     _keep_in_fp32_modules_strict = {"lstm", "classifier", "pairs", "crf"}  # noqa: RUF012 (the base class's own type)
 
     def __init__(self, config: BiLSTMCRFConfig, encoder: PreTrainedModel | None = None):
-        """Build it with new weights, drawn from torch's global generator, on `encoder` or a new random one."""
+        """Build a tagger with random weights on `encoder`, by default a new encoder with random weights."""
         super().__init__(config)
         _check(config)
         self.layer_numbers = layer_index(config.layers, config.num_hidden_layers)
@@ -114,7 +115,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         )
         tags, width = len(config.tags), 2 * config.lstm_size
         self.classifier = nn.Linear(width, tags)
-        # Without a bias: that is the CRF's own `transitions`.
+        # Without a bias, which the CRF's `transitions` are.
         self.pairs = nn.Linear(width, tags**2, bias=False) if config.transitions == "contextual" else None
         self.crf = LinearChainCRF(tags, bio_constraint(config.tags) if config.bio else None)
         self.post_init()
@@ -124,14 +125,14 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def from_encoder(
         cls, encoder: PreTrainedModel, tags: Sequence[str], **settings: Any
     ) -> BiLSTMCRFForTokenClassification:
-        """Put a new tagger on an encoder or a mapped one, which is frozen and loses its pooler.
+        """Put a new tagger on an encoder (or a mapped encoder), which is frozen and loses its pooler.
 
-        A trained module of MAO goes in afterwards, by [`hf_xalign.modeling.with_alignment`]. The tags are in the order
-        of their ids; `settings` are those of [`BiLSTMCRFConfig`].
+        Insert a trained module of MAO afterwards, by [`hf_xalign.modeling.with_alignment`]. `tags` are in the order of
+        their ids; `settings` are fields of [`BiLSTMCRFConfig`].
         """
         check_bare(encoder, "a tagger")
         if len(set(tags)) < max(2, len(tags)):
-            raise InputError(f"tags={list(tags)}: at least two are needed, and each only once")
+            raise InputError(f"tags={list(tags)}: name at least two, and each only once")
         config = BiLSTMCRFConfig(
             encoder_config=copy.deepcopy(encoder.config),
             id2label=dict(enumerate(tags)),
@@ -155,18 +156,17 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> TaggerOutput:
-        """Score the tags of words, given as tokens or by their vectors.
+        """Score the tags of words, from tokens or from word vectors.
 
         Args:
             input_ids: int64 (B, T).
             attention_mask: int64 (B, T).
             word_spans: int64 (B, W, 2), token spans `[start, end)` of the words, empty at padding.
-            labels: int64 (B, W), a tag for every word, -100 at padding; labels of words cut off at the end of a
-                sentence take no part.
-            inputs_vectors: float (B, W, `config.input_size`), in place of the three above: what [`word_vectors`] gave.
-            word_mask: bool (B, W) with them, True at words, which come first.
-            num_items_in_batch: words of the whole optimizer step, by which `Trainer` divides the loss.
-            kwargs: of the encoder, such as `language` (a mapped one) or `token_type_ids`.
+            labels: int64 (B, W), a tag for every word, -100 at padding; labels of truncated words are ignored.
+            inputs_vectors: float (B, W, `config.input_size`) from [`word_vectors`], in place of the tokens.
+            word_mask: bool (B, W) with `inputs_vectors`, True at words, False at padding after them.
+            num_items_in_batch: words of the whole optimizer step, by which the loss is divided.
+            kwargs: arguments of the encoder, such as `language` (mapped encoders) or `token_type_ids`.
         """
         if inputs_vectors is None:
             if input_ids is None or word_spans is None:
@@ -178,14 +178,14 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         assert word_mask is not None
         if inputs_vectors.shape != (*word_mask.shape, self.config.input_size) or not word_mask.numel():
             raise InputError(
-                f"inputs_vectors {tuple(inputs_vectors.shape)} with word_mask {tuple(word_mask.shape)}: expected "
-                f"(B, W, {self.config.input_size}) and (B, W), at least one word wide"
+                f"inputs_vectors has shape {tuple(inputs_vectors.shape)} and word_mask {tuple(word_mask.shape)}, but "
+                f"(B, W, {self.config.input_size}) and (B, W) with at least one word are expected"
             )
         with torch.autocast(inputs_vectors.device.type, enabled=False):
             hidden = self._read(inputs_vectors.to(self.classifier.weight.dtype), word_mask)
             logits = self.classifier(hidden).masked_fill(~word_mask.unsqueeze(-1), 0.0)
             pairwise = loss = None
-            if self.pairs is not None:  # by the second word of each pair of words
+            if self.pairs is not None:  # the second word of each pair determines its transitions
                 pairwise = self.pairs(hidden[:, 1:]).unflatten(-1, self.crf.transitions.shape)
             if labels is not None:
                 self.crf.check_tags(labels, word_mask)
@@ -196,7 +196,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
 
     @torch.no_grad()
     def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
-        """Return the best tags of each sentence, one per word, without dropout. Takes the arguments of [`forward`]."""
+        """Return the best tags of each sentence, one per word, without dropout; arguments are those of `forward`."""
         training = self.training
         self.eval()
         try:
@@ -209,7 +209,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def word_vectors(
         self, input_ids: Tensor, attention_mask: Tensor | None, word_spans: Tensor, **kwargs: Any
     ) -> Tensor:
-        """Return the frozen word vectors, float32 (B, W, `config.input_size`); 0 where a span is empty."""
+        """Return the frozen word vectors, float32 (B, W, `config.input_size`), which are 0 for empty spans."""
         output = self.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, return_dict=True, **kwargs
         )
@@ -218,23 +218,22 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         return torch.stack(words).sum(0) if self.config.layer_mix == "sum" else torch.cat(words, dim=-1)
 
     def train(self, mode: bool = True) -> BiLSTMCRFForTokenClassification:
-        """Set the mode of all but the encoder, which stays frozen and in evaluation mode."""
+        """Set the mode of all modules except the encoder, which stays frozen and in evaluation mode."""
         super().train(mode)
-        # Here and not only at the start: `from_pretrained` makes every parameter trainable, and ends in `eval()`.
+        # Also here, because `from_pretrained` makes every parameter trainable, and then calls `eval()`.
         self.backbone.requires_grad_(False).eval()
         return self
 
     def _read(self, vectors: Tensor, word_mask: Tensor) -> Tensor:
-        """The BiLSTM's output, (B, W, 2 * lstm_size), with dropout before and after."""
-        # Packing takes no sentence without a word: such a one is read as a word of zeros, which nothing looks at.
+        """Return the BiLSTM's output, (B, W, 2 * lstm_size), with dropout before and after."""
+        # Packing needs at least one word per sentence; an empty sentence is read as one zero vector.
         lengths = word_mask.sum(1).clamp(min=1).cpu()
         vectors = self.dropout(vectors.masked_fill(~word_mask.unsqueeze(-1), 0.0))
         packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
         hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=vectors.shape[1])
         return self.dropout(hidden)
 
-    # Called for what is not the encoder's.
-    @torch.no_grad()
+    @torch.no_grad()  # called for the modules outside the encoder
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.LSTM):
             bound = self.config.lstm_size**-0.5
@@ -250,7 +249,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
 
 
 def words_of(word_spans: Tensor) -> Tensor:
-    """Return the mask bool (B, W) of words, True up to the last span int64 (B, W, 2) that holds a token."""
+    """Return bool (B, W), True up to each sentence's last non-empty span of `word_spans` int64 (B, W, 2)."""
     filled = word_spans[..., 1] > word_spans[..., 0]
     return filled.flip(1).cumsum(1).flip(1) > 0
 

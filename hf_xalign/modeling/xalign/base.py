@@ -1,4 +1,4 @@
-"""Know the encoder that an adapter was trained on again, in any dtype and with any head."""
+"""Recognise the encoder that an adapter was trained on, in any dtype and with any head."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ from torch import nn
 
 logger = logging.getLogger(__name__)
 
-# LoRA's initialisations that leave the encoder's own weights as they are, besides true and false. PEFT gets new ones.
+# Initialisations of LoRA that do not change the encoder's weights, in addition to true and false. PEFT adds new ones.
 HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica"}
 SKETCH = "base_sketch"
-
-_SAMPLE = 1024  # numbers of a matrix that are looked at
-_SCALE = 4000  # steps of a sketch's numbers, which are about as large as 1
-# Six standard deviations of a sketched number by rounding, in units of the dtype's epsilon.
-_ROUNDING = 1.25
+_SAMPLE = 1024  # values that are sampled from a matrix
+_SCALE = 4000  # quantisation of a sketch's numbers, which are of the order of 1
+_ROUNDING = 1.25  # six standard deviations of a number's rounding error, in units of the dtype's epsilon
 
 
 def changed_start(config: PeftConfig) -> str | None:
-    """Return the initialisation by which an adapter changes the encoder's own weights, if it does."""
+    """Return an adapter's initialisation if it changes the encoder's own weights, else None."""
     start = getattr(config, "init_lora_weights", True)
     return start if isinstance(start, str) and start.lower() not in HARMLESS_STARTS else None
 
 
 def sketch_base(model: nn.Module) -> str | None:
-    """Return the precision and a number for each matrix of an encoder; None on the meta device.
+    """Return a string with the dtype and a number for each matrix of an encoder; None on the meta device.
 
-    A number is a fixed projection of a sample of the matrix, divided by its norm. Retraining by one part in a thousand
-    moves it further than storing in float32 does. Pooler, heads and adapters do not count.
+    The number is a fixed projection of a sample of the matrix, divided by the sample's norm. Retraining by one part in
+    a thousand changes it more than storing in float32 does. Pooler, heads and adapters are ignored.
     """
     base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
     base = getattr(base, base.base_model_prefix, base)
@@ -49,7 +47,7 @@ def sketch_base(model: nn.Module) -> str | None:
         sample = samples[-1].double().numpy()
         value = np.sqrt(2) * sample @ np.cos(np.arange(1, len(sample) + 1)) / max(np.linalg.norm(sample), 1e-30)
         numbers.append(np.clip(np.rint(_SCALE * value), -(2**15), 2**15 - 1))
-    # The coarsest dtype that holds them all: weights that were rounded once stay rounded in another dtype.
+    # The coarsest dtype that represents all samples, because weights that were rounded once stay rounded.
     rounded = (
         kind
         for kind in ("bfloat16", "float16")
@@ -59,19 +57,19 @@ def sketch_base(model: nn.Module) -> str | None:
 
 
 def warn_of_other_base(sketch: str | None, name: str | None, model: nn.Module) -> None:
-    """Warn if an adapter was trained on the encoder `name` with another sketch than `model` has."""
+    """Warn if the encoder that an adapter was trained on, called `name`, has another sketch than `model`."""
     now = sketch_base(model) if sketch else None
     if sketch and now and not same_base(sketch, now):
         logger.warning(
-            "this adapter was trained on %s, and %s has other weights (it was retrained, or is another encoder of the "
-            "same size), so the vectors may be worthless: load the adapter on the encoder that it was trained on",
+            "this adapter was trained on %s, but %s has other weights (it was retrained, or is another encoder of the "
+            "same size), so the vectors may be worthless. Load the adapter on the encoder that it was trained on",
             name or "an encoder without a name",
             getattr(model, "name_or_path", None) or type(model).__name__,
         )
 
 
 def same_base(sketch: str, other: str) -> bool:
-    """Return whether two sketches can be of one encoder, up to the rounding of their dtypes."""
+    """Return whether two sketches can be of the same encoder, up to the rounding of their dtypes."""
     (dtype, numbers), (dtype2, numbers2) = (one.split(":") for one in (sketch, other))
     if len(numbers) != len(numbers2):
         return False

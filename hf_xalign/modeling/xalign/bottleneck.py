@@ -1,4 +1,4 @@
-"""Bottleneck adapters inside the encoder's layers, and where in each family they go."""
+"""Bottleneck adapters inside the encoder's layers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hf_xalign.modeling.xalign.config import XAlignConfig
 
 
 class Bottleneck(nn.Module):
-    """up(relu(down(x))), d -> d / r -> d (Houlsby et al. 2019; Pfeiffer et al. 2020); the caller adds the residual.
+    """Bottleneck up(relu(down(x))), d -> d / r -> d, without residual (Houlsby et al. 2019; Pfeiffer et al. 2020).
 
-    With `init="identity"` it starts from a zero up-projection, the identity; else from N(0, 0.02), as AdapterHub.
+    With `init="identity"` the up-projection starts at zero; otherwise both start from N(0, 0.02), as in AdapterHub.
     """
 
     def __init__(self, size: int, config: XAlignConfig):
@@ -32,17 +32,17 @@ class Bottleneck(nn.Module):
 
 
 class XAlignLayer(nn.Module, BaseTunerLayer):
-    """Base class of layers that PEFT enables, saves and deletes by adapter name."""
+    """Base class of layers whose modules PEFT enables, saves and deletes by adapter name."""
 
     def enable_adapters(self, enabled: bool) -> None:
-        """Switch all adapters on or off; PEFT's way back on makes every active one trainable, also a frozen one."""
+        """Switch all adapters on or off; PEFT's own method would make frozen ones trainable."""
         self._disable_adapters = not enabled
 
     def _register(self, adapter_name: str, module: nn.Module) -> None:
-        """Add `module` as the adapter of that name, where and as the encoder's weights are."""
+        """Add `module` as an adapter, on the device and in the dtype of the encoder's weights."""
         device, dtype = self._get_base_layer_device_and_dtype(self.get_base_layer())
         if not any(parameter.is_meta for parameter in module.parameters()):
-            module = module.to(device)  # on the meta device it waits for the saved weights (`low_cpu_mem_usage`)
+            module = module.to(device)  # modules on the meta device get saved weights later (`low_cpu_mem_usage`)
         entries = getattr(self, self.adapter_layer_names[0])
         entries[adapter_name] = module.to(dtype).train(self.training)
         self.set_adapter(self.active_adapters)
@@ -58,7 +58,7 @@ class XAlignLayer(nn.Module, BaseTunerLayer):
 
 
 class BottleneckLayer(XAlignLayer):
-    """A linear layer with a bottleneck adapter and its residual after it: h + up(relu(down(h)))."""
+    """Linear layer followed by a bottleneck adapter with residual: h + up(relu(down(h)))."""
 
     adapter_layer_names = ("xalign_bottleneck",)
 
@@ -73,7 +73,7 @@ class BottleneckLayer(XAlignLayer):
         self._register(adapter_name, Bottleneck(cast(int, config.hidden_size), config))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The layer's output (..., d), adapted."""
+        """Return the layer's output (..., d), adapted."""
         output = self.base_layer(states)
         for adapter in self._active(self.xalign_bottleneck):
             output = output + adapter(output)
@@ -81,13 +81,14 @@ class BottleneckLayer(XAlignLayer):
 
 
 class NormBottleneckLayer(BottleneckLayer):
-    """AdapterHub's flow, written at the layer norm that ends a layer.
+    """AdapterHub's flow, at the layer norm that ends a layer.
 
-    It is given s = h + a, of the feed-forward block and of attention: x = LN(s), out = LN(s + up(relu(down(x)))).
+    The input is s = h + a, the outputs of the feed-forward block and of attention. x = LN(s), and the output is
+    LN(s + up(relu(down(x)))).
     """
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The norm's output (..., d), adapted."""
+        """Return the norm's output (..., d), adapted."""
         output = self.base_layer(states)
         for adapter in self._active(self.xalign_bottleneck):
             states = states + adapter(output)

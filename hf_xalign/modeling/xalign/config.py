@@ -1,4 +1,4 @@
-"""Settings of the PEFT method `XALIGN`, and where in each family its modules go."""
+"""Settings of the PEFT method `XALIGN`, and the places of its modules in each model family."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hf_xalign.language_codes import check_language
 
 Flow = Literal["pfeiffer", "adapterhub", "houlsby"]
 
-# The module on top is a child of this name of the backbone, beside its stack of layers and not around it, so that the
-# names of the encoder's own weights stay as they are.
+# The module on top is a child of the backbone with this name, next to the stack of layers and not around it, so that
+# the names of the encoder's weights do not change.
 TOP_NAME = "xalign"
 
-# Where a layer's feed-forward block and its attention end, and the norm after the feed-forward block: BERT, RoBERTa,
-# ELECTRA and DeBERTa; DistilBERT; ALBERT; ModernBERT (which norms before the block, so it has no such norm).
+# Last modules of a layer's feed-forward block and attention, and the norm after the feed-forward block: BERT, RoBERTa,
+# ELECTRA and DeBERTa; DistilBERT; ALBERT; ModernBERT (whose norms come before a block, so it has no such norm).
 _FEEDFORWARD = r"layer\.\d+\.output\.dense|layer\.\d+\.ffn\.lin2|albert_layers\.\d+\.ffn_output|layers\.\d+\.mlp\.Wo"
 
 _ATTENTION = (
@@ -39,36 +39,36 @@ PLACES: dict[Flow, re.Pattern[str]] = {
 
 
 class XAlignPeftType(StrEnum):
-    """PEFT's own enum is closed; a member of another string enum is taken in all of its tables and by transformers."""
+    """Name of the PEFT method, in an enum of ours, because PEFT's own enum cannot be extended."""
 
     XALIGN = "XALIGN"
 
 
 @dataclass
 class XAlignConfig(PeftConfig):
-    """Config of the PEFT method XALIGN: modules added to a frozen encoder.
+    """Config of the PEFT method XALIGN, which adds modules to a frozen encoder.
 
     Args:
-        top: module over the last hidden states: `linear`, `transformer`, or None.
-        adapters: bottleneck adapters in every layer. `pfeiffer`: after the feed-forward block, with a residual, before
-            the layer's norm; `adapterhub`: the flow of that library, which its published weights need (the norm is
-            applied twice); `houlsby`: after attention and after the feed-forward block. None for none.
-        init: `identity` changes nothing until trained; `random` is the published start.
-        reduction_factor: an adapter's d over its inner size.
-        linear_bias: the linear map adds a vector; the published one does not. (`bias` is a word of PEFT's own.)
-        orthogonal: the linear map is a rotation.
-        languages: languages with a linear map each; [`set_language`] or `language=` then names a text's language.
-        pivot: with `languages`, the language whose space the maps lead to; it has no map. None where it has one too.
+        top: module on the last hidden states: `linear`, `transformer`, or None.
+        adapters: bottleneck adapters in every layer: `pfeiffer` (after the feed-forward block, with a residual, before
+            the layer's norm), `adapterhub` (that library's flow, which its published weights need; the norm is applied
+            twice), `houlsby` (after attention and after the feed-forward block), or None.
+        init: `identity` does not change the outputs until trained; `random` is the published initialisation.
+        reduction_factor: hidden size divided by an adapter's inner size.
+        linear_bias: add a bias to the linear map; the published map has none.
+        orthogonal: make the linear map a rotation.
+        languages: languages with a linear map each; [`set_language`] or `language=` then selects one.
+        pivot: with `languages`, the language to whose space the maps lead, without a map; None if it has a map too.
         num_heads: attention heads of the transformer.
-        feedforward_size: width of its feed-forward block.
-        dropout: dropout in it.
-        context: its vectors see the other words of the sentence.
-        pooling: subwords that make a word's vector when `word_spans` are given.
-        hidden_size: of the encoder; filled in, and checked when the module is put on another one.
-        base_sketch: numbers by which the encoder is known again; filled in, and another encoder gives a warning.
+        feedforward_size: width of the transformer's feed-forward block.
+        dropout: dropout of the transformer.
+        context: let the transformer attend to the other words of the sentence.
+        pooling: pooling of subwords into word vectors, if `word_spans` are given.
+        hidden_size: hidden size of the encoder; filled in, and checked when the adapter is loaded.
+        base_sketch: numbers that identify the encoder; filled in, and another encoder gives a warning.
 
     Raises:
-        InputError: incompatible values.
+        InputError: values are incompatible.
 
     Example:
         >>> from peft import get_peft_model
@@ -81,7 +81,7 @@ class XAlignConfig(PeftConfig):
         64
     """
 
-    target_modules: ClassVar[None] = None  # PEFT asks for it; places are found by the encoder's structure
+    target_modules: ClassVar[None] = None  # PEFT reads it; places are found by the encoder's structure
 
     top: Literal["linear", "transformer"] | None = field(default="linear")
     adapters: Flow | None = setting(None, rules=[excludes("that leaves nothing to train", EMPTY, top=EMPTY)])
@@ -109,4 +109,4 @@ class XAlignConfig(PeftConfig):
         for code in (*(self.languages or ()), *filter(None, [self.pivot])):
             check_language(code, "languages and pivot: one")
         if self.pivot and self.pivot in (self.languages or ()):
-            raise InputError(f"pivot={self.pivot} is left as it is, so it cannot be one of languages={self.languages}")
+            raise InputError(f"pivot={self.pivot} has no map, so it cannot be one of languages={self.languages}")

@@ -1,7 +1,6 @@
-"""Insert a trained module between the encoder and the head of a task model, and save all as one model.
+"""Insert a trained module between the encoder and the head of a task model, and save them as one model.
 
-This is MAO's downstream set-up: module and adapters stay as alignment trained them, encoder and head are fine-tuned
-around them.
+This is MAO's downstream set-up: the aligned module and adapters are frozen, encoder and head are fine-tuned.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of
 from hf_xalign.pretrained import BASE_IN_FOLDER
 
-ADAPTER = "default"  # the name that transformers gives the adapter of a folder that it loads
+ADAPTER = "default"  # transformers' name for the adapter in a folder
 
 
 def with_alignment(
@@ -34,25 +33,25 @@ def with_alignment(
 ) -> PreTrainedModel:
     """Put a trained module (and bottleneck adapters) between the encoder and the head of a task model.
 
-    The module is frozen (`requires_grad=False`, whatever switches adapters on and off); the rest of the model stays as
-    trainable as it was. The model is changed in place and stays a model of its class, for `Trainer` and pipelines too:
+    The module is frozen; the rest of the model stays as trainable as it was. The model is changed in place and keeps
+    its class, so `Trainer` and pipelines work:
 
-    - `save_pretrained` and `Trainer`'s checkpoints write one folder. `import hf_xalign` and
-      `AutoModelForSequenceClassification.from_pretrained(folder)` give the same outputs, with every weight frozen;
-      [`hf_xalign.load`] gives the model as it is here, to train on and to save again. transformers without peft reads
-      no adapters at all: there, it is the model without it.
-    - `push_to_hub(repo_id)` makes a repository that loads in these ways too. Uploaded by other means, the folder is
-      loaded from the Hub by [`hf_xalign.load`] only.
-    - A module with a map for each language takes `language=`, or [`hf_xalign.modeling.set_language`].
+    - `save_pretrained` and `Trainer`'s checkpoints write one folder. [`hf_xalign.load`] loads it as this function
+      returned the model, to train and save it again. After `import hf_xalign`,
+      `AutoModelForSequenceClassification.from_pretrained(folder)` gives the same outputs with all weights frozen.
+      Without the package peft, transformers loads the model without the module.
+    - `push_to_hub(repo_id)` makes a repository that loads in these ways too. If the folder is uploaded by other means,
+      only [`hf_xalign.load`] loads it from the Hub.
+    - With one map per language, select it by `language=` or [`hf_xalign.modeling.set_language`].
 
     Args:
         model: a model with a task head: sequence or token classification, question answering, ...
-        adapter: folder or Hub id of a XALIGN adapter, or a `PeftModel` with one active.
+        adapter: folder or Hub id of a XALIGN adapter, or a `PeftModel` with one active adapter.
         revision: branch, tag or commit of the adapter on the Hub.
 
     Raises:
         InputError: the adapter is of another kind, for another hidden size or another encoder, or has no safetensors;
-            `model` has no task head, or adapters already. `model` is then unchanged.
+            or `model` has no task head, or has adapters already. `model` is then unchanged.
 
     Example:
         >>> from peft import get_peft_model
@@ -66,11 +65,11 @@ def with_alignment(
         ['bert.xalign.xalign_top.default.shared.weight']
     """
     if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
-        raise InputError(f"{type(model).__name__} has adapters already: give the task model as transformers loads it")
+        raise InputError(f"{type(model).__name__} has adapters already. Give a task model without adapters.")
     if backbone_of(model) is model:
         raise InputError(
-            f"{type(model).__name__} has no task head that the module could come before: load it by "
-            "AutoModelForSequenceClassification or another task's class, or use PeftModel.from_pretrained"
+            f"{type(model).__name__} has no task head. Load it by AutoModelForSequenceClassification or another "
+            "task's class, or use PeftModel.from_pretrained"
         )
     config, weights = _read(adapter, revision)
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
@@ -86,16 +85,16 @@ def with_alignment(
 
 
 def adopt(model: PreTrainedModel, folder: str | os.PathLike) -> PreTrainedModel:
-    """Make a model that transformers loaded from a folder of [`with_alignment`] what that function returns."""
+    """Turn a model that transformers loaded from a folder of [`with_alignment`] into what that function returns."""
     _fill(model, *_read(folder))
-    # Loading an adapter leaves PEFT's names behind as those to save the model's own weights under.
+    # After loading an adapter, transformers would save the model's own weights under PEFT's names.
     model.__dict__.pop("_weight_conversions", None)
     _equip(model, frozen=[])
     return model
 
 
 def detach(model: PreTrainedModel) -> None:
-    """Make a model plain again whose module is gone: it saves and loads as its class does."""
+    """Undo [`with_alignment`]'s changes to saving and loading, for a model whose module was removed."""
     del model.peft_config
     model._hf_peft_config_loaded = False
     for name in ("save_pretrained", "push_to_hub", "_weight_conversions"):
@@ -105,24 +104,24 @@ def detach(model: PreTrainedModel) -> None:
 
 
 def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: Any) -> PeftConfig:
-    """`adapter_config.json` of a folder or Hub repository; raises InputError for one that PEFT does not know."""
+    """Read `adapter_config.json` of a folder or Hub repository; one that PEFT cannot read raises an InputError."""
     try:
         return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
-    except (KeyError, ValueError, TypeError) as error:  # a KeyError names a kind of adapters that PEFT does not know
+    except (KeyError, ValueError, TypeError) as error:  # a KeyError names an unknown kind of adapters
         reason = str(error) if isinstance(error, InputError) else "PEFT refuses it; --debug shows why"
         if isinstance(error, KeyError):
             reason = f"PEFT does not know the kind {error.args[0]!r}"
-        raise InputError(f"{name_or_path}: no adapter_config.json that could be read ({reason})") from error
+        raise InputError(f"{name_or_path}: adapter_config.json cannot be read ({reason})") from error
 
 
 def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: Any) -> str:
-    """Path of an adapter's `adapter_model.safetensors`; raises InputError where there is none."""
+    """Return the path of an adapter's `adapter_model.safetensors`; without one, raise an InputError."""
     hub = {**hub, "revision": revision, "_raise_exceptions_for_missing_entries": False}
     file = cached_file(name_or_path, ADAPTER_SAFE_WEIGHTS_NAME, **hub)
     if file is None:
         raise InputError(
-            f"{name_or_path} has no {ADAPTER_SAFE_WEIGHTS_NAME}, the only kind of weights that is read (a .bin is a "
-            "pickle, which can run code): load it by PEFT once and save it by save_pretrained"
+            f"{name_or_path} has no {ADAPTER_SAFE_WEIGHTS_NAME}, the only format of weights that is read (a .bin is a "
+            "pickle, which can run code). Load the adapter by PEFT and save it by save_pretrained"
         )
     return file
 
@@ -132,15 +131,15 @@ def _read(
 ) -> tuple[XAlignConfig, dict[str, torch.Tensor]]:
     if isinstance(adapter, PeftModel):
         if len(adapter.active_adapters) != 1:
-            raise InputError(f"adapters {', '.join(adapter.active_adapters)} are active: choose one by set_adapter")
+            raise InputError(f"adapters {', '.join(adapter.active_adapters)} are active. Choose one by set_adapter.")
         [name] = adapter.active_adapters
         source, config = "the PeftModel", adapter.peft_config[name]
     else:
         source, config = str(adapter), read_adapter_config(str(adapter), revision)
     if not isinstance(config, XAlignConfig):
         raise InputError(
-            f"{source} is an adapter of kind {getattr(config.peft_type, 'value', config.peft_type)}, not XALIGN: "
-            "merge it into the encoder by hf_xalign.modeling.merge, and load the task model from that"
+            f"{source} is an adapter of kind {getattr(config.peft_type, 'value', config.peft_type)}, not XALIGN. "
+            "Merge it into the encoder by hf_xalign.modeling.merge, and load the task model from that"
         )
     if not isinstance(adapter, PeftModel):
         return config, load_file(adapter_weights_file(source, revision))
@@ -149,19 +148,19 @@ def _read(
 
 
 def _wrapped(model: nn.Module) -> dict[str, str]:
-    """Names in memory -> on file of the weights of layers that a bottleneck wraps."""
+    """Map the names in memory to those in files, for weights of layers that a bottleneck wraps."""
     return {key: key.replace(".base_layer.", ".") for key in model.state_dict() if ".base_layer." in key}
 
 
 def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch.Tensor]) -> None:
-    """Copy an adapter's weights into the module; they are named as on the bare encoder or as on a task model."""
+    """Copy an adapter's weights, named as on a bare encoder or as on a task model, into the module."""
     state = model.state_dict()
     found = XAlignModel._remap_adapter_state_dict_for_load(model, config, ADAPTER, weights)
     if different := sorted(name for name in found if name not in state or found[name].shape != state[name].shape):
         raise InputError(
-            f"the adapter does not fit {type(model).__name__}: {len(different)} weights are too many or of another "
-            f"shape, the first is {different[0]}; load the task model from the encoder that it was trained on "
-            f"({config.base_model_name_or_path})"
+            f"the adapter does not fit {type(model).__name__}: {len(different)} weights are unknown or have another "
+            f"shape, the first is {different[0]}. Load the task model from the encoder that the adapter was trained "
+            f"on ({config.base_model_name_or_path})"
         )
     with torch.no_grad():
         for name, tensor in found.items():
@@ -169,16 +168,16 @@ def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch
 
 
 def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
-    """Freeze the module, make the rest trainable but for `frozen`, and have the model save and load as one."""
+    """Freeze the module and `frozen`, make the rest trainable, and make the model save and load as one."""
     _thaw(model, frozen)
     for layer in (module for module in model.modules() if isinstance(module, XAlignLayer)):
-        # PEFT's own list: what is on it stays frozen when `set_adapter` makes the active adapter trainable.
+        # PEFT's list of weights that stay frozen when `set_adapter` makes the active adapter trainable.
         layer.frozen_peft_weight_names = {ADAPTER: tuple(layer.adapter_layer_names)}
         getattr(layer, layer.adapter_layer_names[0]).requires_grad_(False)
     model._hf_peft_config_loaded = True
     model.peft_config[ADAPTER].base_model_name_or_path = BASE_IN_FOLDER
     cast(Any, model).peft_config[ADAPTER].base_sketch = None  # the encoder in the folder is fine-tuned
-    # `partial` and not a closure or a bound method: both would keep copies and pickles of the model tied to this one.
+    # A closure or a bound method would tie copies and pickles of the model to this model; `partial` does not.
     model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
     model.push_to_hub = partial(_push_to_hub, model)  # type: ignore[assignment]
     model._alignment_handles = [  # type: ignore[assignment]
@@ -193,13 +192,13 @@ def _thaw(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
 
 
 def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """Carry `language=` past heads that hand no keywords on to their encoder (DeBERTa's)."""
+    """Pass `language=` to the module, also if the head passes no keywords to its encoder (DeBERTa's)."""
     getattr(backbone_of(model), TOP_NAME).handed_on = kwargs.pop("language", None)
     return args, kwargs
 
 
 def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
-    """Let `load_state_dict` take a checkpoint of [`_save_pretrained`], which has no weights of the frozen module."""
+    """Let `load_state_dict` load a checkpoint of [`_save_pretrained`], which has no weights of the frozen module."""
     for here, there in _wrapped(model).items():
         if prefix + there in state_dict:
             state_dict[prefix + here] = state_dict.pop(prefix + there)
@@ -216,20 +215,20 @@ def _save_pretrained(
     push_to_hub: bool = False,
     **kwargs: Any,
 ) -> None:
-    """[`~transformers.PreTrainedModel.save_pretrained`] of a model with alignment: model and module in one folder."""
+    """Save model and module into one folder."""
     if push_to_hub:
-        raise InputError("save_pretrained(push_to_hub=True) uploads no adapters: use model.push_to_hub(repo_id)")
+        raise InputError("save_pretrained(push_to_hub=True) uploads no adapters. Use model.push_to_hub(repo_id).")
     state = model.state_dict() if state_dict is None else state_dict
     own, added = _wrapped(model), XAlignModel.names_on_file(model, ADAPTER)
     if is_main_process:
-        # The module first: a save that is cut short must not leave what loads as a model without it.
+        # The module first, so that an interrupted save does not leave a folder that loads without it.
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         model.peft_config[ADAPTER].save_pretrained(folder)
         weights = {f"base_model.model.{there}": state[here].contiguous() for here, there in added.items()}
         save_file(weights, folder / ADAPTER_SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
     plain = {own.get(name, name): tensor for name, tensor in state.items() if name not in added}
-    model._hf_peft_config_loaded = False  # with it, transformers saves the adapter and nothing else
+    model._hf_peft_config_loaded = False  # otherwise transformers would save only the adapter
     try:
         type(model).save_pretrained(model, save_directory, is_main_process=is_main_process, state_dict=plain, **kwargs)
     finally:
@@ -237,9 +236,9 @@ def _save_pretrained(
 
 
 def _push_to_hub(model: PreTrainedModel, repo_id: str, **kwargs: Any) -> str:
-    """[`~transformers.PreTrainedModel.push_to_hub`] of a model with alignment."""
+    """Push model and module to one repository."""
     if "/" not in repo_id:
-        raise InputError(f"repo_id={repo_id}: give it with its owner (name/{repo_id}), the saved module refers to it")
-    # From the Hub transformers loads the base that the adapter names: here the repository itself.
+        raise InputError(f"repo_id={repo_id}: write it with its owner (name/{repo_id}), which the saved module needs")
+    # From the Hub, transformers loads the base model that the adapter names: here the repository itself.
     model.peft_config[ADAPTER].base_model_name_or_path = repo_id
     return type(model).push_to_hub(model, repo_id, **kwargs)

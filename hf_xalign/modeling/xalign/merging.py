@@ -1,4 +1,4 @@
-"""Merge adapters into a model's own weights, where the outputs stay the same."""
+"""Merge adapters into a model's own weights, if the outputs stay the same."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _TOLERANCE = 1e-4  # largest difference of an output, over the largest output
 def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) -> PreTrainedModel:
     """Merge adapters into a plain transformers model that loads without PEFT and hf_xalign.
 
-    - A linear map on top (W, b) of a task model goes into the layers that read the last hidden state: with R, c such a
-      layer's weights, R (W h + b) + c = (R W) h + (R b + c). The outputs before and after are compared. This is exact
-      in evaluation mode; a dropout between map and layer drops elements of W h + b before and of h after.
-    - LoRA, and the other methods that PEFT can merge, go into the weights that they change.
+    - A linear map (W, b) on top of the encoder of a task model is merged into the layers that read the last hidden
+      state. With such a layer's weights R, c: R (W h + b) + c = (R W) h + (R b + c). This is exact in evaluation mode;
+      in training, dropout between map and layer acts on h instead of W h + b.
+    - LoRA, and other methods that PEFT can merge, are merged into the weights that they change.
 
-    Nothing else is exact: a transformer layer or a bottleneck is no linear map, and a bare encoder ends in a layer
-    norm, which takes no linear map in.
+    Other modules cannot be merged: a transformer layer or a bottleneck is not a linear map, and a bare encoder ends in
+    a layer norm, which cannot absorb one.
 
     Args:
-        model: of [`hf_xalign.modeling.with_alignment`], or a `PeftModel`; changed in place, so go on with what is
-            returned.
+        model: a model of [`hf_xalign.modeling.with_alignment`], or a `PeftModel`. It is changed in place; use the
+            returned model.
         language: language whose map is merged, for a module with one map per language.
 
     Raises:
-        InputError: the merge is not exact, or the outputs differ by more than 1e-4 of the largest (they do in bfloat16
-            and float16: use `model.float()`). The model is then unchanged.
+        InputError: the modules cannot be merged, or the outputs before and after differ by more than 1e-4 of the
+            largest output (they do in bfloat16 and float16: use `model.float()`). The model is then unchanged.
 
     Example:
         >>> from peft import LoraConfig, get_peft_model
@@ -53,7 +53,7 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
         try:
             return model.merge_and_unload(safe_merge=True)
         except (AttributeError, NotImplementedError, ValueError) as error:
-            raise InputError(f"PEFT cannot merge {model.peft_type} adapters: keep the adapter ({error})") from error
+            raise InputError(f"PEFT cannot merge {model.peft_type} adapters ({error}). Keep the adapter.") from error
     task = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     top, weight, bias = _linear_map(task, language)
     _fold(task, top, weight, bias, language)
@@ -65,32 +65,32 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
 
 
 def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer, torch.Tensor, torch.Tensor]:
-    """The layer on top and its W (d, d) and b (d,), float64."""
-    keep = "keep the adapter (PeftModel.from_pretrained, hf_xalign.load)"
+    """Return the layer on top and its W (d, d) and b (d,), float64."""
+    keep = "Keep the adapter (PeftModel.from_pretrained, hf_xalign.load)"
     if any(isinstance(module, BottleneckLayer) for module in model.modules()):
-        raise InputError(
-            f"bottleneck adapters are no linear maps, so no weights of the encoder's layers are equal to them: {keep}"
-        )
+        raise InputError(f"bottleneck adapters are not linear maps, so they cannot be merged. {keep}.")
     top = find_top(model)
     if top is None:
-        raise InputError(f"{type(model).__name__} has no adapters: there is nothing to merge")
+        raise InputError(f"{type(model).__name__} has no adapters, so there is nothing to merge")
     active = [name for name in top.active_adapters if name in top.xalign_top]
     if len(active) != 1:
-        raise InputError(f"{len(active)} adapters are active: choose one by set_adapter")
+        raise InputError(f"{len(active)} adapters are active. Choose one by set_adapter.")
     module, config = top.xalign_top[active[0]], top._configs[active[0]]
     if not isinstance(module, LinearTop):
-        raise InputError(f"a transformer layer on top is no linear map, so it cannot be folded into a head: {keep}")
+        raise InputError(
+            f"a transformer layer on top is not a linear map, so it cannot be merged into a head. {keep}."
+        )
     if backbone_of(model) is model:
         raise InputError(
-            "a bare encoder ends in a layer norm, which takes no linear map in: "
+            "a bare encoder ends in a layer norm, which cannot absorb a linear map. "
             f"{keep}, or put it into a task model by hf_xalign.modeling.with_alignment and merge that"
         )
     numbers = language_numbers(config)
     if config.languages and language not in numbers:
-        raise InputError(f"language={language}: say which map to fold in, by language=... ({', '.join(numbers)})")
+        raise InputError(f"language={language}: name the map to merge by language=... ({', '.join(numbers)})")
     if language is not None and not config.languages:
-        raise InputError(f"language={language}: this module has one map for all languages; leave language out")
-    # Read off the module's own forward, whatever it is made of: what it does to 0 and to the unit vectors.
+        raise InputError(f"language={language}: this module has one map for all languages. Remove language.")
+    # Read W and b from the module's outputs for 0 and for the unit vectors, whatever it is made of.
     size = model.config.hidden_size
     exact = copy.deepcopy(module).double()
     points = torch.cat([torch.zeros(1, size), torch.eye(size)]).to(next(module.parameters()).device, torch.float64)
@@ -103,7 +103,7 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
 def _fold(
     model: PreTrainedModel, top: TopLayer, weight: torch.Tensor, bias: torch.Tensor, language: str | None
 ) -> None:
-    """Put the map into the layers that read the last hidden state, and switch the layer on top off; or raise."""
+    """Merge the map into the layers that read the last hidden state, and switch the layer on top off; or raise."""
     training, language_before, biased = model.training, top._language, getattr(model.config, "classifier_bias", None)
     originals: list[tuple[nn.Linear, torch.Tensor, nn.Parameter | None]] = []
     model.eval()
@@ -114,13 +114,13 @@ def _fold(
             originals.append((reader, reader.weight.data, reader.bias))
             _fold_into(reader, weight, bias, model)
         if not originals:
-            raise InputError(f"{type(model).__name__}: no linear layer reads the last hidden state to take it in")
+            raise InputError(f"{type(model).__name__}: no linear layer reads the last hidden state. Keep the adapter.")
         top.enable_adapters(False)
         difference = float((_probe(model)[0] - before).abs().max() / before.abs().max())
         if not difference <= _TOLERANCE:
             raise InputError(
-                f"{type(model).__name__} in {str(model.dtype).removeprefix('torch.')}: with the map folded in the "
-                f"outputs differ by {difference:.1e} of the largest (at most {_TOLERANCE:.0e}); merge in float32 "
+                f"{type(model).__name__} in {str(model.dtype).removeprefix('torch.')}: after merging, the outputs "
+                f"differ by {difference:.1e} of the largest, more than {_TOLERANCE:.0e}. Merge in float32 "
                 "(model.float()), or keep the adapter"
             )
     except Exception:
@@ -140,11 +140,11 @@ def _fold_into(reader: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, mode
     old = reader.weight.data.double()
     if bias.any():
         if reader.bias is None:
-            # ModernBERT's head has a bias where its config says so.
+            # ModernBERT's head has a bias if the config says so.
             if getattr(model.config, "classifier_bias", None) is not False:
                 raise InputError(
-                    f"{type(model).__name__}: the layer that reads the last hidden state has no bias that could take "
-                    "the map's in: train the map with linear_bias=False, or keep the adapter"
+                    f"{type(model).__name__}: the layer that reads the last hidden state has no bias, so it cannot "
+                    "absorb the map's bias. Train the map with linear_bias=False, or keep the adapter"
                 )
             model.config.classifier_bias = True
         like, start = reader.weight, 0.0 if reader.bias is None else reader.bias.data.double()
@@ -154,7 +154,7 @@ def _fold_into(reader: nn.Linear, weight: torch.Tensor, bias: torch.Tensor, mode
 
 @torch.no_grad()
 def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[nn.Linear, torch.Tensor]]:
-    """Run a random batch; return its outputs, last hidden state and mask (rows, width), and each layer's input."""
+    """Run a random batch; return its outputs, last hidden state, mask (rows, width), and each linear layer's input."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(model.config.vocab_size, (4, 12), generator=generator).to(model.device)
     mask = (torch.arange(12) < torch.tensor([[12], [9], [5], [2]])).long().to(model.device)
@@ -166,7 +166,7 @@ def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Te
         if isinstance(layer, nn.Linear)
     ]
     handles.append(backbone_of(model).register_forward_hook(lambda module, args, output: states.append(output[0])))
-    # A multiple choice between one answer each.
+    # Multiple-choice models read (rows, answers, width).
     view = (4, 1, 12) if type(model).__name__.endswith("ForMultipleChoice") else (4, 12)
     try:
         outputs = model(input_ids=ids.view(view), attention_mask=mask.view(view), return_dict=True)
@@ -178,7 +178,7 @@ def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 
 
 def _is_pooled(given: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> bool:
-    """Test if a layer reads the last hidden state: of all tokens, of the first, or the mean over a sentence."""
+    """Return whether a layer's input is the last hidden state of all tokens, of the first, or its mean."""
     if given.shape == states.shape:
         return torch.equal(given, states)
     if given.shape != states[:, 0].shape:

@@ -1,4 +1,4 @@
-"""The modules that MAO puts on top of a frozen encoder: a linear map, or one transformer layer."""
+"""MAO's modules on top of a frozen encoder: a linear map, or one transformer layer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OWNER = "this module"
 
 
 class Rotation(nn.Module):
-    """x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (the Cayley transform).
+    """Rotation x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (Cayley transform).
 
-    `torch.nn.utils.parametrizations.orthogonal` keeps a buffer that every format of adapters had to carry.
+    `torch.nn.utils.parametrizations.orthogonal` would need a buffer in every format of adapters.
     """
 
     def __init__(self, hidden_size: int, *, identity: bool):
@@ -30,7 +30,7 @@ class Rotation(nn.Module):
 
     def matrix(self) -> torch.Tensor:
         """Compute R, (d, d), at least float32."""
-        # Of bfloat16 weights too the product is taken in float32: rounded to bfloat16, R is not orthogonal.
+        # In float32 also for bfloat16 weights, because R would not be orthogonal after rounding.
         upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
         skew = upper - upper.T
         one = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
@@ -43,11 +43,11 @@ class Rotation(nn.Module):
 
 
 class LinearTop(nn.Module):
-    """One d x d map of every vector (MAO section 4), shared by all languages or one for each."""
+    """Linear d x d map of every vector (MAO section 4), one for all languages or one for each."""
 
     def __init__(self, hidden_size: int, config: XAlignConfig):
         super().__init__()
-        # The prefix keeps a language's code (`to` is Tongan) from being the name of a method of modules.
+        # The prefix avoids a collision of a language code with a method of modules (`to` is Tongan).
         self.names = [f"map_{language}" for language in config.languages or ()] or ["shared"]
         self.per_language = bool(config.languages)
         identity = config.init == "identity"
@@ -69,12 +69,12 @@ class LinearTop(nn.Module):
         if not self.per_language:
             return self.get_submodule(self.names[0])(vectors)
         if language is None:
-            raise InputError(f"no language given: there is a map for each ({', '.join(self.names)})")
+            raise InputError(f"no language is given, but there is a map for each ({', '.join(self.names)})")
         owner = language if language.dim() == 2 else language.unsqueeze(-1).expand(vectors.shape[:2])
         owner, flat = owner.reshape(-1), vectors.reshape(-1, vectors.shape[-1])
         mapped = flat
         for k, name in enumerate(self.names, start=1):
-            # A map without a row in this batch takes part too: DistributedDataParallel waits for every parameter.
+            # Also if no row of this batch has this language, because DistributedDataParallel waits for all parameters.
             rows = (owner == k).nonzero().squeeze(-1)
             mapped = mapped.index_copy(0, rows, self.get_submodule(name)(flat[rows]))
         return mapped.view_as(vectors)
@@ -83,8 +83,8 @@ class LinearTop(nn.Module):
 class TransformerTop(nn.Module):
     """One transformer layer over the vectors of a sentence (MAO section 4).
 
-    Published: y = T(x) from a random start. With `identity` y = x + g (T(x) - x), with g a vector that starts at
-    zero. Without `context` each vector sees itself only, as in the public copy of MAO's code.
+    The published module is y = T(x), initialised at random. With `init="identity"`, y = x + g (T(x) - x), where the
+    vector g starts at zero. Without `context` each vector attends only to itself, as in the public copy of MAO's code.
     """
 
     def __init__(self, hidden_size: int, config: XAlignConfig):
@@ -104,17 +104,17 @@ class TransformerTop(nn.Module):
         elif mask is None:
             mapped = self.layer(vectors)
         else:
-            # A row without any vector would attend over nothing, which is NaN.
+            # A row without any vector would get NaN from the softmax over nothing.
             empty = ~mask.any(dim=1, keepdim=True)
             mapped = self.layer(vectors, src_key_padding_mask=~(mask | empty))
         return mapped if self.gate is None else vectors + self.gate * (mapped - vectors)
 
 
 class TopLayer(XAlignLayer, LanguageAware):
-    """The module on top, called by a hook on the stack of layers; pooler and task head come after it.
+    """The module on top, which a hook on the stack of layers calls before pooler and task head.
 
-    Word vectors (`word_spans`) take the place of the encoder's output when it has run to its end: a pooler cannot read
-    them, since they are float32. With `top=None` the layer is there for their sake, without a module.
+    Word vectors (for `word_spans`) replace the encoder's output only at its end, because a pooler cannot read them in
+    float32. With `top=None` the layer has no module and only pools words.
     """
 
     adapter_layer_names = ("xalign_top",)
@@ -124,8 +124,8 @@ class TopLayer(XAlignLayer, LanguageAware):
         self.xalign_top = nn.ModuleDict()
         self._configs: dict[str, XAlignConfig] = {}
         self._call: dict[str, Any] = {}
-        self.handed_on: Any = None  # a `language=` given to a task model
-        self._stack = (stack,)  # not as a child, which would give the encoder's weights a second name
+        self.handed_on: Any = None  # `language=` of a call of the task model
+        self._stack = (stack,)  # in a tuple, because as a child it would give the encoder's weights second names
         self.handles = [
             backbone.register_forward_pre_hook(self._before, with_kwargs=True),
             stack.register_forward_hook(self._after),
@@ -134,7 +134,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         self.train(stack.training)
 
     def get_base_layer(self) -> nn.Module:
-        """The stack of layers."""
+        """Return the stack of layers."""
         return self._stack[0]
 
     def update_layer(self, adapter_name: str, config: XAlignConfig) -> None:
@@ -146,21 +146,22 @@ class TopLayer(XAlignLayer, LanguageAware):
         self._register(adapter_name, top(cast(int, config.hidden_size), config))
 
     def delete_adapter(self, adapter_name: str) -> None:
-        """Delete an adapter; one that is not here is passed over."""
+        """Delete an adapter, if it is here."""
         self._configs.pop(adapter_name, None)
         super().delete_adapter(adapter_name)
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
-        """Numbers of the languages of each active module that has maps per language."""
+        """Language ids of each active module with one map per language."""
         return [language_numbers(config) for config in self._active_configs() if config.languages]
 
     def transform(
         self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: Language | None = None
     ) -> torch.Tensor:
-        """The active modules' output, float (rows, width, d) in the modules' precision; off, `vectors` themselves.
+        """Apply the active modules to float (rows, width, d), in the modules' precision.
 
-        `mask` is bool (rows, width), False at padding; `language` can be int64 (rows, width) too (0 is the pivot).
+        `mask` is bool (rows, width), False at padding; `language` may also be int64 ids (rows, width), 0 for the
+        pivot.
         """
         if self.disable_adapters:
             return vectors
@@ -172,7 +173,7 @@ class TopLayer(XAlignLayer, LanguageAware):
             if config.languages:
                 given = self._language if language is None else language
                 numbers = row_numbers(given, language_numbers(config), vectors.shape[:2], _OWNER).to(vectors.device)
-            # In the module's own precision, also under autocast: it is small, and a rotation in bfloat16 is none.
+            # Without autocast, because the module is small and a rotation in bfloat16 is not a rotation.
             with torch.autocast(vectors.device.type, enabled=False):
                 vectors = module(vectors.to(next(module.parameters()).dtype), mask, numbers)
         return vectors
@@ -186,7 +187,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         attends = any(config.top == "transformer" and config.context for config in self._active_configs())
         if mask is not None and attends and not self.disable_adapters:
             raise InputError(
-                "attention_mask: the transformer on top needs to know which tokens are padding; give a mask of shape "
+                "attention_mask: the transformer on top needs to know which tokens are padding. Give a mask of shape "
                 "(rows, tokens)"
             )
         return None
@@ -203,10 +204,10 @@ class TopLayer(XAlignLayer, LanguageAware):
         spans, language, mask = call.get("spans"), call.get("language"), call.get("mask")
         states = output if isinstance(output, torch.Tensor) else output[0]
         if spans is not None:
-            # Also while the adapters are off: the untouched encoder's vectors of the same words are to compare with.
+            # Also while adapters are off, to compare with the same words' vectors of the unmapped encoder.
             configs = [*self._active_configs(), *self._configs.values()]
             if not configs:
-                raise InputError("word_spans: all adapters of this model are deleted, and with them the way to pool")
+                raise InputError("word_spans: all adapters of this model are deleted, so no pooling is configured")
             words = pool_spans(states, spans, configs[0].pooling)
             self._call = {"words": self.transform(words, spans[..., 1] > spans[..., 0], language)}
             return output
@@ -234,5 +235,5 @@ class TopLayer(XAlignLayer, LanguageAware):
 
 
 def language_numbers(config: XAlignConfig) -> dict[str, int]:
-    """The number of each language for `language=`: its map's place from 1 on, 0 for the pivot that has none."""
+    """Return the id of each language for `language=`: 1, 2, ... for the maps, 0 for the pivot without one."""
     return number_languages(config.languages or (), config.pivot)

@@ -1,7 +1,7 @@
 """MAO's modules as a PEFT method, `XALIGN`: bottleneck adapters in the layers, and a module on top of them.
 
-After `import hf_xalign`, PEFT and transformers load its folders as they load LoRA's; this module is imported when they
-do. Without the import PEFT knows no such type: KeyError('XALIGN').
+After `import hf_xalign`, PEFT and transformers load its folders as they load LoRA's. Without this import, PEFT raises
+KeyError('XALIGN').
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hf_xalign.modeling.xalign.config import PLACES, TOP_NAME, XAlignConfig, XAl
 from hf_xalign.modeling.xalign.top import TopLayer
 
 _PREFIX = "xalign_"
-# The stack of layers, or where it is a mere list, the norm that comes after it.
+# The stack of layers, or, if the stack is only a list, the norm after it.
 _STACKS = ("encoder", "transformer", "final_norm", "norm")
 
 
 class XAlignModel(BaseTuner):
-    """PEFT's tuner: finds the places in the encoder and puts the modules there."""
+    """PEFT's tuner of the method: it finds the places in the encoder and puts the modules there."""
 
     prefix = _PREFIX
     tuner_layer_cls = XAlignLayer
@@ -42,30 +42,29 @@ class XAlignModel(BaseTuner):
         word_mask: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
-        """The encoder's forward; or, given the frozen encoder's word vectors, the module on top alone.
+        """Run the encoder, or, given the frozen encoder's word vectors, only the module on top.
 
         `word_vectors` are float (rows, words, d), and `word_mask` is bool (rows, words), False at padding. With
         `word_spans`, int64 (rows, words, 2) token spans `[start, end)`, empty at padding, the encoder's output is
-        (rows, words, d), the view that a module is trained in. `language` is of all rows, of each, or numbers.
+        (rows, words, d), as in training. `language`: one code for all rows, one per row, or int64 ids (rows,).
         """
         if word_vectors is None:
             return self.model(*args, **kwargs)
         top = find_top(self.model)
         if top is None:
-            raise InputError("word_vectors: this adapter has no module on top that they could go to")
+            raise InputError("word_vectors: this adapter has no module on top that could map them. Give input_ids.")
         return BaseModelOutput(last_hidden_state=top.transform(word_vectors, word_mask, kwargs.get("language")))
 
     def _prepare_adapter_config(self, peft_config: PeftConfig, model_config: dict) -> PeftConfig:
         return peft_config
 
-    # PEFT's signatures are of any config and any module; this tuner is only ever called with its own.
+    # PEFT's signature allows any config and module; it calls this tuner only with these.
     def _prepare_model(self, peft_config: XAlignConfig, model: PreTrainedModel) -> None:  # type: ignore[override]
         size = model.config.hidden_size
         if peft_config.hidden_size not in (None, size):
             raise InputError(
-                f"the adapter is for encoders of hidden size {peft_config.hidden_size}, and "
-                f"{type(model).__name__} has {size}: load it on the encoder it was trained on "
-                f"({peft_config.base_model_name_or_path})"
+                f"the adapter is for encoders of hidden size {peft_config.hidden_size}, but {type(model).__name__} "
+                f"has {size}. Load it on the encoder that it was trained on ({peft_config.base_model_name_or_path})"
             )
         peft_config.hidden_size = size
         warn_of_other_base(peft_config.base_sketch, peft_config.base_model_name_or_path, model)
@@ -73,19 +72,19 @@ class XAlignModel(BaseTuner):
         if peft_config.top == "transformer" and size % peft_config.num_heads:
             raise InputError(f"num_heads={peft_config.num_heads} does not divide the hidden size, {size}")
         if peft_config.adapters and peft_config.reduction_factor > size:
-            raise InputError(f"reduction_factor={peft_config.reduction_factor} leaves nothing of hidden size {size}")
+            raise InputError(f"reduction_factor={peft_config.reduction_factor} exceeds the hidden size, {size}")
         self._places = {_stack_name(model)}
         if peft_config.adapters:
             pattern = PLACES[peft_config.adapters]
             layers = {name for name, _ in model.named_modules() if pattern.fullmatch(name)}
             if not layers:
                 raise InputError(
-                    f"adapters={peft_config.adapters}: {type(model).__name__} has no layers that they are known to "
-                    "go into; where it norms before a block, not after: use pfeiffer or houlsby"
+                    f"adapters={peft_config.adapters}: {type(model).__name__} has no layers that can take them. For "
+                    "an encoder whose norms come before a block, use pfeiffer or houlsby"
                 )
             self._places |= layers
 
-    # PEFT's is static and matches by `target_modules`; it is always called on the instance.
+    # PEFT's own method is static and matches `target_modules`, but PEFT always calls it on the instance.
     def _check_target_module_exists(self, peft_config: PeftConfig, key: str) -> bool:  # type: ignore[override]
         return key in self._places
 
@@ -111,7 +110,7 @@ class XAlignModel(BaseTuner):
         target.update_layer(adapter_name, peft_config)
 
     def delete_adapter(self, adapter_name: str) -> None:
-        """Delete an adapter; PEFT lets each layer choose what is active next, and they could disagree."""
+        """Delete an adapter, and activate the same other one in all layers; PEFT lets each layer choose."""
         was_active = adapter_name in self.active_adapters
         others = [name for name in self.active_adapters if name != adapter_name]
         super().delete_adapter(adapter_name)
@@ -121,8 +120,8 @@ class XAlignModel(BaseTuner):
     def _unload_and_optionally_merge(self, merge: bool = True, **kwargs: Any) -> nn.Module:  # type: ignore[override]
         if merge:
             raise InputError(
-                "adapters of this kind cannot be folded into the encoder's weights exactly; a linear map on top can "
-                "be folded into a task head: hf_xalign.modeling.merge"
+                "adapters of this kind cannot be merged into the encoder's weights exactly. A linear map on top can "
+                "be merged into a task head by hf_xalign.modeling.merge"
             )
         remove_top(self.model)
         super()._unload_and_optionally_merge(merge=False, **kwargs)
@@ -130,12 +129,12 @@ class XAlignModel(BaseTuner):
 
     @classmethod
     def _remove_adapter_name_from_key(cls, key: str, adapter_name: str) -> str:
-        # PEFT's takes the name to be the last part but one; ours have modules below it.
+        # PEFT expects the name as the last part but one; our adapters have submodules after it.
         return re.sub(rf"({_PREFIX}[^.]+)\.{re.escape(adapter_name)}(?=\.)", r"\1", key, count=1)
 
     @classmethod
     def names_on_file(cls, model: nn.Module, adapter_name: str) -> dict[str, str]:
-        """The adapter's weights in memory -> on file, after `base_model.model.`."""
+        """Map the names of the adapter's weights in memory to those in files, without `base_model.model.`."""
         own = re.compile(rf"{_PREFIX}[^.]+\.{re.escape(adapter_name)}\.")
         keys = (key for key in model.state_dict() if own.search(key))
         return {key: cls._remove_adapter_name_from_key(key, adapter_name) for key in keys}
@@ -144,7 +143,7 @@ class XAlignModel(BaseTuner):
     def _remap_adapter_state_dict_for_load(
         cls, model: nn.Module, config: PeftConfig, adapter_name: str, state_dict: dict[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
-        """Find the place of every saved tensor, in an encoder or a task model; PEFT would only warn without one."""
+        """Find the place of every saved tensor in an encoder or a task model, or raise; PEFT would only warn."""
 
         def plain(key: str) -> str:
             return key.removeprefix("base_model.model.").removeprefix(f"{model.base_model_prefix}.")
@@ -155,25 +154,25 @@ class XAlignModel(BaseTuner):
         strange = sorted(key for key in set(found) - set(places.values()) if _PREFIX in key)
         if missing or strange:
             raise InputError(
-                f"the weights of adapter {adapter_name!r} do not fit {type(model).__name__}: {len(missing)} missing "
-                f"and {len(strange)} without a place, such as {(missing + strange)[0]}; they are for another kind of "
-                f"encoder ({config.base_model_name_or_path}), or for another adapter_config.json"
+                f"the weights of adapter {adapter_name!r} do not fit {type(model).__name__}: {len(missing)} are "
+                f"missing and {len(strange)} are unknown, such as {(missing + strange)[0]}. They are for another kind "
+                f"of encoder ({config.base_model_name_or_path}), or for another adapter_config.json"
             )
         return found
 
 
 def backbone_of(model: PreTrainedModel) -> nn.Module:
-    """The encoder itself of a bare encoder or a model with a task head."""
+    """Return the encoder of a model with a task head, or a bare encoder itself."""
     return getattr(model, model.base_model_prefix, model)
 
 
 def find_top(model: nn.Module) -> TopLayer | None:
-    """The layer with the module on top of `model` (an encoder, a task model, a `PeftModel`), or None."""
+    """Return the layer that holds the module on top of an encoder, a task model or a `PeftModel`, or None."""
     return next((module for module in model.modules() if isinstance(module, TopLayer) and module.xalign_top), None)
 
 
 def remove_top(model: PreTrainedModel) -> None:
-    """Take the layer on top, and its hooks, off an encoder or task model."""
+    """Remove the layer on top, and its hooks, from an encoder or task model."""
     backbone = backbone_of(model)
     if (top := getattr(backbone, TOP_NAME, None)) is not None:
         for handle in top.handles:
@@ -186,7 +185,7 @@ def _stack_name(model: PreTrainedModel) -> str:
     for name in _STACKS:
         if isinstance(getattr(backbone, name, None), nn.Module):
             return name if backbone is model else f"{model.base_model_prefix}.{name}"
-    raise InputError(f"{type(backbone).__name__}: no stack of layers ({', '.join(_STACKS)}) that a module could top")
+    raise InputError(f"{type(backbone).__name__} has no stack of layers ({', '.join(_STACKS)}) for a module on top")
 
 
 PEFT_TYPE_TO_CONFIG_MAPPING[XAlignPeftType.XALIGN] = XAlignConfig  # type: ignore[index]

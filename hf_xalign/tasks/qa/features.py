@@ -2,7 +2,7 @@
 
     [CLS] question [SEP] context, tokens a to b [SEP]
 
-A long context gives several overlapping windows, so that an answer cut by one window is whole in the next.
+A long context gives several overlapping windows, so that an answer that one window cuts is whole in the next.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from hf_xalign.tasks.languages import LanguageInputs
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]
-NOWHERE = -1  # character of a token at which no answer begins or ends
-
+NOWHERE = -1  # value of a token at which no answer can begin or end
 _LABELS = ("start_position", "end_position")
-# Columns of a language -> columns of the languages of question and context.
+# Columns for one language, and for the two languages of question and context.
 _PARTS = {"language_row": "token_types", "language_number": "language_numbers"}
-
-_CHECKED_ROWS, _CHECKED_CHARACTERS = 200, 500  # of the contexts, checked against the vocabulary
+_CHECKED_ROWS, _CHECKED_CHARACTERS = 200, 500  # sample of the contexts that is checked against the vocabulary
 _BOUNDARY = "▁"  # the word-boundary mark, which XLM-R puts before some words as a separate token
 
 
 class TokenText(NamedTuple):
-    """Characters of each token of a context.
+    """Character positions of each token of a context, int32 (tokens,).
 
-    All are int32 (tokens,). `starts` and `ends` are `[start, end)` in the context without surrounding blanks; empty
-    for a token without visible characters. `opens` are the `starts` if an answer may begin at the token, else -1,
-    `closes` the `ends` if one may end there. If several tokens share a character (the bytes of a rare one), the first
-    of them opens and the last closes.
+    `starts` and `ends` are the characters `[start, end)` without surrounding blanks; empty for a token without visible
+    characters. `opens` equals `starts` if an answer may begin at the token, `closes` equals `ends` if one may end
+    there; else they are -1. If several tokens share a character (the bytes of a rare one), an answer may begin at the
+    first and end at the last of them.
     """
 
     starts: np.ndarray
@@ -49,7 +47,7 @@ class TokenText(NamedTuple):
 
     @classmethod
     def of(cls, context: str, offsets: np.ndarray, marks: np.ndarray) -> TokenText:
-        """Build from the tokenizer's offsets, int (tokens, 2), and a mask of lone boundary marks, bool (tokens,)."""
+        """Make them from the tokenizer's offsets int (tokens, 2); `marks` bool (tokens,) are lone boundary marks."""
         visible = np.flatnonzero(~np.fromiter(map(str.isspace, context), dtype=bool, count=len(context)))
         first = np.searchsorted(visible, offsets[:, 0])
         last = np.searchsorted(visible, offsets[:, 1]) - 1
@@ -85,20 +83,20 @@ def encode_questions(
 ) -> Dataset:
     """Encode questions with their contexts, in several windows if the context is long.
 
-    Windows have the maximum size and begin `size - overlap` context tokens apart. The defaults are BERT's for SQuAD
-    (BERT's stride of 128 is the distance of two windows; transformers' `stride` is their overlap, as here).
+    Consecutive windows overlap by `overlap` context tokens. The defaults are BERT's for SQuAD (BERT's stride of 128 is
+    the distance of two windows; transformers' `stride` is their overlap, as here).
 
     Returns:
-        Rows of `input_ids`; `length`; `source_lang`, the set's; `question`, the row in `examples`; `context_at`, the
-        number of tokens before the context; `token_types` and `language_numbers` of question and context, if the model
-        reads them. In training `start_position` and `end_position`, the first and last token of the first answer, both
-        `NO_ANSWER` if the window does not hold all of it. Else `opens` and `closes`: for each token the character
-        where an answer begins or ends, or `NOWHERE`.
+        Rows of `input_ids`; `length`; `source_lang`, the set's language; `question`, the row in `examples`;
+        `context_at`, the number of tokens before the context; `token_types` and `language_numbers` of question and
+        context, if the model reads them. For training, also `start_position` and `end_position`, the first and last
+        token of the first answer, or `NO_ANSWER` if the window does not hold all of it. For prediction, `opens` and
+        `closes`: for each token the character where an answer may begin or end, or `NOWHERE`.
     """
     if not tokenizer.is_fast:
         raise InputError(
-            f"{type(tokenizer).__name__} has no character offsets. Use the fast tokenizer of the same model "
-            "(AutoTokenizer.from_pretrained loads it if the checkpoint has tokenizer.json)."
+            f"{type(tokenizer).__name__} is not a fast tokenizer, so it has no character offsets. Use the fast "
+            "tokenizer of the same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
         )
     frame = sentence_frame(tokenizer)
     limit = min(max_length, tokenizer.model_max_length)
@@ -106,8 +104,8 @@ def encode_questions(
         raise InputError(
             f"windows of {limit} tokens (max_length={max_length}, the tokenizer's model_max_length "
             f"{tokenizer.model_max_length}) with max_question_tokens={max_question_tokens}, overlap={overlap} and "
-            f"{frame.pair_specials} special tokens leave no room for more of the context. Raise max_length, or lower "
-            "the others."
+            f"{frame.pair_specials} special tokens cannot advance in the context. Raise max_length, or lower the "
+            "other two."
         )
     for name in ("question", "context"):
         some = examples.rows.select(range(0, len(examples), -(-len(examples) // _CHECKED_ROWS)))
@@ -158,7 +156,7 @@ def encode_questions(
                 "context_at": len(head),
                 **parts(batch["question_lang"][k], batch["context_lang"][k]),
             }
-            # At least one window, and none without new tokens.
+            # At least one window, and no window without new tokens.
             for start in range(0, max(len(ids) - overlap, 1), room - overlap):
                 here = slice(start, start + room)
                 window: dict[str, Any] = {**common, "input_ids": [*head, *ids[here].tolist(), *frame.after]}
@@ -180,12 +178,12 @@ def encode_questions(
         with_indices=True,
         remove_columns=examples.rows.column_names,
         features=Features(columns),
-        load_from_cache_file=False,  # this pass counts
+        load_from_cache_file=False,  # the function also counts
         desc="Encoding questions",
     )
     if not len(windows):
-        raise InputError(f"{examples.name}: the tokenizer drops every answer")
-    for count, what in ((cut, "cut off"), (lost, "left out: no answer token")):
+        raise InputError(f"{examples.name}: the tokenizer drops every answer. Take another encoder.")
+    for count, what in ((cut, "truncated"), (lost, "left out, because the tokenizer drops their answer")):
         if count:
             logger.warning("%s: %d questions are %s", examples.name, count, what)
     return windows

@@ -1,7 +1,7 @@
-"""Normalise answers before they are compared: MLQA's rules for each language, or SQuAD's for all.
+"""Normalise answers before they are compared, by MLQA's rules for each language or SQuAD's English rules.
 
-MLQA (Lewis et al. 2020) adapts SQuAD's normalisation to each language. It removes that language's articles and all
-Unicode punctuation, and compares Chinese by characters.
+MLQA (Lewis et al. 2020) removes each language's articles and all Unicode punctuation, and compares Chinese by
+characters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARTICLES = {
     "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
     "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
     "vi": r"\b(?:của|là|cái|chiếc|những)\b",
-    # A prefix, and often the second one: MLQA removes the two letters everywhere.
+    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
     "ar": "ال",
 }
 # Other codes of the languages with rules.
@@ -48,7 +48,7 @@ _TWO_LETTERS = {
     "khm": "km",
     "mya": "my",
 }
-# Scripts without blanks between words; each letter with its marks is a token.
+# Letters of scripts without blanks between words; each letter with its combining marks is a token.
 _LETTERS = {
     "zh": r"\p{Han}",
     "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
@@ -60,15 +60,15 @@ _LETTERS = {
 
 
 def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
-    """Return the tokens of an answer that F1 counts: lower case, without punctuation and articles.
+    """Return the tokens of an answer that F1 counts: in lower case, without punctuation and articles.
 
-    - `mlqa`: removes Unicode punctuation, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks
-      separate tokens. Every Han character is a token in Chinese, and (beyond MLQA) every letter in Japanese, Thai,
+    - `mlqa` removes Unicode punctuation, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks
+      separate tokens. In Chinese, every Han character is a token, and (beyond MLQA) every letter in Japanese, Thai,
       Lao, Khmer and Burmese. Text is NFC-normalised first, so that a decomposed Vietnamese article is found.
-    - `squad`: SQuAD 1.1's rules for English, in any language: ASCII punctuation, English articles, blanks. XTREME
-      scores XQuAD and TyDi this way.
+    - `squad` applies SQuAD 1.1's rules for English to any language: it removes ASCII punctuation and English articles,
+      and splits at blanks. XTREME scores XQuAD and TyDi this way.
 
-    Punctuation leaves no blank (`well-known` is one token); an article does.
+    Removed punctuation leaves no blank (`well-known` is one token); a removed article does.
     """
     check_choice(RULES, rules=rules)
     if rules == "squad":
@@ -86,11 +86,11 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
 
 @cache
 def _expressions(base: str) -> tuple[regex.Pattern[str] | None, regex.Pattern[str] | None]:
-    """Return the expressions of a language's articles and one-letter tokens, each None if it has none."""
+    """Return the expressions for a language's articles and one-letter tokens, or None."""
     base = _TWO_LETTERS.get(base, base)
     articles, letter = _ARTICLES.get(base), _LETTERS.get(base)
     return (
         regex.compile(articles) if articles else None,
-        # \X goes on to the end of the letter's cluster: vowel signs, tone marks, variation selectors.
+        # \X also matches the rest of the letter's cluster: vowel signs, tone marks, variation selectors.
         regex.compile(rf"(?={letter})\X") if letter else None,
     )

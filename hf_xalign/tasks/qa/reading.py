@@ -2,11 +2,11 @@
 
     en=train-v1.1.json           SQuAD's nested JSON (also .gz), the format of XQuAD, MLQA and TyDi's gold passages.
     de=google/xquad:xquad.de     A Hub dataset with SQuAD's columns (rajpurkar/squad, facebook/mlqa, TyDi).
-    de=mixed.jsonl               SQuAD's columns, one question a line (also .gz).
+    de=mixed.jsonl               SQuAD's columns, one question on each line (also .gz).
 
-The columns are `id`, `question`, `context` and `answers` (`text` and `answer_start`). Rows may name their languages by
-`question_lang` and `context_lang`. MLQA's names name both (`test-context-de-question-en.json`,
-`facebook/mlqa:mlqa.de.en`). TyDi has all languages in one file, and the id names the language: questions in other
+The columns are `id`, `question`, `context` and `answers` (`text` and `answer_start`). Languages may be in the columns
+`question_lang` and `context_lang`, or in MLQA's file and dataset names (`test-context-de-question-en.json`,
+`facebook/mlqa:mlqa.de.en`). TyDi has all languages in one file, where the id names the language; questions in other
 languages than the requested one are skipped.
 """
 
@@ -34,8 +34,7 @@ from hf_xalign.tasks.examples import Examples, read_records, text_of
 
 logger = logging.getLogger(__name__)
 
-# Number, from 1; place in words; columns.
-Records = Iterator[tuple[int, str, Mapping[str, Any]]]
+Records = Iterator[tuple[int, str, Mapping[str, Any]]]  # number from 1, description of the place, columns
 
 COLUMNS = Features(
     {
@@ -65,8 +64,8 @@ _TYDI_LANGUAGES = {
     "thai": "th",
 }
 _LAYOUT = (
-    "SQuAD's JSON is data[].paragraphs[], each with context and qas[], each of these with id, question and answers[] "
-    "of text and answer_start; a line or a row has id, question, context and answers"
+    "SQuAD's JSON is data[].paragraphs[], each with context and qas[], which have id, question and answers[] with "
+    "text and answer_start; a line or a row has id, question, context and answers"
 )
 
 
@@ -75,19 +74,21 @@ def read_questions(
 ) -> Examples:
     """Read questions, their contexts and answers.
 
-    A context stays unchanged, since answers have offsets into it (in Unicode code points). A question is
-    NFC-normalised and stripped. Questions without an answer, or with one that is not at its offset, are refused, since
-    dropping them changes what is measured.
+    Contexts are not changed, because answers have offsets into them (in Unicode code points). Questions are
+    NFC-normalised and stripped. Questions without an answer, or with an answer that is not at its offset, are refused,
+    because dropping them would change what is measured.
 
     Args:
-        item: source as described in the module; `de=` names the language of contexts and questions.
+        item: a source: SQuAD's JSON, `en=train-v1.1.json` (also .gz), the format of XQuAD, MLQA and TyDi's gold
+            passages; a Hub dataset with SQuAD's columns, `de=google/xquad:xquad.de`; or JSON Lines with these columns,
+            `de=mixed.jsonl` (also .gz). `de=` is the language of contexts and questions.
         split: split of a Hub dataset.
-        max_examples: maximum number of questions; the first ones are kept.
+        max_examples: keep only this many questions from the start.
         revision: branch, tag or commit of a Hub dataset.
 
     Returns:
-        Rows of `COLUMNS`. Their language is the contexts', or `en+de` for English questions on German contexts. A set
-        that mixes such pairs has the language that `item` names.
+        Rows of `COLUMNS`. Their language is that of the contexts, or `en+de` for English questions on German contexts,
+        or the language in `item` for a set with several such pairs.
 
     Raises:
         InputError: nothing is found, a record is malformed, an id repeats, the language is missing or contradictory,
@@ -107,7 +108,8 @@ def read_questions(
         context_lang, question_lang = match[1] or match[3], match[2] or match[4]
         if language not in (None, context_lang, question_lang):
             raise InputError(
-                f"{source}: its name says contexts in {context_lang} and questions in {question_lang}, not {language}"
+                f"{source}: by its name, contexts are in {context_lang} and questions in {question_lang}, not in "
+                f"{language}. Correct the language."
             )
     rows: list[dict[str, Any]] = []
     places: dict[str, str] = {}
@@ -116,14 +118,14 @@ def read_questions(
         if len(rows) == max_examples:
             break
         if type(_get(record, "id", where)) not in (str, int):
-            raise InputError(f"{where}: 'id' is {record['id']!r}, not text or a whole number")
+            raise InputError(f"{where}: 'id' is {record['id']!r}. Write a text or a whole number.")
         name = str(record["id"])
         by_id = _TYDI_LANGUAGES.get(name.partition("-")[0]) if _TYDI.fullmatch(name) else None
         if by_id and context_lang and by_id != context_lang.replace("_", "-").split("-")[0]:
             others[by_id] += 1
             continue
         if name in places:
-            raise InputError(f"{where}: id {name!r} is at {places[name]} already. Give every question its own id.")
+            raise InputError(f"{where}: {places[name]} has the id {name!r} too. Give every question its own id.")
         places[name] = where
         for column in ("context_lang", "question_lang"):
             if record.get(column):
@@ -134,19 +136,19 @@ def read_questions(
         if own is None:
             raise InputError(f"{where}: the language is unknown. Name it before the source, as in de={source}")
         if language is not None and language not in (own, asked):
-            raise InputError(f"{where}: its columns name {asked}+{own} (question+context), but not {language}")
+            raise InputError(f"{where}: the languages are {asked}+{own} (question+context), not {language}")
         question = clean_text(question).strip()
         answers = _answers(record, context, f"{where} (id {name!r})")
         rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked, own, line), strict=True)))
     skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
     if not rows:
-        why = f"by the ids no question is in {context_lang}; there are {skipped}" if others else "no questions in it"
+        why = f"by the ids no question is in {context_lang}; there are {skipped}" if others else "it has no questions"
         raise InputError(f"{source}: {why}")
     if others:
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)
     pairs = {(row["question_lang"], row["context_lang"]) for row in rows}
     if len(pairs) > 1 and language is None:
-        raise InputError(f"{source}: the rows are in several languages. Name the set, as in de={source}")
+        raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")
     code = str(language) if len(pairs) > 1 else pair_code(*pairs.pop())
     columns = {column: [row[column] for row in rows] for column in COLUMNS}
     fingerprint = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16).hexdigest()
@@ -154,12 +156,12 @@ def read_questions(
 
 
 def pair_code(question_lang: str, context_lang: str) -> str:
-    """Return the code of a set with these languages."""
+    """Return the language code of a set, `de` or `en+de`."""
     return context_lang if question_lang == context_lang else f"{question_lang}+{context_lang}"
 
 
 def _nested(path: Path) -> Records:
-    """Yield the questions of SQuAD's JSON; a place is a path such as `data[0].paragraphs[3].qas[1]`."""
+    """Yield the questions of SQuAD's JSON, with places such as `data[0].paragraphs[3].qas[1]`."""
     number = 0
     for article_at, article in _children(load_json(path), "data", str(path), ", "):
         for paragraph_at, paragraph in _children(article, "paragraphs", article_at):
@@ -182,7 +184,7 @@ def _children(parent: Any, key: str, where: str, dot: str = ".") -> Iterator[tup
 def _get(record: Any, key: str, where: str) -> Any:
     if not isinstance(record, Mapping) or key not in record:
         there = ", ".join(map(repr, record)) if isinstance(record, Mapping) else f"a {type(record).__name__}"
-        raise InputError(f"{where}: no {key!r}, there is {there or 'nothing'}. {_LAYOUT}")
+        raise InputError(f"{where}: {key!r} is missing; there is {there or 'nothing'}. {_LAYOUT}")
     return record[key]
 
 
@@ -205,7 +207,7 @@ def _answers(record: Mapping[str, Any], context: str, where: str) -> dict[str, l
     if not good:
         raise InputError(f"{where}: 'answers' are not pairs of text and answer_start, a whole number. {_LAYOUT}")
     if not spans:
-        raise InputError(f"{where}: without an answer (SQuAD 2.0's unanswerable ones). Remove such questions.")
+        raise InputError(f"{where}: the question has no answer, as in SQuAD 2.0. Remove such questions.")
     if not all(text.strip() and stands_at(context, text, start) for text, start in spans):
-        raise InputError(f"{where}: with an answer that is not at its answer_start. Correct or remove it.")
+        raise InputError(f"{where}: an answer is not at its answer_start. Correct or remove it.")
     return {"text": [text for text, _ in spans], "answer_start": [start for _, start in spans]}

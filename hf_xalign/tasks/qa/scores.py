@@ -13,7 +13,7 @@ from hf_xalign.tasks.qa.normalization import Rules, answer_tokens
 
 
 class AnswerScores(NamedTuple):
-    """Token F1, from 0 to 1, and exact match, 0 or 1, of each question, both float64 (questions,)."""
+    """Token F1 in [0, 1] and exact match, 0 or 1, of each question; float64 (questions,) each."""
 
     f1: np.ndarray
     exact_match: np.ndarray
@@ -31,19 +31,19 @@ def score_answers(
     With c common tokens, F1 = 2 c / (tokens of the answer + tokens of the reference). If normalisation removes all
     tokens of both, as for the answer `A`, F1 is 1 as in SQuAD 2.0 (0 in SQuAD 1.1 and MLQA).
 
-    A question has one answer, empty if there is none, and one or more references. `languages` has the language of each
-    answer (the context's, if the question's differs), or one for all; `rules` are those of [`answer_tokens`].
+    Each question has one answer, which may be empty, and one or more references. `languages` gives the language of
+    each answer (that of the context), or one for all; `rules` are those of [`answer_tokens`].
     """
     codes = [languages] * len(predictions) if isinstance(languages, str) else list(languages)
     if not len(predictions) or not len(predictions) == len(references) == len(codes):
         raise InputError(
-            f"{len(predictions)} answers, references of {len(references)} questions, {len(codes)} languages: "
-            "the numbers must be the same, and at least 1"
+            f"{len(predictions)} answers, references of {len(references)} questions and {len(codes)} languages: the "
+            "numbers must be equal, and at least 1"
         )
     f1, exact = np.zeros(len(predictions)), np.zeros(len(predictions))
     for row, (prediction, golds, language) in enumerate(zip(predictions, references, codes, strict=True)):
         if isinstance(golds, str) or not len(golds):
-            raise InputError(f"question {row}: {golds!r} is not a list of one or more right answers")
+            raise InputError(f"question {row}: the references {golds!r} are not a list of one or more answers")
         ours = answer_tokens(prediction, language, rules)
         theirs = [answer_tokens(gold, language, rules) for gold in golds]
         exact[row] = ours in theirs
@@ -55,10 +55,9 @@ def score_answers(
 
 
 def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[str, Any]:
-    """Average scores over the questions of each language, then over languages, which all weigh the same.
+    """Average scores over the questions of each language, then over languages with equal weights.
 
-    Returns:
-        `f1`, `exact_match`, `questions` (their number), `languages`: code -> the same three values of one language.
+    Returns `f1`, `exact_match`, `questions` (their number), and under `languages` these three values by language.
     """
     codes = np.broadcast_to(np.asarray(languages), scores.f1.shape)
     found: dict[str, dict[str, float]] = {}

@@ -29,13 +29,13 @@ NO_SPAN = -1
 class QuestionTask(Task):
     """Extractive question answering: predict the first and last token of the answer (Devlin et al. 2019, 4.2).
 
-    The loss of a window is the mean of both cross entropies over its tokens without padding, so it does not depend on
-    the other windows of a batch. The loss of a step is a mean over windows.
+    The loss of a window is the mean of two cross entropies over its tokens without padding, so it does not depend on
+    other windows of the batch. The loss of a step is the mean over windows.
 
     Attributes:
         metric: headline score.
         overlap: number of context tokens that two windows share.
-        max_question_tokens: maximum number of question tokens; the rest is cut off.
+        max_question_tokens: maximum number of question tokens; longer questions are truncated.
         max_answer_tokens: maximum number of answer tokens.
         rules: rules for comparing answers, see [`~hf_xalign.tasks.qa.normalization.answer_tokens`].
 
@@ -54,7 +54,7 @@ class QuestionTask(Task):
     rules: Rules = "mlqa"
 
     def encode(self, examples: Examples, *inputs: Any, **options: Any) -> Dataset:
-        """Encode questions as windows of [`encode_questions`]."""
+        """Encode questions as windows, see [`encode_questions`]."""
         return encode_questions(
             examples, *inputs, overlap=self.overlap, max_question_tokens=self.max_question_tokens, **options
         )
@@ -63,8 +63,8 @@ class QuestionTask(Task):
         """Collate windows, padded at the end to the longest of them.
 
         The batch (B windows, width T) holds `input_ids`, `attention_mask` int64 (B, T); `token_type_ids` and
-        `language` (map numbers) int64 (B, T) if the model reads them; in training `start_positions`, `end_positions`
-        int64 (B,), else `opens`, `closes` int64 (B, T).
+        `language` (map ids) int64 (B, T), if the model reads them; for training `start_positions`, `end_positions`
+        int64 (B,), for prediction `opens`, `closes` int64 (B, T).
         """
         batch = super().collate(rows, pad_token_id)
         at = torch.tensor([row["context_at"] for row in rows])[:, None]
@@ -84,7 +84,7 @@ class QuestionTask(Task):
         return len(batch["input_ids"])
 
     def loss(self, output: Any, batch: Batch) -> Tensor:
-        """Sum the mean of both cross entropies over the windows."""
+        """Return the sum over windows of the mean of both cross entropies."""
         padding = batch["attention_mask"] == 0
         losses = [
             F.cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[labels], reduction="sum")
@@ -98,7 +98,7 @@ class QuestionTask(Task):
         return list(window_spans(*ends, max_answer_tokens=self.max_answer_tokens).cpu().numpy())
 
     def answers(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> list[str]:
-        """Return the text of the answer to each question, empty if there is none; arguments as for `score`."""
+        """Return the text of the answer to each question, "" if there is none; arguments are those of `score`."""
         spans = best_spans(np.asarray(encoded["question"][:]), np.stack(predictions), len(examples))
         return [
             context[start:end] if start >= 0 else ""
@@ -119,11 +119,11 @@ def window_spans(
 ) -> Tensor:
     """Find the span s..e with the highest start_logits[s] + end_logits[e] in each window.
 
-    The search over all spans of at most `max_answer_tokens` is exact. Of equal scores, the span that begins first
-    wins, then the shorter one. All arguments are (windows, T).
+    The search over all spans of at most `max_answer_tokens` is exact. Among equal scores, it prefers the span that
+    begins first, then the shorter one. All arguments are (windows, T).
 
-    Returns float64 (windows, 3): characters `[start, end)` of the context, -1 if the window has no span; and the score
-    of the first token plus that of the last, -inf if the window has no span.
+    Returns float64 (windows, 3): characters `[start, end)` of the context and the score, or -1, -1 and -inf if the
+    window has no span.
     """
     check_range(least=1, max_answer_tokens=max_answer_tokens)
     width = min(max_answer_tokens, start_logits.shape[1])
@@ -143,16 +143,18 @@ def window_spans(
 
 
 def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarray:
-    """Choose the best span over all windows of each of `count` questions, of equal ones as [`window_spans`] does.
+    """Choose the best span over all windows of each of `count` questions; ties as in [`window_spans`].
 
-    `questions` (windows,) is the row of each window's question, and `spans` come from [`window_spans`].
-
-    Returns int64 (count, 2) characters `[start, end)`; -1 if no window of the question has a span.
+    `questions` (windows,) is the row of each window's question, and `spans` come from [`window_spans`]. Returns the
+    characters `[start, end)`, int64 (count, 2); -1 if no window of the question has a span.
     """
     starts, ends, scores = spans.T
     if np.isnan(scores).any():
         window = int(np.flatnonzero(np.isnan(scores))[0])
-        raise InputError(f"the scores of window {window} are NaN: the model diverged, or overflows in half precision")
+        raise InputError(
+            f"the scores of window {window} are NaN: the model diverged, or overflows in half precision. Lower the "
+            "learning rate, or evaluate in float32."
+        )
     order = np.lexsort((ends, starts, -scores, questions))
     rows, at = np.unique(questions[order], return_index=True)
     found = np.full((count, 2), NO_SPAN)

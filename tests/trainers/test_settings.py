@@ -288,7 +288,7 @@ def test_settings_that_do_not_go_together(tmp_path):
         "do_eval=true needs eval_strategy=steps or epoch": {"do_eval": True},
         "fp16=true: half precision needs a GPU": {"fp16": True},
         "fsdp_config=.* needs fsdp=true": {"fsdp_config": {"version": 2}},
-        "leave split_batches out": {"accelerator_config": '{"split_batches": true}'},
+        "Remove split_batches": {"accelerator_config": '{"split_batches": true}'},
         "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
         "optim=schedule_free_sgd: its weights": {"optim": "schedule_free_sgd"},
         "adam_beta1=0.3: optim=sgd does not read it": {"optim": "sgd", "adam_beta1": 0.3},
@@ -474,11 +474,13 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_everywhere(tmp_path):
         "mapping": lambda: cut_finder(encoder, larger, 4)([["ຂ້ອຍ"] * 20]),
         "commands": lambda: load_encoder(str(tmp_path / "saved"), torch.device("cpu")),
     }
-    assert_refused({name: (call, "has ids up to 171, and the encoder has 160 word") for name, call in build.items()})
+    assert_refused(
+        {name: (call, "has ids up to 171, but the encoder has only 160 word") for name, call in build.items()}
+    )
     small = make_encoder()
     small.resize_token_embeddings(100)
     reference = partial(continual.make, tmp_path, reference=small)
-    assert_refused({"the reference of continual learning": (reference, "the encoder has 100 word embeddings")})
+    assert_refused({"the reference of continual learning": (reference, "the encoder has only 100 word embeddings")})
 
 
 def test_a_special_token_that_nothing_puts_in_needs_no_embedding():
@@ -488,7 +490,7 @@ def test_a_special_token_that_nothing_puts_in_needs_no_embedding():
     assert len(tokenizer) > 160
     assert encode_sentences(make_encoder(), tokenizer, ["the cat"]).shape == (1, 1, 16)
     tokenizer.mask_token = "<59>"
-    with pytest.raises(InputError, match="ids up to 171, and the encoder has 160 word"):
+    with pytest.raises(InputError, match="ids up to 171, but the encoder has only 160 word"):
         encode_sentences(make_encoder(), tokenizer, ["the cat"])
 
 

@@ -27,7 +27,7 @@ from datasets import Dataset
 from transformers import RobertaConfig, RobertaModel
 from turns import in_turns
 
-from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.pretraining.vocabulary import train_tokenizer
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 

@@ -54,7 +54,7 @@ from fao_variants import MEMORY_STEPS, VARIANTS, Setup, Variant
 from transformers import AutoTokenizer, TrainerCallback
 
 from hf_xalign.data import load_sources
-from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.trainers import FAOTrainer

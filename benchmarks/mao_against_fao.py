@@ -244,7 +244,7 @@ def main() -> None:
         return measured(sys.argv[2], sys.argv[3:])
     arguments = parse_arguments()
     # Not at the top: a recipe sets the environment before torch is first imported.
-    from hf_xalign.data.embedded.encoder import embedded_encoder
+    from hf_xalign.data.builtin import embedded_encoder
 
     recipes = {arguments.fao_config: ROOT / "recipes" / "fao.py"}
     recipes |= dict.fromkeys(arguments.mao_configs, ROOT / "recipes" / "mao.py")

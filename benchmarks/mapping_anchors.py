@@ -39,7 +39,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hf_xalign.data import load_parallel
-from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.mapping.anchors.anchors import cut_finder, find_occurrences, make_anchors, sum_vectors
 from hf_xalign.mapping.anchors.cover import choose_sentences, count_words, distinct_words

@@ -23,11 +23,11 @@ from torch import nn
 
 from hf_xalign.data.parallel import load_sources
 from hf_xalign.evaluation import score_retrieval
-from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.scores import score_sentences
 from hf_xalign.links.frozen import make_evaluation_links
+from hf_xalign.modeling.export import INPUTS, INT8, MODEL, export_onnx
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
-from hf_xalign.modeling.onnx_export import INPUTS, INT8, MODEL, export_onnx
 from hf_xalign.tables import table
 
 SENTENCES, AIM = 100, 1e-4

@@ -48,7 +48,7 @@ from datasets import disable_progress_bars
 from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches, mlm_model
 
 from hf_xalign.config import parse
-from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.recipes.parts.common import TextArguments, run, settle_cpu
 from hf_xalign.recipes.parts.parallel import Corpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig

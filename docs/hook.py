@@ -122,7 +122,7 @@ def _type(annotation: Any, config: type) -> str:
 
 def refused() -> str:
     """Return a table of transformers' settings that the trainers do not support, as Markdown."""
-    table = importlib.import_module("hf_xalign.trainers.shared.inherited")
+    table = importlib.import_module("hf_xalign.trainers.shared.base_config")
     rows = []
     for name, reason in table.SETTINGS.items():
         if isinstance(reason, dict):

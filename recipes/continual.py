@@ -60,7 +60,7 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     def build(self, args: ContinualConfig, task: Task, **given: Any) -> ContinualTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
-        from hf_xalign.data.embedded.encoder import resolve_model
+        from hf_xalign.data.builtin import resolve_model
         from hf_xalign.modeling.checkpoint import load_encoder
         from hf_xalign.recipes.parts.parallel import draw_pairs, has_links
         from hf_xalign.tasks import load_task_model

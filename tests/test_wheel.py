@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.recipe import command, make_files
 
-from hf_xalign.cli import packaged
+from hf_xalign.cli import train as packaged
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("trainers", "recipes", "model_cards")  # of the package, beside its own folder

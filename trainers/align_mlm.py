@@ -21,14 +21,13 @@ from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
 from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import check_dataset
-from hf_xalign.data.pretraining.entries import TokenEntries
-from hf_xalign.data.pretraining.rows import encode_pretraining
+from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
-from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.modeling.languages import language_ids
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.objectives.lexicon import entry_cosine
 from hf_xalign.record import cite

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -16,25 +17,65 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from hf_xalign.data.batches.pairs import PairCollator
-from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
-from hf_xalign.data.batches.streams import PAIR, PairedCollator, PairedSampler, PairedStreams
-from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.batches.sampling import (
+    PAIR,
+    PairedCollator,
+    PairedSampler,
+    PairedStreams,
+    PairSampler,
+    lengths_and_languages,
+)
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_limit
 from hf_xalign.data.parallel import read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.features.cache import cache_features
+from hf_xalign.modeling.features import cache_features
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.second_pass import second_pass
+from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
-from hf_xalign.tasks.languages import LanguageInputs
-from hf_xalign.tasks.task import Task
+from hf_xalign.tasks.task import LanguageInputs, Task
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.shared.base import ModelInit
 from hf_xalign.trainers.shared.word import pool_layers
 from hf_xalign.trainers.task import TaskTrainer
+
+
+@contextlib.contextmanager
+def second_pass(
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool = True
+) -> Iterator[list[tuple[torch.Tensor, ...]]]:
+    """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
+
+    So each batch keeps its own padding, and a wrapper such as DDP sees one forward. The dropout of the second batch
+    has its own `seed`, and the random state is restored afterwards. Without `dropout`, the second batch has no dropout
+    and no gradient checkpointing.
+
+    Yields a list that receives the hidden states of each pass: float (rows, width, dim) per layer, embeddings first.
+    """
+    states: list[tuple[torch.Tensor, ...]] = []
+
+    def read(*_: object) -> None:
+        device = next(iter(inputs.values())).device
+        devices = [] if device.type == "cpu" else [device.index or 0]
+        encoder = backbone_of(model)
+        with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
+            # Otherwise this batch would get the dropout masks of the next forward.
+            torch.manual_seed(seed)
+            training = encoder.training
+            try:
+                encoder.train(training and dropout)
+                states.append(encoder(**inputs, output_hidden_states=True).hidden_states)
+            finally:
+                encoder.train(training)
+
+    with contextlib.ExitStack() as stack:
+        if inputs:
+            stack.callback(model.register_forward_hook(read).remove)
+        yield states
+
 
 # Separates the pairs' random numbers from others of the same seed.
 _STREAM = 7

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pairs import LinkedTokens
-from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.batches.pairs import LinkedTokens, Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import find_top

@@ -10,12 +10,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import PairCollator
-from hf_xalign.modeling.features.cache import cache_features
-from hf_xalign.modeling.features.sentences import add_sentences
+from hf_xalign.modeling.features import add_sentences, cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
-from hf_xalign.trainers.shared.average import AverageAtEnd
+from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer
 

@@ -14,8 +14,8 @@ from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.objectives.term import Objective
 from hf_xalign.objectives.words import WordContrast
-from hf_xalign.trainers.shared.average import final_weights
 from hf_xalign.trainers.shared.base_config import by_preset, own
+from hf_xalign.trainers.shared.checkpoints import final_weights
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 

@@ -11,8 +11,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import SIDES, CachedLinkCollator, CachedVectors, Side, WordCollator, link_rows
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.features.cache import cache_features
-from hf_xalign.modeling.features.plan import Needed
+from hf_xalign.modeling.features import Needed, cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers

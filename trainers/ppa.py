@@ -18,12 +18,17 @@ from transformers import PreTrainedModel, TrainerCallback
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows, whole_loss
-from hf_xalign.evaluation.scores import Scores
-from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.scores import Scores, score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.contrast.cached_gradient import cached_backward
-from hf_xalign.modeling.contrast.heads import SentenceHead, pool_sentences
-from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.contrast import (
+    KeyQueue,
+    MomentumEncoder,
+    SentenceHead,
+    cached_backward,
+    load_momentum,
+    pool_sentences,
+    save_momentum,
+)
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.objectives.momentum import moco_infonce

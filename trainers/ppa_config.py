@@ -12,9 +12,8 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast.heads import Normalize, SentencePooling
-from hf_xalign.modeling.contrast.momentum import QueueStart
-from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
+from hf_xalign.modeling.contrast import Normalize, QueueStart, SentencePooling
+from hf_xalign.modeling.languages import refuse_language_embeddings
 from hf_xalign.trainers.shared.base_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 _PAPER: dict[str, Any] = {

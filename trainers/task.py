@@ -17,23 +17,21 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
 
-from hf_xalign.data.code_switching.examples import GROUP, GroupCollator, gather_groups
+from hf_xalign.data.code_switching import GROUP, GroupCollator, gather_groups
 from hf_xalign.data.parallel import check_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import FILENAME, hub_id, read_record
-from hf_xalign.statistics.bootstrap import score_interval
+from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.head_start import fit_head
-from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import load_task_model, name_labels
-from hf_xalign.tasks.prediction import score_languages
-from hf_xalign.tasks.task import Task, TaskScores
-from hf_xalign.trainers.shared.average import AverageAtEnd
+from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
 from hf_xalign.trainers.shared.base import AlignmentTrainer, ModelInit
+from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 

@@ -12,9 +12,9 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.trainers.shared.average import final_weights
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, own
+from hf_xalign.trainers.shared.checkpoints import final_weights
 
 _OURS: dict[str, Any] = {
     **ADAM,

@@ -77,7 +77,7 @@ def draw_matrix(run: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     from hf_xalign import encode_words
-    from hf_xalign.data.embedded.encoder import resolve_model
+    from hf_xalign.data.builtin import resolve_model
 
     rows = [json.loads(line) for line in (run / "eval_links.jsonl").read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row["source_lang"] == "bn" and 4 <= len(row["source_words"]) <= 6]

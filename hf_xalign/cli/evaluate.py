@@ -94,8 +94,7 @@ def run(args: Arguments) -> None:
         check_output(args.json, file=True)
     args.check_files()
 
-    from hf_xalign.data.encoding import check_pieces
-    from hf_xalign.data.prompts import set_prompt
+    from hf_xalign.data.encoding import check_pieces, set_prompt
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device, load_encoder
     from hf_xalign.recipes.parts.probes import keep_examples, read_probes
@@ -200,8 +199,7 @@ def _score(
 ) -> dict[str, Any]:
     """Score one model, return {language: {metric: value}}, and fill `examples`."""
     from hf_xalign.evaluation import score_retrieval
-    from hf_xalign.evaluation.scores import merge_scores
-    from hf_xalign.evaluation.sentence_scores import score_sentences
+    from hf_xalign.evaluation.scores import merge_scores, score_sentences
     from hf_xalign.modeling.xalign.config import XAlignConfig
 
     shared: dict[str, Any] = {"layer": options["layer"], "batch_size": options["batch_size"]}

@@ -48,7 +48,7 @@ def run(args: Arguments) -> None:
     job = pairs.find_model(args.model, args.base)
     args.check_files()
 
-    from hf_xalign.data.prompts import set_prompt
+    from hf_xalign.data.encoding import set_prompt
     from hf_xalign.explore.held_out import HeldOut
     from hf_xalign.explore.page import Views, check_gradio, make_page, serve
     from hf_xalign.modeling.loading import choose_device, load_encoder

@@ -50,9 +50,8 @@ def run(args: Arguments) -> None:
     from peft import PeftModel
 
     from hf_xalign.modeling import merge
+    from hf_xalign.modeling.export import export_onnx, save_sentence_transformer
     from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
-    from hf_xalign.modeling.onnx_export import export_onnx
-    from hf_xalign.modeling.sentence_export import save_sentence_transformer
 
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
     options: dict[str, Any] = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hf_xalign.cli import packaged
+from hf_xalign.cli import train
 from hf_xalign.recipes import compare, distances, reproduce
 
 _USAGE = {"compare": "FOLDER FOLDER ...", "distances": "--stages NAME=MODEL ...", "reproduce": "[TABLE ...] [--list]"}
@@ -21,7 +21,7 @@ def main(name: str, words: Sequence[str]) -> None:
     given = words[: words.index("--")] if "--" in words else words
     if {"-h", "--help"} & set(given):
         print(f"usage: hf-xalign {name} {_USAGE[name]} [--field value ...]\n\n{recipe.__doc__}")
-        print(packaged.option_lines(arguments))
+        print(train.option_lines(arguments))
         if name == "distances":
             print("\n`hf-xalign distances -- --help` lists the options of the text too.")
         raise SystemExit(0)

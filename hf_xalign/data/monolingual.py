@@ -14,7 +14,7 @@ import pyarrow.compute  # type: ignore[import-untyped]
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, make_once, map_rows
-from hf_xalign.data.derived.treebank import load_treebank
+from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
 from hf_xalign.data.readers import MARK, file_format, is_conllu, open_parquet, read_jsonl, read_lines
 from hf_xalign.data.sources import SourceKind, find_source

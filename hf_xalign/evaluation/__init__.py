@@ -3,8 +3,7 @@
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.probes import linear_probe, probe_encoder
 from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.scores import score_retrieval
-from hf_xalign.evaluation.sentence_scores import sentence_retrieval
+from hf_xalign.evaluation.scores import score_retrieval, sentence_retrieval
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words, vector_drift
 
 __all__ = [

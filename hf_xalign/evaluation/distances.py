@@ -20,7 +20,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_distinct, check_range
-from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.encoding import check_pieces
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError, explained

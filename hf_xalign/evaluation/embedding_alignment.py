@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.language_embeddings import language_embedding
+from hf_xalign.modeling.languages import language_embedding
 from hf_xalign.search.csls import Similarity, as_tensor, check_shapes, index_pairs
 from hf_xalign.search.ranking import nearest
-from hf_xalign.statistics.bootstrap import interval
+from hf_xalign.statistics.significance import interval
 
 
 class EmbeddingAlignment(NamedTuple):

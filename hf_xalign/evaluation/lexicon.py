@@ -14,7 +14,7 @@ from hf_xalign.checks import check_distinct, check_lengths, check_range
 from hf_xalign.errors import InputError
 from hf_xalign.search.csls import Similarity, as_tensor, check_shapes
 from hf_xalign.search.ranking import nearest
-from hf_xalign.statistics.bootstrap import interval
+from hf_xalign.statistics.significance import interval
 
 
 def lexicon_induction(
@@ -52,7 +52,7 @@ def lexicon_induction(
         target_words: the Nt words, each once; all of them are candidates.
         entries: (source word, target word) pairs; repeat the source word for several translations. Words are matched
             exactly: lower-case the vocabularies for a lower-cased dictionary (MUSE's).
-            [`~hf_xalign.data.dictionary.load_dictionary`] gives (English word, other word).
+            [`~hf_xalign.data.readers.load_dictionary`] gives (English word, other word).
         ks: values of K.
         similarity: "csls" or "cosine".
         k: neighbourhood size of CSLS.

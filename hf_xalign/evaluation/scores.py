@@ -1,24 +1,34 @@
-"""Score an encoder by word retrieval on word-aligned text, the score that compares all methods."""
+"""Score an encoder by retrieval of linked words and of sentences."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from datasets import Dataset
+from numpy.typing import ArrayLike
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.token_index import Pooling
+from hf_xalign.checks import check_lengths
+from hf_xalign.data.batches.pairs import SIDES, Pooling
 from hf_xalign.data.encoding import special_frame
-from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.parallel import as_parallel, check_columns
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.retrieval import check_links, sentence_examples, word_retrieval
-from hf_xalign.evaluation.vectors import language_rows, side_texts, side_vectors
+from hf_xalign.evaluation.retrieval import check_links, directions, sentence_examples, word_retrieval
+from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts, side_vectors
+from hf_xalign.modeling.checkpoint import reads_forward
+from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
+from hf_xalign.search.csls import as_tensor, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
+
+logger = logging.getLogger(__name__)
+
 
 Scores = dict[str, dict[str, float]]
 Examples = dict[str, dict[str, ExampleScores]]  # scores of every sentence by language and metric, for significance
@@ -367,3 +377,150 @@ def _score_all(
     if examples is not None:
         examples[name] = sentence_examples(hits[0], _sentences(source, links), len(source.offsets) - 1)
     return {name: found["mean"], "pool_all": (found["source_pool"] + found["target_pool"]) / 2}
+
+
+Measure = Literal["cosine", "csls", "margin"]
+NEIGHBOURS = {"csls": 10, "margin": 4}  # as in Conneau et al. 2018, Artetxe and Schwenk 2019
+
+
+def sentence_retrieval(
+    source: Tensor | ArrayLike,
+    target: Tensor | ArrayLike,
+    *,
+    similarity: Measure = "cosine",
+    k: int | None = None,
+    device: str | torch.device | None = None,
+) -> dict[str, float | int]:
+    """Compute the share of sentences whose nearest neighbour in the other language is their translation.
+
+    Row i of `source` translates to row i of `target`. "margin" is the ratio of Artetxe and Schwenk (2019, equation 2):
+    the cosine divided by the mean cosine of both sentences to their k nearest neighbours.
+
+    Only row i is correct for row i. Of several equal vectors the first is retrieved, and the others count as wrong, so
+    keep each sentence once, as in Tatoeba's test sets.
+
+    Args:
+        source: (n, D) floats, one row per sentence.
+        target: (n, D) floats, their translations.
+        similarity: "cosine", "csls" or "margin".
+        k: neighbourhood size, by default 10 for CSLS and 4 for the margin; cosine does not use it.
+        device: torch device of the search; by default that of the source vectors.
+
+    Returns:
+        Fractions in [0, 1]: `source_to_target`, `target_to_source` and their `mean`; `queries`, the number n of
+        sentences on each side. Scores fall as n grows.
+
+    Raises:
+        InputError: the numbers of rows differ, or [`~hf_xalign.search.csls.nearest_neighbours`] raises.
+
+    Example:
+        >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
+        1.0
+    """
+    hits = sentence_hits(source, target, similarity=similarity, k=k, device=device)
+    return directions("", *hits.T) | {"queries": len(hits)}
+
+
+def sentence_hits(
+    source: Tensor | ArrayLike,
+    target: Tensor | ArrayLike,
+    *,
+    similarity: Measure = "cosine",
+    k: int | None = None,
+    device: str | torch.device | None = None,
+) -> Tensor:
+    """Return which target and which source sentences [`sentence_retrieval`] finds, bool (n, 2)."""
+    source, target = as_tensor(source, "source"), as_tensor(target, "target")
+    check_lengths("sentence pair", source=source, target=target)
+    k = NEIGHBOURS.get(similarity, 1) if k is None else k
+    found = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)
+    gold = torch.arange(len(source), device=found.source_to_target.device)
+    return torch.stack([side == gold for side in found], dim=1).cpu()
+
+
+def score_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    dataset: Dataset,
+    *,
+    layer: int = -1,
+    poolings: Sequence[SentencePooling] | None = None,
+    similarities: Sequence[Measure] = ("cosine",),
+    distinct: bool = True,
+    batch_size: int = 64,
+    max_length: int | None = None,
+    dtype: torch.dtype | None = None,
+    desc: str | None = None,
+    examples: Examples | None = None,
+) -> Scores:
+    """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
+
+    The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
+    of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
+    causal model. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips pairs that repeat a
+    text of an earlier pair, because one of two equal candidates would always count as wrong. Other arguments are those
+    of [`~hf_xalign.evaluation.scores.score_retrieval`].
+
+    Returns:
+        `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
+        directions, by cosine), `sentence_p_to_pivot` and `sentence_p_from_pivot`; for another similarity `s`,
+        `sentence_p_s` and so on. `pool_sentences` is the number of candidates on each side.
+    """
+    dataset = as_parallel(dataset, "the text to score")
+    for column in SIDES:
+        empty = next((row for row, text in enumerate(dataset[column][:]) if not text), None)
+        if empty is not None:
+            raise InputError(f"row {empty}: {column} is empty. Remove the pair.")
+    poolings = poolings or ("mean", "last" if reads_forward(model) else "cls")
+    device = next(model.parameters()).device
+    if distinct:
+        dataset = dataset.select(_distinct_pairs(dataset))
+    vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
+    for side, code, texts, places in side_texts(dataset):
+        with language_context(model, code):
+            found = encode_pooled_sentences(
+                model,
+                tokenizer,
+                texts,
+                (layer,),
+                poolings,
+                batch_size=batch_size,
+                max_length=max_length,
+                dtype=dtype,
+                desc=desc and f"{desc} ({code})",
+            )
+        for language, rows in places.items():
+            vectors.setdefault(language, {})[side] = {kind: part[rows, 0] for kind, part in found.items()}
+    scores: Scores = {}
+    for language, sides in vectors.items():
+        own: dict[str, float] = {}
+        for pooling in poolings:
+            source, target = (sides[side][pooling] for side in SIDES)
+            for similarity in similarities:
+                name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
+                hits = sentence_hits(source, target, similarity=similarity, device=device)
+                shares = directions("", *hits.T)
+                if examples is not None:
+                    kept = sentence_examples(hits, torch.arange(len(hits)), len(hits))
+                    examples.setdefault(language, {})[name] = kept
+                own[name] = shares["mean"]
+                own[f"{name}_to_pivot"] = shares["source_to_target"]
+                own[f"{name}_from_pivot"] = shares["target_to_source"]
+        scores[language] = own | {"pool_sentences": len(source)}
+    return scores
+
+
+def _distinct_pairs(dataset: Dataset) -> np.ndarray:
+    """Return the rows of pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
+    kept: list[int] = []
+    for language, numbers in language_rows(dataset).items():
+        rows, before = dataset.select(numbers), len(kept)
+        seen: tuple[set[str], set[str]] = set(), set()
+        for number, source, target in zip(numbers, rows["source"][:], rows["target"][:], strict=True):
+            if source not in seen[0] and target not in seen[1]:
+                kept.append(number)
+                seen[0].add(source)
+                seen[1].add(target)
+        if repeated := len(rows) - (len(kept) - before):
+            logger.info("%s: %d of %d pairs repeat a sentence and are left out", language, repeated, len(rows))
+    return np.array(kept)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.errors import InputError
-from hf_xalign.statistics.bootstrap import interval
+from hf_xalign.statistics.significance import interval
 
 MOST_EXACT = 12  # runs up to which the p-value is exact, in a fraction of a second; the paper's grid has 12
 

@@ -11,15 +11,12 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_choice
-from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.batches.token_index import Pooling
-from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit
-from hf_xalign.data.prompts import prompted
+from hf_xalign.data.batches.pairs import SIDES, Pooling
+from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit, prompted
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentencePooling, pool_sentences
-from hf_xalign.modeling.language_embeddings import language_ids
-from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling, pool_sentences
+from hf_xalign.modeling.languages import language_context, language_ids
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
 
@@ -160,7 +157,7 @@ def encode_sentences(
         lang: language code, for a model with one map or embedding per language; by default the language that
             `set_language` selected.
         prompt: text before each of `texts`, such as `query: ` or `passage: ` for the e5 encoders; by default the
-            tokenizer's prompt, see [`~hf_xalign.data.prompts.set_prompt`].
+            tokenizer's prompt, see [`~hf_xalign.data.encoding.set_prompt`].
         normalize: divide each vector by its length, so that products are cosines.
         batch_size: texts per forward pass.
         max_length: number of tokens, including the prompt, to truncate texts to; by default the model's limit.

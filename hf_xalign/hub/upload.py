@@ -46,7 +46,7 @@ def push(
 
     Args:
         folder: output of a run, of `save_pretrained` or of
-            [`~hf_xalign.modeling.sentence_export.save_sentence_transformer`].
+            [`~hf_xalign.modeling.export.save_sentence_transformer`].
         repo_id: `owner/name`, or `name` for your own namespace.
         private: make a new repository private; by default as your Hub settings say.
         revision: branch to push to.

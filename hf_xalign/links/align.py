@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.compute
+import regex
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, make_once, work_folder
-from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel
-from hf_xalign.data.readers import clean_text, open_parquet
+from hf_xalign.data.readers import DictionaryLinker, clean_text, load_dictionary, open_parquet, read_lines
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import WORDS, batch_words, lower_word, lower_words, splitter_version
 from hf_xalign.environment import progress
@@ -40,7 +40,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.executors import local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
-from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
 from hf_xalign.marked_tasks import MarkedTasks
@@ -52,6 +51,55 @@ if TYPE_CHECKING:
     from hf_xalign.links.neural import LinkMethod
 
 logger = logging.getLogger(__name__)
+
+
+_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+
+def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
+    """Yield the links of each line, which may be empty."""
+    for row, line in read_lines(path):
+        links = []
+        for token in line.split():
+            match = _TOKEN.fullmatch(token)
+            if match is None:
+                raise InputError(
+                    f"{path}, row {row}: {token!r} is not a link. Write i-j, source word first, counting from 0."
+                )
+            links.append((int(match[1]), int(match[2])))
+        yield links
+
+
+class PharaohReader:
+    """Linker that reads the links of consecutive sentence pairs, and checks each line against the words."""
+
+    def __init__(self, path: str | Path, pairs: int):
+        self.path = path
+        lines = sum(1 for _ in read_pharaoh(path))
+        if lines != pairs:
+            raise InputError(
+                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
+                "order, and an empty line for a pair without links."
+            )
+        self._links = enumerate(read_pharaoh(path), start=1)
+
+    def __call__(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
+    ) -> list[list[tuple[int, int]]]:
+        """Return the links of the next `len(sources)` pairs."""
+        batch = []
+        # `zip` reads its last argument last, so no line is lost at the end of a batch.
+        for source, target, (row, links) in zip(sources, targets, self._links):
+            for i, j in links:
+                if i >= len(source) or j >= len(target):
+                    raise InputError(
+                        f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
+                        f"and the target {len(target)}. Check that the text was split into the same words, and that "
+                        "the links are from source to target."
+                    )
+            batch.append(links)
+        return batch
+
 
 VERSION = 3  # raise it when the same call may give other links: cached links are then replaced
 RECORD = "align-words.json"

@@ -1,15 +1,14 @@
 """Maps between the word vectors of two languages, learnt without training the encoder."""
 
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
-from hf_xalign.mapping.procrustes import least_squares, procrustes
+from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
-from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
+from hf_xalign.modeling.mapped import RotatedModel, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.modeling.rotated import RotatedModel, map_adapter
 
 __all__ = [
     "Anchors",

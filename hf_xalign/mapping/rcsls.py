@@ -11,12 +11,11 @@ from torch import Tensor
 from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.mapping.procrustes import procrustes
+from hf_xalign.mapping.procrustes import check_vectors, matched, procrustes
 from hf_xalign.mapping.vecmap import side_of, step_means, take_steps
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
 from hf_xalign.search.csls import plain_float32
-from hf_xalign.search.neighbourhoods import Neighbourhoods
+from hf_xalign.search.neighborhoods import Neighbourhoods
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ def rcsls(
 
     Raises:
         InputError: an option is out of range, there are fewer than k candidates, or candidates have another size or
-            hold NaN; or see [`~hf_xalign.mapping.checks.matched`].
+            hold NaN; or see [`~hf_xalign.mapping.procrustes.matched`].
 
     Example:
         >>> import torch

@@ -14,7 +14,7 @@ from torch import Tensor
 from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import check_vectors
+from hf_xalign.mapping.procrustes import check_vectors
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, step_means, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32

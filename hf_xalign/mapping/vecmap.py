@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.checks import check_vectors, matched, rounding_noise
-from hf_xalign.mapping.procrustes import rotation
+from hf_xalign.mapping.procrustes import check_vectors, matched, rotation, rounding_noise
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ def vecmap(
 
     Raises:
         InputError: with `whiten`, there are fewer pairs or different vectors than dimensions; candidates do not fit;
-            or see [`~hf_xalign.mapping.checks.matched`].
+            or see [`~hf_xalign.mapping.procrustes.matched`].
 
     Example:
         >>> import torch
@@ -138,7 +137,7 @@ def _whitening(x: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
     They are computed from the singular values of X (those of R in X = Q R), because the eigenvalues of X^T X, their
     squares, lose the small ones. Whitening would give a direction of rounding noise the weight of the others
-    ([`~hf_xalign.mapping.checks.rounding_noise`]). Such a direction is scaled like the smallest one above the noise.
+    ([`~hf_xalign.mapping.procrustes.rounding_noise`]). Such a direction is scaled like the smallest one above the noise.
     """
     size = x.shape[1]
     _, s, vh = torch.linalg.svd(torch.linalg.qr(x, mode="r").R)

@@ -15,15 +15,14 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
-import hf_xalign.modeling.rotated  # noqa: F401 (registers mapped encoders with transformers)
+import hf_xalign.modeling.mapped  # noqa: F401 (registers mapped encoders with transformers)
 from hf_xalign import pretrained
 from hf_xalign.builtin import find_folder
-from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.data import builtin as embedded
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
-from hf_xalign.modeling.xalign.base import SKETCH, warn_of_other_base
-from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, warn_of_other_base
 from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.network import TransportError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from hf_xalign.data.batches.token_index import Pooling, TokenIndex
+from hf_xalign.data.batches.pairs import Pooling, TokenIndex
 from hf_xalign.errors import InputError
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.token_index import Pooling, pad_rows, ranges, word_token_index
+from hf_xalign.data.batches.pairs import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_words, word_tokenizer
 from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress

@@ -11,7 +11,7 @@ from torch import nn
 from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast.heads import ProjectionHead
+from hf_xalign.modeling.contrast import ProjectionHead
 from hf_xalign.objectives.term import Read, Term, Vectors
 
 Norm = Literal["squared_l2", "l2", "relative"]

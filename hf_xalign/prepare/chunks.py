@@ -8,20 +8,103 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
+import pyarrow
+import regex
 import xxhash
 
 from hf_xalign.cache import read_mark, replacing, write_mark
 from hf_xalign.data.mapped import release_pages
 from hf_xalign.environment import progress
 from hf_xalign.executors import local_executor
-from hf_xalign.prepare.duplicates import hashes
-from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, length_ratio, make_rules
+from hf_xalign.language_codes import canonical_language
+from hf_xalign.prepare.rules import Limits, Pair, bare, clean, decode_entities, length_ratio, make_rules
+
+KEPT, EXACT, NEAR = range(3)
+_BANDS, _ROWS, _GRAM = 24, 6, 5
+_DIGIT = regex.compile(r"\p{Nd}")
+
+
+def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
+    """Return the hash of each pair and, if `near`, of each band of its signature: uint64 (pairs, 1 or 25)."""
+    texts = ("\0".join([*pair[:2], *map(canonical_language, pair[2:])]) for pair in pairs)
+    exact = np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)[:, None]
+    if not near:
+        return exact
+    if not pairs:
+        return np.empty((0, 1 + _BANDS), np.uint64)
+    from datasketch import MinHash
+
+    grams = [[gram.encode() for gram in _grams(pair)] for pair in pairs]
+    signatures = MinHash.bulk(grams, num_perm=_BANDS * _ROWS, hashfunc=xxhash.xxh32_intdigest)
+    values = np.stack([one.hashvalues for one in signatures]).reshape(-1, _ROWS)
+    bands = np.array([xxhash.xxh3_64_intdigest(band.tobytes()) for band in values], np.uint64)
+    return np.concatenate([exact, bands.reshape(-1, _BANDS)], 1)
+
+
+def find_duplicates(
+    parts: Sequence[np.ndarray],
+    pair_at: Callable[[int], Pair],
+    *,
+    exact: bool = True,
+    near: float | None = None,
+    release: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """Return for each pair whether it is KEPT, or repeats an earlier one EXACT or NEAR: uint8 (pairs,).
+
+    `parts` are the pairs' [`hashes`] in order, and may be memory-mapped. `pair_at` returns a pair by its number, and
+    `near` is the least Jaccard similarity of near duplicates. `release` is called after each band to release the
+    memory of the pairs that were read.
+    """
+    found = np.zeros(sum(map(len, parts)), np.uint8)
+    if exact:
+        for _, others in _groups(parts, 0, found):
+            found[others] = EXACT
+    if near is not None:
+        for band in progress(range(1, 1 + _BANDS), desc="Near duplicates", unit=" bands", leave=False):
+            for first, others in _groups(parts, band, found):
+                own = _grams(pair_at(first))
+                for other in others:
+                    theirs = _grams(pair_at(other))
+                    if len(own & theirs) >= near * len(own | theirs):
+                        found[other] = NEAR
+            release()
+    return found
+
+
+def _grams(pair: Pair) -> set[str]:
+    """Return a pair's character 5-grams; those of the target are marked, so that equal ones are counted apart."""
+    grams: set[str] = set()
+    for mark, side in zip(("", "\0"), pair[:2]):
+        text = _DIGIT.sub("0", bare(side))
+        grams.update(mark + text[i : i + _GRAM] for i in range(max(len(text) - _GRAM + 1, 1)))
+    return grams
+
+
+def _column(part: np.ndarray, column: int) -> np.ndarray:
+    """Copy a column, and release the memory of a mapped file, which has 25 columns side by side."""
+    values = np.array(part[:, column])
+    if isinstance(part, np.memmap) and part.filename is not None:
+        release_pages(frozenset([str(Path(part.filename).resolve())]))
+    return values
+
+
+def _groups(parts: Sequence[np.ndarray], column: int, found: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+    """Yield the kept pairs with an equal hash: the number of the first, and those of the others."""
+    rows = np.flatnonzero(found == KEPT)
+    values = np.concatenate([_column(part, column) for part in parts])[rows]
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    ends = np.r_[starts[1:], len(values)]
+    for start, end in zip(*(edge[ends - starts > 1] for edge in (starts, ends))):
+        first, *others = rows[order[start:end]].tolist()
+        yield first, others
+
 
 CHUNK = 20_000  # pairs
 EXAMPLES = 5  # removed pairs of each step in the report
@@ -122,7 +205,7 @@ class Survivors:
     Attributes:
         left: bool (pairs,), false for pairs that a later step removed.
         margin: float32 (pairs,), NaN until it is set.
-        hashes: the [`~hf_xalign.prepare.duplicates.hashes`] of each chunk.
+        hashes: the [`~hf_xalign.prepare.chunks.hashes`] of each chunk.
         chunks: the range of pairs of each chunk.
     """
 

@@ -1,6 +1,6 @@
 """Rules that decide from a sentence pair alone whether it is removed.
 
-This module and [`~hf_xalign.prepare.duplicates`] run in worker processes, so they do not import torch.
+This module and [`~hf_xalign.prepare.chunks`] run in worker processes, so they do not import torch.
 """
 
 from __future__ import annotations

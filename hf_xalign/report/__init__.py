@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hf_xalign.report.builder import render_report, write_report
-from hf_xalign.report.page import render_similarity
+from hf_xalign.report.charts import render_similarity
 
 __all__ = ["render_report", "render_similarity", "write_report"]

@@ -15,7 +15,7 @@ from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError
 from hf_xalign.record import check_run, portable, read_record, write_text
 from hf_xalign.report import charts
-from hf_xalign.report.page import render
+from hf_xalign.report.charts import render
 from hf_xalign.tables import is_count, score_rows, view
 
 FILENAME = "report.html"

@@ -6,13 +6,19 @@ links, which clash when one page holds several figures.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hf_xalign.palette import COLOURS
+from hf_xalign.evaluation.plots import COLOURS
+
+if TYPE_CHECKING:
+    from hf_xalign.evaluation.similarity import WordSimilarity
+
 
 BEFORE, AFTER = "#b0b0b0", COLOURS[0]
 LINKED, RANDOM = COLOURS[0], COLOURS[1]
@@ -125,3 +131,30 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(step * part for part in (1, 0.5, 0.2) if (high - low) / (step * part) >= 3)
     first = math.ceil(low / step - 1e-9)
     return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template of this folder; text is escaped, `markupsafe.Markup` is not."""
+    environment = Environment(
+        loader=PackageLoader("hf_xalign.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["plain"] = _plain
+    page = environment.get_template(template).render(**values)
+    # A command line can hold half a surrogate pair, which UTF-8 cannot. HTML allows no control characters.
+    page = "".join(c if c.isprintable() or c in "\n\t" or not c.isascii() else "\ufffd" for c in page)
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def render_similarity(found: Mapping[str, WordSimilarity], *, measure: str, source: str, target: str) -> str:
+    """Render {title: matrix} of word similarities as a page, colored by what each word chooses."""
+    texts = {"measure": measure, "source": source, "target": target}
+    return render("similarity.html", title="Word similarities", found=found, **texts)
+
+
+def _plain(value: Any) -> str:
+    """Format a value of the record: integers with separators, text unchanged, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -7,13 +7,11 @@ from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages
 from hf_xalign.tasks.examples import Examples, by_language, read_examples
 from hf_xalign.tasks.labels import LabelSet
-from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.models import load_task_model
-from hf_xalign.tasks.prediction import predict, score_languages
 from hf_xalign.tasks.qa.reading import read_questions
 from hf_xalign.tasks.qa.task import QuestionTask
 from hf_xalign.tasks.tagging import TaggingTask, load_tagger
-from hf_xalign.tasks.task import Task, TaskScores
+from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, predict, score_languages
 
 __all__ = [
     "Examples",

@@ -16,13 +16,12 @@ from transformers import PreTrainedTokenizerBase
 from hf_xalign.data.encoding import EncodedWords, check_vocabulary, special_frame, tokenize_words, word_tokenizer
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.tagger.crf import NO_TAG
+from hf_xalign.modeling.tagger import NO_TAG
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.labels import LabelSet
-from hf_xalign.tasks.languages import LanguageInputs
 from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words, tags_as_spans
-from hf_xalign.tasks.task import Batch, Task, TaskScores
+from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.tasks.classification import SequenceTask, TokenTask
-from hf_xalign.tasks.prediction import evaluating, read_batch
-from hf_xalign.tasks.task import Batch
+from hf_xalign.tasks.task import Batch, evaluating, read_batch
 
 ITEMS = 50_000  # enough for a linear layer; more items cost more passes of the encoder
 

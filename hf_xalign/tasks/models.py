@@ -13,13 +13,13 @@ from peft import PeftModel
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
-from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
+from hf_xalign.modeling.mapped import RotatedConfig, RotatedModel, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.rotated import RotatedConfig, RotatedModel, map_adapter
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained

@@ -14,9 +14,8 @@ from transformers import PreTrainedModel
 from hf_xalign.data.span_labels import UNLABELLED
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
-from hf_xalign.modeling.rotated import RotatedModel
-from hf_xalign.modeling.tagger.crf import NO_TAG
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.mapped import RotatedModel
+from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.tasks.classification import TokenTask
 from hf_xalign.tasks.examples import Examples
@@ -151,7 +150,7 @@ def load_tagger(
         seed: seed of the tagger's initial weights.
         layers: layers that the tagger reads; if there are maps, all must be mapped. By default the mapped layers, the
             last layer with an adapter, else the last four.
-        settings: other fields of [`~hf_xalign.modeling.tagger.tagger.BiLSTMCRFConfig`].
+        settings: other fields of [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`].
 
     Raises:
         InputError: the encoder is missing or has a task head, the adapter does not fit, or a setting is invalid.

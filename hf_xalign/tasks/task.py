@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.token_index import pad_rows
+from hf_xalign.data.batches.pairs import pad_rows
+from hf_xalign.environment import progress
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.languages import LanguageInputs
+
+
+@dataclass(frozen=True)
+class LanguageInputs:
+    """Languages and segments that a model distinguishes.
+
+    Attributes:
+        embeddings: row of each language in the language embeddings (`config.language_ids`), or None.
+        maps: id of each language's map in a module or a mapped encoder, or None.
+        segments: whether token types separate the two texts of a pair.
+    """
+
+    embeddings: Mapping[str, int] | None = None
+    maps: Mapping[str, int] | None = None
+    segments: bool = False
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> LanguageInputs:
+        """Read the language inputs from a task model."""
+        maps = [found for part in model.modules() if isinstance(part, LanguageAware) for found in part.language_maps]
+        embeddings = language_ids(model.config)
+        segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1
+        return cls(embeddings, maps[0] if maps else None, segments)
+
+    def columns(self, language: str) -> dict[str, int]:
+        """Return the columns of a text in `language`: `language_row`, `language_number`, or both.
+
+        Raises:
+            InputError: the model does not know the language.
+        """
+        found: dict[str, int] = {}
+        if self.embeddings is not None:
+            if language not in self.embeddings:
+                raise InputError(
+                    f"language {language!r}: the encoder has language embeddings for {', '.join(self.embeddings)}. "
+                    "Give the text one of these codes."
+                )
+            found["language_row"] = self.embeddings[language]
+        if self.maps is not None:
+            found["language_number"] = language_number(language, self.maps, "the model")
+        return found
+
 
 Batch = dict[str, torch.Tensor]
 
@@ -130,3 +177,68 @@ class Task(ABC):
     @abstractmethod
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Score the predictions for the encoded rows of an evaluation set."""
+
+
+def predict(
+    model: nn.Module,
+    task: Task,
+    encoded: Dataset,
+    pad_token_id: int,
+    *,
+    batch_size: int = 64,
+    desc: str | None = None,
+) -> list[np.ndarray]:
+    """Return the predictions for rows of the task's `encode`, in their order.
+
+    Rows of similar length share a batch of at most `batch_size`. `desc` labels the progress bar; None hides it.
+    """
+    device = next(model.parameters()).device
+    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
+    found: list[np.ndarray] = [np.empty(0)] * len(order)
+    starts = progress(range(0, len(order), batch_size), desc=desc, leave=False)
+    with evaluating(model), torch.inference_mode():
+        for start in starts:
+            rows = order[start : start + batch_size]
+            batch = read_batch(encoded, rows, partial(task.collate, pad_token_id=pad_token_id), device)
+            for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
+                found[row] = prediction
+    return found
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put the model into evaluation mode inside a `with` block."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def read_batch(
+    encoded: Dataset, rows: np.ndarray, collate: Callable[[list[dict[str, Any]]], Batch], device: torch.device
+) -> Batch:
+    """Collate the rows with these indices, on a device."""
+    columns = encoded[rows]
+    batch = collate([dict(zip(columns, values)) for values in zip(*columns.values())])
+    return {name: value.to(device) for name, value in batch.items()}
+
+
+def score_languages(
+    model: nn.Module,
+    task: Task,
+    evaluation: Mapping[str, tuple[Examples, Dataset]],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    batch_size: int = 64,
+    desc: str | None = None,
+) -> dict[str, TaskScores]:
+    """Score every language of `evaluation` (its examples and their encoded rows); see [`predict`]."""
+    assert isinstance(tokenizer.pad_token_id, int)
+    scores = {}
+    for language, (examples, encoded) in evaluation.items():
+        own = desc and f"{desc} ({language})"
+        predictions = predict(model, task, encoded, tokenizer.pad_token_id, batch_size=batch_size, desc=own)
+        scores[language] = task.score(examples, encoded, predictions)
+    return scores

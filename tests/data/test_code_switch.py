@@ -10,7 +10,7 @@ from support.examples import nli, qa
 from support.tiny import make_encoder, make_tokenizer
 from transformers import BertForSequenceClassification, DataCollatorWithPadding, Trainer, TrainingArguments
 
-from hf_xalign.data.code_switching.examples import GroupCollator, code_switch_pairs, gather_groups
+from hf_xalign.data.code_switching import GroupCollator, code_switch_pairs, gather_groups
 
 NLI = {"first": "premise", "second": "hypothesis"}
 QA = {"first": "question", "second": ("context", "answers")}

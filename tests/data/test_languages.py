@@ -16,13 +16,11 @@ from support.tiny import make_encoder
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerFast
 
-from hf_xalign.data.derived.language import DerivedLanguage, sentences
+from hf_xalign.data.builtin import build_charsmap, composed_keys
+from hf_xalign.data.derived.language import LETTERS, Alphabet, DerivedLanguage, SharedPieces, sentences
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
-from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, SharedPieces
-from hf_xalign.data.derived.treebank import Tree, load_treebank, read_trees
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
-from hf_xalign.data.derived.word_order import HEAD, WordOrder
-from hf_xalign.data.embedded.charsmap import build_charsmap, composed_keys
+from hf_xalign.data.derived.word_order import HEAD, Tree, WordOrder, load_treebank, read_trees
 from hf_xalign.data.parallel import load_parallel
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
 

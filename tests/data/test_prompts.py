@@ -9,11 +9,10 @@ from tokenizers import models, pre_tokenizers, processors
 from transformers import AutoTokenizer
 
 from hf_xalign import encode_sentences
-from hf_xalign.data.encoding import special_frame, tokenize_words
-from hf_xalign.data.prompts import prompt_of, prompted, set_prompt
+from hf_xalign.data.encoding import prompt_of, prompted, set_prompt, special_frame, tokenize_words
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.sentence_export import save_sentence_transformer
+from hf_xalign.modeling.export import save_sentence_transformer
 
 KINDS = {
     "template": None,

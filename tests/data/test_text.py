@@ -20,17 +20,17 @@ from support.tiny import make_links
 
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import monolingual, parallel
-from hf_xalign.data.derived.treebank import read_trees
-from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.derived.word_order import read_trees
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
-from hf_xalign.links.pharaoh import read_pharaoh
+from hf_xalign.links.align import read_pharaoh
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.tasks.examples import LABELLED
-from hf_xalign.tasks.layouts import read_rows as read_labelled
+from hf_xalign.tasks.examples import read_rows as read_labelled
 
 PAIRS = [("Die Datei öffnen", "Open the file"), ("Speichern", "Save"), ("Ein\u2028Bruch \x85 hier", "A break here")]
 EXPECTED = [(source, target, "de", "en") for source, target in PAIRS]

@@ -16,8 +16,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from transformers import BertConfig, PreTrainedTokenizerFast
 
 from hf_xalign.data.encoding import check_pieces, encode_pairs, tokenize_words, word_tokenizer
-from hf_xalign.data.pretraining.entries import ENTRIES_FILE, TokenEntries
-from hf_xalign.data.pretraining.rows import TextCounts, encode_pretraining
+from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
 from hf_xalign.data.words import lettered_words, split_words, splitter_version
 from hf_xalign.errors import InputError
@@ -29,7 +28,7 @@ from hf_xalign.links.neural import predict_links
 from hf_xalign.mapping.anchors.anchors import make_anchors
 from hf_xalign.tasks import LabelSet, TokenTask
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.languages import LanguageInputs
+from hf_xalign.tasks.task import LanguageInputs
 
 
 def telugu(unknown, count=100):

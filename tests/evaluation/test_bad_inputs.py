@@ -17,8 +17,7 @@ from hf_xalign.evaluation.distances import distance_grid, word_distances
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
-from hf_xalign.evaluation.scores import read_protocols
-from hf_xalign.evaluation.sentence_scores import score_sentences, sentence_retrieval
+from hf_xalign.evaluation.scores import read_protocols, score_sentences, sentence_retrieval
 from hf_xalign.evaluation.transfer import spearman, transfer_gap
 from hf_xalign.links.frozen import read_links, write_links
 

@@ -11,8 +11,8 @@ from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries, alignment_of_model
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.sentence_scores import sentence_retrieval
-from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.evaluation.scores import sentence_retrieval
+from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.search import csls
 
 # Directions in the plane, so that who is nearest to whom can be seen.

@@ -13,8 +13,7 @@ from support.tiny import make_encoder, make_links, make_multilingual_encoder, ma
 
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
 from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.scores import read_protocols
-from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.scores import read_protocols, score_sentences
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors

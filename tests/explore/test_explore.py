@@ -22,7 +22,7 @@ from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 
 from hf_xalign.cli.explore import _last_names
 from hf_xalign.cli.main import main
-from hf_xalign.data.prompts import prompt_of
+from hf_xalign.data.encoding import prompt_of
 from hf_xalign.data.sources import embedded_file
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors

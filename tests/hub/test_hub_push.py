@@ -33,8 +33,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import write_links
 from hf_xalign.metrics.space import metric_space, push_metric
 from hf_xalign.modeling import with_alignment
+from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.modeling.sentence_export import save_sentence_transformer
 from hf_xalign.recipes import fao, mao
 from hf_xalign.recipes.parts.common import ParallelText
 from hf_xalign.recipes.parts.parallel import load_parts

@@ -32,8 +32,8 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.dictionary import DictionaryLinker, load_dictionary
 from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.readers import DictionaryLinker, load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment

@@ -17,16 +17,14 @@ from transformers import AutoModelForSequenceClassification
 
 from hf_xalign.mapping import supervision, word2vec
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
-from hf_xalign.mapping.checks import check_vectors, matched
-from hf_xalign.mapping.procrustes import least_squares, procrustes
+from hf_xalign.mapping.procrustes import check_vectors, least_squares, matched, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
-from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig
+from hf_xalign.modeling.mapped import RotatedModel, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.modeling.rotated import RotatedModel, map_adapter
 
 # The package has the function under the name of its module.
 learn = import_module("hf_xalign.mapping.self_learning").self_learning

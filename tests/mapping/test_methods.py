@@ -14,15 +14,14 @@ from support.nearest import vectors
 from support.numeric import assert_rounding, tolerance
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping import refinement
-from hf_xalign.mapping.procrustes import least_squares, procrustes
+from hf_xalign.mapping import procrustes as refinement
+from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import _loss_and_gradient, rcsls
-from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import Dropout, _search
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, vecmap
 from hf_xalign.modeling.maps import unit
 from hf_xalign.search.csls import nearest_neighbours
-from hf_xalign.search.neighbourhoods import Neighbourhoods
+from hf_xalign.search.neighborhoods import Neighbourhoods
 
 # Matrices have at most COUNT rows and SIZE columns. A product takes 2 COUNT operations on its longest path; a
 # decomposition by reflections is backward stable with a small multiple of COUNT + SIZE^2.

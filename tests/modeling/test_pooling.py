@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import assert_rounding
 
-from hf_xalign.data.batches.token_index import word_token_index
+from hf_xalign.data.batches.pairs import word_token_index
 from hf_xalign.modeling.pooling import pool_spans, pool_words
 
 POOLINGS = ("first", "last", "mean")

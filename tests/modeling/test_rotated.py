@@ -20,7 +20,7 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.rotated import RotatedModel
+from hf_xalign.modeling.mapped import RotatedModel
 
 WIDE = {"dtype": torch.float64}
 # A map on the tiny encoder's 16 dimensions: two products, one to make the offset, and what is added.

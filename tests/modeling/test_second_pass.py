@@ -6,7 +6,7 @@ from support.families import CONFIGS, PASS
 from support.numeric import assert_rounding
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
-from hf_xalign.modeling.second_pass import second_pass
+from hf_xalign.trainers.continual import second_pass
 
 
 def inputs(rows, width, seed=0):

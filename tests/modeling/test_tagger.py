@@ -16,7 +16,7 @@ import hf_xalign
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.span_labels import find_spans
 from hf_xalign.modeling import set_language, with_alignment
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification, words_of
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, words_of
 
 # Two layers of two LSTMs over 3 words, of 16 or 48 inputs and 6 states; 5 tags and 25 pairs of them of 12 states each.
 TAGGED = PASS + 2 * 3 * 2 * (48 + 6 + 5) + 2 * 3 * (12 + 12 + 3 * 5)

@@ -10,7 +10,7 @@ from support.maps import by_hand, make_map
 from support.numeric import assert_rounding
 
 from hf_xalign.modeling import XAlignConfig, set_language
-from hf_xalign.modeling.rotated import map_adapter
+from hf_xalign.modeling.mapped import map_adapter
 from hf_xalign.modeling.xalign.top import LinearTop, Rotation
 
 MASK = SPANS[..., 1] > SPANS[..., 0]

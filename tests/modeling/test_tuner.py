@@ -22,7 +22,7 @@ from transformers import (
 from hf_xalign import load
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.xalign.base import same_base, sketch_base
+from hf_xalign.modeling.xalign.config import same_base, sketch_base
 from hf_xalign.modeling.xalign.tuner import XAlignLayer, find_top
 
 # ModernBERT norms before a block, where AdapterHub's flow has no place.

@@ -24,7 +24,8 @@ from hf_xalign import executors
 from hf_xalign.cli.main import main
 from hf_xalign.data.parallel import load_parallel
 from hf_xalign.errors import InputError
-from hf_xalign.prepare import chunks, duplicates, pipeline, rules
+from hf_xalign.prepare import chunks, pipeline, rules
+from hf_xalign.prepare import chunks as duplicates
 from hf_xalign.prepare.pipeline import prepare
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, make_rules
 

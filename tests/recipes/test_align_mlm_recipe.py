@@ -5,9 +5,9 @@ import pytest
 from support.recipe import output_of, pretraining_command, record_of
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xalign.data.derived import transliteration
+from hf_xalign.data.derived import language as transliteration
 from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.recipes.align_mlm import main

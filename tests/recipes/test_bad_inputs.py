@@ -15,7 +15,7 @@ import hf_xalign.cache
 import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
 from hf_xalign.cache import leave_folder
-from hf_xalign.cli.packaged import METHODS
+from hf_xalign.cli.train import METHODS
 from hf_xalign.config import _names, imported
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts import common
@@ -107,7 +107,8 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
 EARLY = """
 import sys
 from importlib import import_module
-from hf_xalign.cli import packaged, train
+from hf_xalign.cli import train
+from hf_xalign.cli import train as packaged
 from hf_xalign.errors import InputError
 
 for method in packaged.METHODS:

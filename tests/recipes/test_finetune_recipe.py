@@ -15,17 +15,16 @@ from support.tiny import SENTENCES
 import hf_xalign
 from hf_xalign.cache import write_mark
 from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.derived.treebank import read_trees
-from hf_xalign.data.derived.word_order import WordOrder
+from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import FinetuneArguments, main
 from hf_xalign.recipes.parts.task_data import TaskData, load_task
 from hf_xalign.record import read_record, write_record
-from hf_xalign.statistics.bootstrap import score_interval
 from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks import examples
 from hf_xalign.trainers import ContinualTrainer, TaskConfig, TaskTrainer
 

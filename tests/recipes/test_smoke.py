@@ -8,7 +8,7 @@ import sys
 import pytest
 from support.recipe import command, on_files, pretraining_command, task_command
 
-from hf_xalign.cli.packaged import METHODS
+from hf_xalign.cli.train import METHODS
 
 # What a library says that nobody can act on.
 NOISE = r"Warning|LOAD REPORT|MISSING|UNEXPECTED|pin_memory|were not passed to `accelerate launch`|Traceback"

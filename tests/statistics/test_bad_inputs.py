@@ -8,10 +8,15 @@ import numpy as np
 from support.refusals import assert_refused, calls
 from support.results import edit_run, tagged, write_run, write_system, write_three
 
-from hf_xalign.statistics.bootstrap import interval, score_interval
 from hf_xalign.statistics.comparison import compare
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.statistics.significance import paired_t_test, permutation_test, resampled_differences
+from hf_xalign.statistics.significance import (
+    interval,
+    paired_t_test,
+    permutation_test,
+    resampled_differences,
+    score_interval,
+)
 
 NAN = float("nan")
 

@@ -7,9 +7,16 @@ from scipy import stats
 from support.numeric import assert_rounding
 
 from hf_xalign.statistics import significance
-from hf_xalign.statistics.bootstrap import interval, score_interval
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.statistics.significance import holm, is_mean, paired_t_test, permutation_test, resampled_differences
+from hf_xalign.statistics.significance import (
+    holm,
+    interval,
+    is_mean,
+    paired_t_test,
+    permutation_test,
+    resampled_differences,
+    score_interval,
+)
 
 
 def right_or_wrong(right):

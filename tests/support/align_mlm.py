@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-from hf_xalign.data.pretraining.entries import TokenEntries
-from hf_xalign.data.pretraining.rows import encode_pretraining
-from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
+from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from support.launch import SMALL as QUIET

@@ -5,7 +5,7 @@ import torch
 from datasets import Dataset
 from transformers import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.tasks import Examples, LabelSet, QuestionTask, SequenceTask, TaggingTask, TokenTask
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig

@@ -4,7 +4,7 @@ import numpy as np
 from datasets import Dataset
 
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.modeling.features.cache import cache_features
+from hf_xalign.modeling.features import cache_features
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 LINKED = {"source": "linked", "target": "linked"}

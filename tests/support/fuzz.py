@@ -33,17 +33,15 @@ from transformers import SchedulerType
 
 from hf_xalign.cache import read_mark
 from hf_xalign.config import parse
-from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.derived.transliteration import Alphabet
-from hf_xalign.data.derived.treebank import load_treebank
-from hf_xalign.data.derived.word_order import WordOrder
-from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.derived.language import Alphabet, DerivedLanguage
+from hf_xalign.data.derived.word_order import WordOrder, load_treebank
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import load_parallel, stream_parallel
-from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.rows import TokenEntries
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError
+from hf_xalign.links.align import PharaohReader
 from hf_xalign.links.frozen import read_links
-from hf_xalign.links.pharaoh import PharaohReader
 from hf_xalign.mapping.anchors.anchors import Anchors
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap

@@ -13,7 +13,7 @@ import gradio
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 import hf_xalign.cli.main
-from hf_xalign.data.embedded import encoder
+from hf_xalign.data import builtin as encoder
 from support.families import save_base
 from support.labelled import squad, squad_rows
 from support.tiny import SENTENCES, make_tokenizer

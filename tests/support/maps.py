@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.modeling.rotated import RotatedModel
+from hf_xalign.modeling.mapped import RotatedModel
 from support.adapters import TEXT, make_base
 
 LANGUAGES = ("en", "to")  # `to`, Tongan, is also the name of a method of modules

@@ -2,8 +2,7 @@
 
 import torch
 
-from hf_xalign.modeling.contrast.heads import SentenceHead
-from hf_xalign.modeling.contrast.momentum import KeyQueue, MomentumEncoder
+from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, SentenceHead
 from support.tiny import make_encoder
 
 SIZE, M = 6, 0.9

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from hf_xalign.modeling.tagger.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from support.adapters import SPANS, TEXT, make_base
 
 BIO = ["O", "B-a", "I-a", "B-b", "I-b"]

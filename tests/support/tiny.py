@@ -5,7 +5,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.modeling.languages import add_language_embeddings
 
 
 def make_multilingual_encoder(seed: int = 0):

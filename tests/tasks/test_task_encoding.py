@@ -15,8 +15,8 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoTokenizer, BertForTokenClassification
 
 from hf_xalign.data.encoding import tokenize_words
+from hf_xalign.modeling.mapped import RotatedModel
 from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.modeling.rotated import RotatedModel
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.tasks import (
     LabelSet,

@@ -11,8 +11,8 @@ from support.numeric import assert_rounding
 from support.runs import exact
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from hf_xalign.data.pretraining.entries import TokenEntries
-from hf_xalign.modeling.language_embeddings import language_ids
+from hf_xalign.data.pretraining.rows import TokenEntries
+from hf_xalign.modeling.languages import language_ids
 
 
 def token_losses(trainer, collator, row):

@@ -19,10 +19,10 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, BertConfig, BertForMaskedLM, BertModel
 
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.language_embeddings import add_language_embeddings
+from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.tasks import LabelSet, TokenTask
 from hf_xalign.trainers import ContinualTrainer, FAOConfig, FAOTrainer, MAOTrainer, PPATrainer, TaskTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
@@ -271,7 +271,7 @@ def test_adapters_that_lose_the_encoder_from_before_them(tmp_path, monkeypatch):
     rows += [({"room": "mao", **options(layer_replication=[[0, 2], [1, 2]])}, "layer_replication adds layers")]
     assert_refused(calls(attempt, rows))
     # Whatever changes the encoder, by whatever name.
-    monkeypatch.setattr("hf_xalign.modeling.xalign.base.HARMLESS_STARTS", {"pissa"})
+    monkeypatch.setattr("hf_xalign.modeling.xalign.config.HARMLESS_STARTS", {"pissa"})
     changed = {"room": "mao", **options(init_lora_weights="pissa")}
     assert_refused(calls(attempt, [(changed, "this LORA adapter changes the encoder's own weights")]))
     attempt("fao", model=fao.lora(init_lora_weights="olora"), regularizer_weight=0.0)

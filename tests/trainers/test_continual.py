@@ -10,7 +10,7 @@ from support.runs import exact
 from support.tiny import make_encoder, make_links
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.language_embeddings import add_language_embeddings, language_ids
+from hf_xalign.modeling.languages import add_language_embeddings, language_ids
 
 
 def gradients(trainer, loss):

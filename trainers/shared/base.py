@@ -39,30 +39,27 @@ from transformers.trainer_utils import (
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
 from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
-from hf_xalign.data.batches.bandit import LanguageBandit
 from hf_xalign.data.batches.masked import EpochCollator
-from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
-from hf_xalign.data.embedded.encoder import resolve_model
-from hf_xalign.data.encoding import check_pieces
+from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
+from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import join_languages
-from hf_xalign.data.prompts import set_prompt
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
-from hf_xalign.modeling.sentence_export import LENGTH_FILE, open_sentence_transformer, read_length
-from hf_xalign.modeling.xalign.base import SKETCH, changed_start, sketch_base
-from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, read_length
+from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.objectives.term import Term
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
-from hf_xalign.trainers.shared.average import AverageAtEnd
-from hf_xalign.trainers.shared.base_config import AlignmentConfig
+from hf_xalign.trainers.shared.base_config import AlignmentConfig, check_optimizer, check_optimizers
 from hf_xalign.trainers.shared.checkpoints import (
     ARGUMENTS,
     COMPLETE,
+    AverageAtEnd,
     check_output_dir,
     check_same_adapter,
     clear_run,
@@ -81,7 +78,6 @@ from hf_xalign.trainers.shared.fsdp import (
     wants_sharding,
 )
 from hf_xalign.trainers.shared.hub import HubTrainer
-from hf_xalign.trainers.shared.inherited import check_optimizer, check_optimizers
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.shared.tracking import use_tracker
 

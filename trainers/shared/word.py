@@ -18,28 +18,33 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.batches.bandit import LanguageBandit
-from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator
-from hf_xalign.data.batches.token_index import TokenIndex
+from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator, TokenIndex
+from hf_xalign.data.batches.sampling import LanguageBandit
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
-from hf_xalign.evaluation.scores import Scores, TextVectors, check_protocols, merge_scores, score_vectors, text_vectors
-from hf_xalign.evaluation.sentence_scores import score_sentences
+from hf_xalign.evaluation.scores import (
+    Scores,
+    TextVectors,
+    check_protocols,
+    merge_scores,
+    score_sentences,
+    score_vectors,
+    text_vectors,
+)
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.contrast.heads import pool_sentences
+from hf_xalign.modeling.contrast import pool_sentences
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
-from hf_xalign.modeling.xalign.base import changed_start
-from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text

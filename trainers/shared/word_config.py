@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Literal, cast
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import GIVEN, excludes, needs
-from hf_xalign.data.batches.pairs import LinkedTokens, RegularizedWords, Side
+from hf_xalign.data.batches.pairs import LinkedTokens, Pooling, RegularizedWords, Side
 from hf_xalign.data.batches.sampling import LanguageSampling
-from hf_xalign.data.batches.token_index import Pooling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast.heads import SentencePooling
-from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
+from hf_xalign.modeling.contrast import SentencePooling
+from hf_xalign.modeling.languages import refuse_language_embeddings
 from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.token_index import pad_rows
-from hf_xalign.data.pretraining.entries import TokenEntries
+from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.pretraining.masking import (
     IGNORED,
     LANGUAGE,
@@ -22,6 +21,7 @@ from hf_xalign.data.pretraining.masking import (
     mask_tokens,
     masking_vocabulary,
 )
+from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 

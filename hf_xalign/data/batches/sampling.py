@@ -1,18 +1,88 @@
-"""Seeded sampler: groups pairs by length and balances languages."""
+"""Length-grouped, language-balanced and learned sampling of batches, and streams of several data sets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from datasets import Dataset
-from pyarrow.compute import utf8_length  # type: ignore[import-untyped]
+from pyarrow.compute import utf8_length
 from torch.utils.data import Sampler
 
-from hf_xalign.data.batches.bandit import LanguageBandit
+from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.errors import InputError
+
+
+class LanguageBandit:
+    """Choose each language's share of a window of steps, by discounted UCB (Garivier and Moulines 2008).
+
+    A window has 50 slots; a slot is one optimizer step's number of pairs. Half of the slots are divided equally. Each
+    other slot goes to the language with the largest mean gain + sqrt(2 log(1 + N) / n). The gain of a window is the
+    relative drop of the language's loss since the window before; mean gains are divided by the largest one. n is the
+    number of slots that the language has had, in windows, and N the sum over all languages. Each window discounts
+    counts and gains by 0.9.
+
+    `slots` has one list for each window, with the slots of each language. The first two windows are divided equally;
+    window w + 2 is decided after window w was trained. So a decision does not depend on how many batches the
+    dataloader prefetches, and a resumed run repeats it.
+
+    Example:
+        >>> bandit = LanguageBandit(2)
+        >>> for loss in (1.0, 0.8, 0.6):  # the first language learns, the second does not
+        ...     bandit.learn(np.array([loss, 1.0]), np.array([1.0, 1.0]))
+        >>> bandit.slots
+        [[25, 25], [25, 25], [25, 25], [38, 12], [38, 12]]
+    """
+
+    SLOTS = 50
+    DISCOUNT = 0.9
+
+    def __init__(self, languages: int):
+        even = [self.SLOTS // languages + (code < self.SLOTS % languages) for code in range(languages)]
+        self.slots = [even, list(even)]
+        self._counts, self._gains, self._losses = np.zeros((3, languages))
+
+    def learn(self, losses: np.ndarray, counts: np.ndarray) -> None:
+        """Record one trained window and decide the next: summed `losses` and `counts` of pairs, float (languages,)."""
+        seen = counts > 0
+        means = np.where(seen, losses / np.where(seen, counts, 1), self._losses)
+        known = seen & (self._losses > 0)
+        gains = np.where(known, 1 - means / np.where(known, self._losses, 1), 0)
+        trained = np.array(self.slots[-2]) / self.SLOTS * seen
+        self._losses = means
+        self._counts = self.DISCOUNT * self._counts + trained
+        self._gains = self.DISCOUNT * self._gains + trained * gains
+        self.slots.append(self._decide())
+
+    def _decide(self) -> list[int]:
+        means = self._gains / np.maximum(self._counts, 1e-12)
+        means /= max(np.abs(means).max(), 1e-12)
+        counts = self._counts + np.array(self.slots[-1]) / self.SLOTS
+        slots = np.full(len(counts), self.SLOTS // (2 * len(counts)))
+        counts += slots / self.SLOTS
+        for _ in range(self.SLOTS - int(slots.sum())):
+            bonus = np.sqrt(2 * np.log1p(counts.sum()) / np.maximum(counts, 1e-12))
+            chosen = int(np.argmax(means + bonus))
+            slots[chosen] += 1
+            counts[chosen] += 1 / self.SLOTS
+        return slots.tolist()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state in JSON types."""
+        return {"slots": self.slots, **{name: getattr(self, f"_{name}").tolist() for name in _NUMBERS}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        self.slots = state["slots"]
+        for name in _NUMBERS:
+            setattr(self, f"_{name}", np.array(state[name]))
+
+
+_NUMBERS = ("counts", "gains", "losses")
+
 
 LanguageSampling = Literal["proportional", "each", "temperature", "ucb"]
 
@@ -190,3 +260,105 @@ def _characters(words: Any) -> np.ndarray:
     characters = np.concatenate([[0], np.cumsum(utf8_length(lists.flatten()).to_numpy())])
     ends = np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())])
     return np.diff(characters[ends])
+
+
+Batch = dict[str, torch.Tensor]
+PAIR = "pair_"
+
+
+class PairedRow(NamedTuple):
+    """Row of the task's dataset, with the rows of the parallel corpus that are drawn with it."""
+
+    task: dict[str, Any]
+    pairs: list[dict[str, Any]]
+
+
+class PairedStreams:
+    """Map-style dataset of a task and a parallel corpus; [`PairedSampler`] draws its indices."""
+
+    def __init__(self, task: Dataset, pairs: Dataset):
+        self.task = task
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def __getitem__(self, index: tuple[int, tuple[int, ...]]) -> PairedRow:
+        return PairedRow(self.task[index[0]], [self.pairs[pair] for pair in index[1]])
+
+
+class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
+    """Sample the task's examples, each with `share` pairs from an endless stream over the parallel corpus.
+
+    The stream continues across the task's epochs, and shuffles the corpus again after each pass. The pairs of an
+    example depend only on its position in the epoch. So a resumed run draws the same pairs, however a step is divided
+    over micro-batches and processes. The stream has its own generator and does not change the task's order.
+
+    If `step_examples * share` is a whole number, each step takes whole groups of pairs of similar length.
+    """
+
+    def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):
+        self.task = task
+        self.stream = stream
+        self.share = share
+        self.step_examples = step_examples
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration."""
+        self.epoch = epoch
+        if hasattr(self.task, "set_epoch"):
+            self.task.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.task)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        # The last step of an epoch may lack examples, but the next epoch still begins with a whole step's pairs.
+        before = self.epoch * -(-len(self) // self.step_examples) * self.step_examples
+        order = np.empty(0, dtype=np.int64)
+        turn = -1
+        for place, row in enumerate(self.task, start=before):
+            pairs = []
+            for drawn in range(int(place * self.share), int((place + 1) * self.share)):
+                if drawn // len(self.stream) != turn:
+                    turn = drawn // len(self.stream)
+                    self.stream.set_epoch(turn)
+                    order = np.fromiter(self.stream, np.int64, len(self.stream))
+                pairs.append(int(order[drawn % len(self.stream)]))
+            yield row, tuple(pairs)
+
+
+class PairedCollator:
+    """Collate rows of [`PairedStreams`], padding task and pairs separately.
+
+    The batch holds the task collator's tensors and, if there are pairs, those of `PairCollator` with the prefix
+    `pair_`. `language_rows` gives the row of each language in the token-type embeddings, and `pivot` the language of
+    the target sides. With these, the batch also holds `pair_token_type_ids` int64 (2P, width).
+    """
+
+    def __init__(
+        self,
+        task: Callable[[list[dict[str, Any]]], Batch],
+        pairs: PairCollator,
+        *,
+        language_rows: Mapping[str, int] | None = None,
+        pivot: str | None = None,
+    ):
+        self.task = task
+        self.pairs = pairs
+        self.language_rows = language_rows
+        self.pivot = pivot
+
+    def __call__(self, rows: list[PairedRow]) -> Batch:
+        """Collate `rows`."""
+        batch = dict(self.task([row.task for row in rows]))
+        drawn = [pair for row in rows for pair in row.pairs]
+        if not drawn:
+            return batch
+        pairs = self.pairs(drawn)
+        if self.language_rows is not None:
+            languages = [*(pair["source_lang"] for pair in drawn), *[self.pivot] * len(drawn)]
+            own = torch.tensor([self.language_rows[str(language)] for language in languages])
+            pairs["token_type_ids"] = own[:, None].expand_as(pairs["input_ids"]).contiguous()
+        return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

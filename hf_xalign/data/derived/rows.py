@@ -11,9 +11,9 @@ from typing import Any
 from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.code_switching.examples import is_text
+from hf_xalign.data.code_switching import is_text
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
-from hf_xalign.data.derived.treebank import TREE_COLUMNS, Tree
+from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans
 from hf_xalign.errors import InputError, explained

@@ -15,8 +15,8 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from hf_xalign.data.derived.transliteration import LETTERS, Alphabet, normalized_character
-from hf_xalign.data.embedded.charsmap import build_charsmap
+from hf_xalign.data.builtin import build_charsmap
+from hf_xalign.data.derived.language import LETTERS, Alphabet, normalized_character
 from hf_xalign.data.pretraining.vocabulary import rebuild, tokenizer_spec
 from hf_xalign.errors import InputError
 

@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_xalign.checks import check_range
-from hf_xalign.data.derived.transliteration import WORD_START
+from hf_xalign.data.derived.language import WORD_START
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import cache_dir, is_whole, locked, seal
 from hf_xalign.checks import check_choice, check_range
-from hf_xalign.data.batches.token_index import Pooling, ranges, word_token_index
+from hf_xalign.data.batches.pairs import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, content_errors

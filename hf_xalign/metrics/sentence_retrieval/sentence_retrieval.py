@@ -2,7 +2,7 @@
 
 from datasets import Features
 
-from hf_xalign.evaluation.sentence_scores import sentence_retrieval
+from hf_xalign.evaluation.scores import sentence_retrieval
 from hf_xalign.metrics import base
 
 

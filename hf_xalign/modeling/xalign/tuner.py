@@ -18,10 +18,15 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.xalign.base import sketch_base, warn_of_other_base
-from hf_xalign.modeling.xalign.bottleneck import BottleneckLayer, NormBottleneckLayer, XAlignLayer
-from hf_xalign.modeling.xalign.config import PLACES, TOP_NAME, XAlignConfig, XAlignPeftType
-from hf_xalign.modeling.xalign.top import TopLayer
+from hf_xalign.modeling.xalign.config import (
+    PLACES,
+    TOP_NAME,
+    XAlignConfig,
+    XAlignPeftType,
+    sketch_base,
+    warn_of_other_base,
+)
+from hf_xalign.modeling.xalign.top import BottleneckLayer, NormBottleneckLayer, TopLayer, XAlignLayer
 
 _PREFIX = "xalign_"
 # The stack of layers, or, if the stack is only a list, the norm after it.

@@ -24,7 +24,7 @@ from typing import Any
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.checks import check_range
-from hf_xalign.data.code_switching.examples import answer_spans, stands_at
+from hf_xalign.data.code_switching import answer_spans, stands_at
 from hf_xalign.data.readers import clean_text, file_format, load_json
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress

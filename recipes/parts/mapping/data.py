@@ -14,15 +14,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
 from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.embedded.encoder import resolve_model
+from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, held_out_words
 from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
-from hf_xalign.mapping.procrustes import least_squares, procrustes
+from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
-from hf_xalign.mapping.refinement import refine
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap

@@ -12,9 +12,9 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import keep_links
 from hf_xalign.mapping.supervision import Coverage
+from hf_xalign.modeling.mapped import RotatedModel, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.rotated import RotatedModel, map_adapter
 from hf_xalign.recipes.parts.common import settle_cpu
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.sources import Sources

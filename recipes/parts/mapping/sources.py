@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from hf_xalign.data.dictionary import load_dictionary
 from hf_xalign.data.monolingual import load_monolingual
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.cover import count_words, lower_word

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hf_xalign.cache import inside
 from hf_xalign.config import non_default_fields
-from hf_xalign.data.dictionary import load_dictionary
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.scores import read_protocols

@@ -1,11 +1,12 @@
-"""The momentum encoder of MoCo (He et al. 2020) and PPA, its queue of keys, and the file that stores both."""
+"""Contrasts of sentences: projection heads, cached gradients, and MoCo's momentum encoder and queue."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +19,114 @@ from hf_xalign.cache import replacing
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.contrast.heads import SentencePooling, pool_sentences
+
+SentencePooling = Literal["cls", "mean", "last"]
+SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
+Normalize = Literal["before", "after"]
+
+
+def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
+    """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
+
+    `cls` takes the first token, and `mean` averages all tokens of the mask (rows, width), with special tokens. `last`
+    takes the last token of the mask, with padding on either side, as decoders such as Qwen3-Embedding are trained.
+    """
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    if pooling == "cls":
+        return hidden[:, 0].to(dtype)
+    if pooling == "last":
+        last = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
+        return hidden[torch.arange(len(hidden), device=hidden.device), last].to(dtype)
+    weights = attention_mask.to(dtype).unsqueeze(-1)
+    return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
+
+
+class ProjectionHead(nn.Module):
+    """Projection head of word-level InfoNCE: W2 ReLU(W1 x), d -> d -> `size`, no biases (Wu and Dredze 2020)."""
+
+    def __init__(self, hidden_size: int, size: int):
+        super().__init__()
+        self.hidden = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.out = nn.Linear(hidden_size, size, bias=False)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Project float (..., hidden_size) to (..., size)."""
+        return self.out(torch.relu(self.hidden(vectors)))
+
+
+class SentenceHead(ProjectionHead):
+    """Projection head of sentences: z = W2 ReLU(W1 h), d -> d -> `size`, no biases (PPA eq. 2).
+
+    With `normalize="before"`, as published, h has length 1 and z any length, so the logits z_q . z_k / T are not
+    cosines: with new weights they differ by a fraction of 1, and training W has to spread them. With `"after"`, as in
+    MoCo and SimCLR, z has length 1. The head computes in the precision of its weights, without autocast.
+    """
+
+    def __init__(self, hidden_size: int, size: int = 300, *, normalize: Normalize = "before"):
+        super().__init__(hidden_size, size)
+        self.normalize = normalize
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Project float (..., hidden_size) to (..., size)."""
+        with torch.autocast(vectors.device.type, enabled=False):
+            vectors = vectors.to(self.hidden.weight.dtype)
+            if self.normalize == "before":
+                return super().forward(nn.functional.normalize(vectors, dim=-1))
+            return nn.functional.normalize(super().forward(vectors), dim=-1)
+
+
+Batch = TypeVar("Batch")
+
+
+def cached_backward(
+    encode: Callable[[Batch], torch.Tensor],
+    chunks: Sequence[Batch],
+    loss: Callable[[list[torch.Tensor]], torch.Tensor],
+    *,
+    backward: Callable[[torch.Tensor], None] = torch.Tensor.backward,
+    no_sync: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+) -> torch.Tensor:
+    """Backpropagate a loss over the vectors of many chunks, with the activations of one chunk in memory at a time.
+
+    First each chunk is encoded without a graph, and the gradient of the loss with respect to all vectors is computed.
+    Then each chunk is encoded again from the same random state, so with the same dropout, and its gradient is
+    backpropagated. This gives the gradient of one large batch, at the cost of a second forward pass.
+
+    `encode` returns the vectors of one chunk; parameters that only `loss` uses get no gradient. `backward` may be
+    `accelerator.backward`, which scales for fp16. All passes except the second one of the last chunk run in DDP's
+    `no_sync`, so that gradients are averaged over processes once. Returns the loss, detached.
+    """
+    states, leaves = [], []
+    with torch.no_grad(), no_sync():
+        for chunk in chunks:
+            states.append(_random_state())
+            leaves.append(encode(chunk).detach())
+    with torch.enable_grad():
+        for leaf in leaves:
+            leaf.requires_grad_()
+        value = loss(leaves)
+        gradients = torch.autograd.grad(value, leaves)
+        after = _random_state()
+        for number, (chunk, state, gradient) in enumerate(zip(chunks, states, gradients, strict=True)):
+            with contextlib.nullcontext() if number == len(chunks) - 1 else no_sync():
+                _set_random_state(state)
+                backward((encode(chunk) * gradient).sum())
+        _set_random_state(after)
+    return value.detach()
+
+
+def _random_state() -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the state of torch's generators on the CPU and on the accelerator."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return torch.get_rng_state(), None if accelerator is None else torch.get_device_module(accelerator).get_rng_state()
+
+
+def _set_random_state(state: tuple[torch.Tensor, torch.Tensor | None]) -> None:
+    cpu, device = state
+    torch.set_rng_state(cpu)
+    if device is not None:
+        torch.get_device_module().set_rng_state(device)
+
 
 QueueStart = Literal["empty", "random"]
 

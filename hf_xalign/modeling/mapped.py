@@ -21,8 +21,14 @@ from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
-from hf_xalign.modeling.language_embeddings import refuse_language_embeddings
-from hf_xalign.modeling.languages import Language, LanguageAware, language_number, number_languages, row_numbers
+from hf_xalign.modeling.languages import (
+    Language,
+    LanguageAware,
+    language_number,
+    number_languages,
+    refuse_language_embeddings,
+    row_numbers,
+)
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import XAlignConfig
@@ -81,7 +87,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 
     `last_hidden_state` and `hidden_states` hold mapped states for the mapped layers, and the encoder's states for the
     others. `language=` or [`hf_xalign.modeling.set_language`] selects the map. Save, push and load it like any model;
-    before `AutoModel.from_pretrained`, `import hf_xalign.modeling.rotated`. [`hf_xalign.load`] needs no import.
+    before `AutoModel.from_pretrained`, `import hf_xalign.modeling.mapped`. [`hf_xalign.load`] needs no import.
     """
 
     config_class = RotatedConfig

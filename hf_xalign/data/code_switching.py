@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows

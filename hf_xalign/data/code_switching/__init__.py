@@ -1,1 +1,0 @@
-"""Code-switched training data of whole examples."""

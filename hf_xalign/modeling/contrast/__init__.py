@@ -1,1 +1,0 @@
-"""Momentum contrast (MoCo): key encoder, queue of keys and sentence head."""

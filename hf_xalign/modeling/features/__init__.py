@@ -1,1 +1,0 @@
-"""Cached word and sentence vectors of a frozen encoder."""

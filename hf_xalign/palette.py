@@ -1,4 +1,0 @@
-"""Colours of figures and HTML pages."""
-
-# Okabe and Ito's palette for colour-blind readers, without yellow, which is too light on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -12,7 +12,7 @@ The systems:
 - the raw encoder;
 - FAO, alone and with continual alignment during task training, by each of its presets;
 - the joint objective (`--preset joint --start_share 0`) on first subwords;
-- MAO's linear maps, or a centred rotation (Procrustes), frozen between encoder and head;
+- MAO's linear maps, or a centered rotation (Procrustes), frozen between encoder and head;
 - `raw_kept`, `joint_kept`: raw and joint, fine-tuned with `--keep_aligned`.
 
 Each is trained on English and tested on all

@@ -17,7 +17,7 @@ median is reported, so that other work on the machine slows both sides. On a bus
 - `joint`: `--preset joint`, with cached word vectors and midpoints;
 - `loops`: the same objective and trained weights by three forwards, each padded to itself, and a loop over words;
 - `copy all`: as `copy`, with the word embeddings trained too;
-- `script`: as published scripts have it: every step tokenises word by word, all weights are trained, and the reference
+- `script`: as published scripts have it: every step tokenizes word by word, all weights are trained, and the reference
   is in the graph, so that the backward pass runs through it. (Kinder than the scripts: the batches are those of the
   others, grouped by length.)
 

@@ -156,7 +156,7 @@ def loops(setup: Setup) -> Variant:
 
 
 def script(setup: Setup) -> Variant:
-    """Follow published scripts: tokenise in the step, train everything, leave the reference in the graph."""
+    """Follow published scripts: tokenize in the step, train everything, leave the reference in the graph."""
     model = setup.load().to(torch.device(setup.device)).train()
     disable_dropout(model)
     reference = copy.deepcopy(model).eval()
@@ -164,7 +164,7 @@ def script(setup: Setup) -> Variant:
     tokenizer: Any = setup.tokenizer
     first, last = tokenizer("").input_ids
 
-    def tokenise(sentences: list[list[str]]) -> tuple:
+    def tokenize(sentences: list[list[str]]) -> tuple:
         ids: list[list[int]] = []
         spans: list[list[tuple[int, int]]] = []
         for sentence in sentences:
@@ -180,8 +180,8 @@ def script(setup: Setup) -> Variant:
         return *pad(ids, tokenizer.pad_token_id), spans
 
     def step(pairs: list[dict[str, Any]]) -> Tensor:
-        source = tokenise([pair["source_words"] for pair in pairs])
-        target = tokenise([pair["target_words"] for pair in pairs])
+        source = tokenize([pair["source_words"] for pair in pairs])
+        target = tokenize([pair["target_words"] for pair in pairs])
         with setup.autocast():
             f_source, f_target = words_by_loop(model, source), words_by_loop(model, target)
             f0 = words_by_loop(reference, target)

@@ -9,7 +9,7 @@ With the embedded encoder, in float32, last layer:
 - `bare`: forward passes over the chosen sentences, in the same batches and side by side as the pass has them, and
   nothing done with what they give;
 - `pass`: the same, averaged into the anchors;
-- `whole`: `make_anchors`, which also counts and chooses, tokenises, hashes the encoder and writes its file;
+- `whole`: `make_anchors`, which also counts and chooses, tokenizes, hashes the encoder and writes its file;
 - `naive`: for each word a forward pass over its first k sentences. It is timed for a few words, drawn by their share
   of these sentences; all would take the mean of their seconds a sentence for each.
 

@@ -3,7 +3,7 @@
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_bli.py                    # 1,500 queries, 50,000 words x 384
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_bli.py --targets 10000    # a trial run
 
-Every contender gets raw float32 rows of an encoder and returns the ten best target words of each query. Normalisation
+Every contender gets raw float32 rows of an encoder and returns the ten best target words of each query. Normalization
 and index building are part of its time. Cosine
 is compared with scikit-learn (`pip install scikit-learn`), by its cosine search and by its Euclidean search over unit
 rows, which gives the same order. It is also compared with the exact inner-product index of faiss (`pip install

@@ -43,8 +43,8 @@ RECIPES = {
 }
 METHODS: dict[str, dict[str, Any] | None] = {
     "raw": None,
-    "Procrustes": {"method": "procrustes", "centre": False},
-    "Procrustes, centred": {"method": "procrustes", "centre": True},
+    "Procrustes": {"method": "procrustes", "center": False},
+    "Procrustes, centered": {"method": "procrustes", "center": True},
     "RCSLS": {"method": "rcsls"},
     "VecMap": {"method": "vecmap"},
 }

@@ -121,12 +121,12 @@ def vecmap_supervised(x: np.ndarray, y: np.ndarray, x_all: np.ndarray, y_all: np
     for side in (x, y):
         _, s, vh = np.linalg.svd(side, full_matrices=False)
         whitening.append(((vh.T / s) @ vh, (vh.T * s) @ vh))
-    (white_x, colour_x), (white_y, colour_y) = whitening
+    (white_x, color_x), (white_y, color_y) = whitening
     u, s, vh = np.linalg.svd(white_x @ (x.T @ y) @ white_y)
     root = np.sqrt(s)
     return (
-        x_all @ (white_x @ u * root @ (u.T @ colour_x @ u)),
-        y_all @ (white_y @ vh.T * root @ (vh @ colour_y @ vh.T)),
+        x_all @ (white_x @ u * root @ (u.T @ color_x @ u)),
+        y_all @ (white_y @ vh.T * root @ (vh @ color_y @ vh.T)),
     )
 
 

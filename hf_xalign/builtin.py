@@ -26,7 +26,7 @@ class Builtin:
 
     @property
     def portable(self) -> str:
-        """Return a name for other machines: the Hub id, or the folder's name, which `hf_xalign.load` recognises."""
+        """Return a name for other machines: the Hub id, or the folder's name, which `hf_xalign.load` recognizes."""
         return self.hub_id if self.on_hub else self.folder
 
     def package_folder(self) -> Path | None:

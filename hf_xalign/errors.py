@@ -41,7 +41,7 @@ _HABITS = {
     "gradient_accumulation accumulate_grad_batches accum",
     "max_grad_norm": "grad_clip clip clip_grad grad_norm clip_norm gradient_clip_val max_norm",
     "lr_scheduler_type": "scheduler lr_scheduler lr_schedule schedule scheduler_type",
-    "optim": "optimizer opt optimiser",
+    "optim": "optimizer opt optimizer",
     "weight_decay": "wd decay l2",
     "adam_epsilon": "eps epsilon adam_eps",
     "seed": "random_seed random_state rng",

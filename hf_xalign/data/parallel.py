@@ -206,7 +206,7 @@ def load_parallel(
 ) -> Dataset:
     """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
 
-    Text is NFC-normalised and stripped. The pairs are streamed once into an Arrow file in the library's cache and
+    Text is NFC-normalized and stripped. The pairs are streamed once into an Arrow file in the library's cache and
     memory-mapped from there, so memory does not grow with the corpus. The file's name and the dataset's fingerprint
     are a hash of the input's content and the arguments.
 

@@ -434,7 +434,7 @@ class Columns:
         )
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
-        """Return `(source, target, source_lang, target_lang)`, NFC-normalised and stripped; null becomes ""."""
+        """Return `(source, target, source_lang, target_lang)`, NFC-normalized and stripped; null becomes ""."""
         flat, found = self.locate(record)
         if found is None:
             raise self.missing(flat, where)
@@ -682,7 +682,7 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
     """Read (target word, source word) entries in MUSE's format: one on each line, English (the pivot) first.
 
     A tab or a blank separates the two words; words may contain blanks (Vietnamese) if a tab separates them. Several
-    translations of a word are several lines. Text is NFC-normalised; empty lines are skipped. A line without two words
+    translations of a word are several lines. Text is NFC-normalized; empty lines are skipped. A line without two words
     raises an InputError.
     """
     entries = []

@@ -231,7 +231,7 @@ def grid_of(
     seed: int = 0,
     bins: int = 50,
 ) -> dict[str, Any]:
-    """Summarise distances of several stages, measured on the same text.
+    """Summarize distances of several stages, measured on the same text.
 
     Histograms of one language share their edges, so that a contracting space is visible. `found` maps stage names to
     results of [`word_distances`] in the order of the rows, `stages` maps them to encoders.

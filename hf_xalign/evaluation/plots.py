@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Okabe and Ito's palette for colour-blind readers, without yellow, which is too light on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's palette for color-blind readers, without yellow, which is too light on white.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 _NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}
@@ -44,9 +44,9 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     for row, stage in enumerate(stages):
         for column, language in enumerate(languages):
             own, cell = axes[row, column], cells[stage, language]
-            for kind, colour in zip(("linked", "random"), COLOURS):
+            for kind, color in zip(("linked", "random"), COLORS):
                 shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
-                own.stairs(shares, cell["edges"], fill=True, alpha=0.5, color=colour, label=f"{kind} words")
+                own.stairs(shares, cell["edges"], fill=True, alpha=0.5, color=color, label=f"{kind} words")
             own.set_yticks([])
             place = {"transform": own.transAxes, "ha": "right", "va": "top", "fontsize": "small"}
             own.text(0.97, 0.93, f"AUC {cell['auc']:.3f}", **place)

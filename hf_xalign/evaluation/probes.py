@@ -33,7 +33,7 @@ Labelled = tuple[Tensor, Sequence[str]]
 def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay: float = 1e-4) -> Scores:
     """Train a softmax classifier on vectors, and test it on other vectors.
 
-    Dimensions are standardised; the loss is the mean cross-entropy plus `weight_decay` times the squared weights.
+    Dimensions are standardized; the loss is the mean cross-entropy plus `weight_decay` times the squared weights.
 
     Args:
         train: vectors and labels to learn from.

@@ -16,7 +16,7 @@ from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.evaluation.plots import COLOURS
+from hf_xalign.evaluation.plots import COLORS
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 
@@ -112,7 +112,7 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
                     own.text(column, row, f"{value:.2f}", color=color, **style)
             if best is not None:
                 corner = (best - 0.5, row - 0.5)
-                own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=1.5))
+                own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLORS[1], linewidth=1.5))
     figure.colorbar(image, ax=list(axes), label=f"softmax of the row, {measure} / {TEMPERATURE}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -70,8 +70,8 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
             raise InputError(f"Spearman's rho: {name} is {values[0]:g} in all {runs} runs, so ranks are undefined")
     # Doubled ranks are whole numbers also for ties, so that their sums compare exactly.
     x, y = (np.rint(2 * rankdata(values)).astype(np.int64) for values in (alignment, delta))
-    centre = runs * (runs + 1) ** 2
-    rho = float((x @ y - centre) / np.sqrt(float((x @ x - centre) * (y @ y - centre))))
+    center = runs * (runs + 1) ** 2
+    rho = float((x @ y - center) / np.sqrt(float((x @ x - center) * (y @ y - center))))
     exact = runs <= MOST_EXACT
     p_value = _share_as_far(x, y) if exact else float(spearmanr(alignment, delta).pvalue)
     return Correlation(rho, p_value, runs, exact)
@@ -82,7 +82,7 @@ def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
 
     x and y are doubled ranks, int64 (n,). Orders are counted by the set of values of y used so far and their sum.
     """
-    centre = len(x) * (len(x) + 1) ** 2
+    center = len(x) * (len(x) + 1) ** 2
     largest = int(np.sort(x) @ np.sort(y))
     ways = {0: np.eye(1, largest + 1, dtype=np.int64)[0]}  # which y are taken (bits) -> orders by their sum so far
     for own in x.tolist():
@@ -94,7 +94,7 @@ def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
                     into[own * other :] += counts[: len(counts) - own * other]
         ways = longer
     [counts] = ways.values()
-    far = np.abs(np.arange(largest + 1) - centre) >= abs(int(x @ y) - centre)
+    far = np.abs(np.arange(largest + 1) - center) >= abs(int(x @ y) - center)
     return float(counts[far].sum() / counts.sum())
 
 

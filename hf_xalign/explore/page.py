@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.plots import COLOURS
+from hf_xalign.evaluation.plots import COLORS
 from hf_xalign.evaluation.vectors import language_rows, side_language
 from hf_xalign.explore.held_out import HeldOut, Plane, frequent_links
 
@@ -124,7 +124,7 @@ class Views:
                 raise InputError(f"{language}: the held-out text has fewer than two linked words")
             found = {name: one.plane(pairs, language, pivot) for name, one in stages.items()}
             drawn = {name: (plane, _places(plane)) for name, plane in found.items()}
-            return self._parts.planes(drawn, pairs, (language, pivot), COLOURS[1::-1])
+            return self._parts.planes(drawn, pairs, (language, pivot), COLORS[1::-1])
 
         return self._shown(draw)
 

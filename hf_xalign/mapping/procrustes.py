@@ -70,18 +70,18 @@ def rounding_noise(size: int) -> float:
 
 
 def procrustes(
-    source: Tensor, target: Tensor, *, centre: bool = False, layers: tuple[int, ...] = (-1,)
+    source: Tensor, target: Tensor, *, center: bool = False, layers: tuple[int, ...] = (-1,)
 ) -> LanguageMap:
     """Learn the rotation that brings source vectors nearest to their targets: min ||X_s W^T - X_t||, W^T W = 1.
 
     W = U V^T with the singular value decomposition U S V^T = X_t^T X_s, in float64 (ROTATE's RotateAlign). With
-    `centre` the map is e -> W (e - m_s) + m_t with the means m of both languages (NormRotateAlign). The map has the
+    `center` the map is e -> W (e - m_s) + m_t with the means m of both languages (NormRotateAlign). The map has the
     dtype and device of `source`.
 
     Args:
         source: float (pairs, layers, dim) or (pairs, dim), source vectors.
         target: target vector of each source vector. If its dimension differs, W has orthonormal rows or columns.
-        centre: subtract the source mean before the rotation, and add the target mean after it.
+        center: subtract the source mean before the rotation, and add the target mean after it.
         layers: layer numbers of the vectors.
 
     Raises:
@@ -94,11 +94,11 @@ def procrustes(
         >>> procrustes(source, target).project(source).allclose(target, atol=1e-6)
         True
     """
-    return _solved(rotation, source, target, "procrustes", centre, layers)
+    return _solved(rotation, source, target, "procrustes", center, layers)
 
 
 def least_squares(
-    source: Tensor, target: Tensor, *, centre: bool = False, layers: tuple[int, ...] = (-1,)
+    source: Tensor, target: Tensor, *, center: bool = False, layers: tuple[int, ...] = (-1,)
 ) -> LanguageMap:
     """Learn the linear map of least squared error (Mikolov et al. 2013): min ||X_s W^T - X_t||, W free.
 
@@ -115,13 +115,13 @@ def least_squares(
         >>> least_squares(source, target).project(source).allclose(target, atol=1e-6)
         True
     """
-    size, needed = source.shape[-1], source.shape[-1] + centre  # the means use one
+    size, needed = source.shape[-1], source.shape[-1] + center  # the means use one
     if len(source) < needed:
         raise InputError(
             f"least squares: {len(source)} pairs do not determine a map of {size} dimensions. Pass {needed} or more, "
             "or use procrustes."
         )
-    return _solved(_least_squares, source, target, "least squares", centre, layers)
+    return _solved(_least_squares, source, target, "least squares", center, layers)
 
 
 def rotation(x: Tensor, z: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def _least_squares(x: Tensor, z: Tensor) -> Tensor:
 
 
 def _solved(
-    solve: Callable, source: Tensor, target: Tensor, name: str, centre: bool, layers: tuple[int, ...]
+    solve: Callable, source: Tensor, target: Tensor, name: str, center: bool, layers: tuple[int, ...]
 ) -> LanguageMap:
     # One layer at a time in float64, to save memory.
     one, other = matched(source, target, layers)
@@ -146,11 +146,11 @@ def _solved(
     for k in range(one.shape[1]):
         x, z = one[:, k].double(), other[:, k].double()
         mean, offset = x.mean(0), z.mean(0)
-        parts.append((solve(x - mean, z - offset) if centre else solve(x, z), mean, offset))
+        parts.append((solve(x - mean, z - offset) if center else solve(x, z), mean, offset))
     weight, mean, offset = (torch.stack(part).to(source).contiguous() for part in zip(*parts))
-    if not centre:
+    if not center:
         return LanguageMap(SideMap(weight), method=name, layers=layers)
-    return LanguageMap(SideMap(weight, offset, ("centre",), (mean,)), method=f"{name}, centred", layers=layers)
+    return LanguageMap(SideMap(weight, offset, ("center",), (mean,)), method=f"{name}, centered", layers=layers)
 
 
 def refine(

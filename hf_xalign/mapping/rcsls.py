@@ -36,7 +36,7 @@ def rcsls(
     steps: tuple[Step, ...] = ("unit",),
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
-    """Learn the linear map that minimises relaxed CSLS, so that translations rank above other neighbours.
+    """Learn the linear map that minimizes relaxed CSLS, so that translations rank above other neighbours.
 
     With unit vectors x_i, y_i of n pairs, candidates X and Y, and N_Y(v) the k candidates of Y with the largest inner
     product with v:
@@ -54,13 +54,13 @@ def rcsls(
         source_candidates: X, source vectors to rank, usually the vocabulary; `source` by default.
         target_candidates: Y, target vectors to rank, usually the vocabulary; `target` by default.
         k: number of neighbours; 10 in the paper.
-        epochs: maximum number of steps; 0 gives Procrustes on the normalised vectors.
+        epochs: maximum number of steps; 0 gives Procrustes on the normalized vectors.
         learning_rate: initial learning rate for vectors of length 1. The published runs use 1 to 25.
         spectral: clip the singular values of W to [0, 1] after each step. L then has a minimum. Without clipping, L is
             homogeneous in W and has no minimum once it is negative: W grows with every step, and only the number of
-            epochs regularises it.
-        steps: normalisation of the vectors, ending in `unit`. Use `("unit", "centre", "unit")` for spaces whose
-            vectors have a large mean; `centre` subtracts the mean of the candidates on both sides. Without `centre`
+            epochs regularizes it.
+        steps: normalization of the vectors, ending in `unit`. Use `("unit", "center", "unit")` for spaces whose
+            vectors have a large mean; `center` subtracts the mean of the candidates on both sides. Without `center`
             the map is linear and can be put into a model.
         layers: layer numbers of the vectors; each layer has its own map.
 
@@ -80,7 +80,7 @@ def rcsls(
     check_range(least=0, epochs=epochs)
     check_range(least=_LOWEST_RATE, learning_rate=learning_rate)
     if set(steps) - set(get_args(Step)) or steps[-1:] != ("unit",):
-        raise InputError(f"steps={steps}: CSLS compares unit vectors. Give 'unit' and 'centre', with 'unit' last.")
+        raise InputError(f"steps={steps}: CSLS compares unit vectors. Give 'unit' and 'center', with 'unit' last.")
     source, target = matched(source, target, layers)
     pools = []
     for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
@@ -106,7 +106,7 @@ def rcsls(
             target_parts.append((torch.eye(len(found)).to(found), *means[1]))
     source_side, target_side = (side_of(parts, steps, source) for parts in (source_parts, target_parts))
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
-    if "centre" not in steps:
+    if "center" not in steps:
         # Cosines ignore lengths, so the division can be left out, and the linear map can be put into a model.
         return LanguageMap(SideMap(source_side.weight), method=method, layers=layers)
     return LanguageMap(source_side, target_side, f"{method}, steps={'+'.join(steps)}", layers)

@@ -148,7 +148,7 @@ class Dropout:
 
     def __call__(self, rows: slice) -> Tensor:
         """Return bool (rows, columns), True for dropped entries."""
-        # The steps of MurmurHash3's 32-bit finaliser (Appleby, public domain) as wrapping int32, without the last
+        # The steps of MurmurHash3's 32-bit finalizer (Appleby, public domain) as wrapping int32, without the last
         # shift, which changes only the low half and hardly matters to a comparison with a bound.
         mixed = self.rows[rows, None] ^ self.columns
         mixed ^= (mixed >> 16) & 0xFFFF

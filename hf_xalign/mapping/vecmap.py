@@ -1,4 +1,4 @@
-"""VecMap with a dictionary: normalise, whiten, rotate, re-weight, de-whiten (Artetxe, Labaka and Agirre).
+"""VecMap with a dictionary: normalize, whiten, rotate, re-weight, de-whiten (Artetxe, Labaka and Agirre).
 
 The steps follow "Generalizing and improving bilingual word embedding mappings" (AAAI 2018), re-weighting by 1/2 "A
 robust self-learning method" (ACL 2018, section 3.4), and `whiten=False` "Learning principled bilingual mappings"
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _ROWS = 4096  # rows copied at a time
 
-DEFAULT_STEPS: tuple[Step, ...] = ("unit", "centre", "unit")
+DEFAULT_STEPS: tuple[Step, ...] = ("unit", "center", "unit")
 
 
 def vecmap(
@@ -35,7 +35,7 @@ def vecmap(
 ) -> LanguageMap:
     """Learn maps of both languages to a shared space in which the pairs of a dictionary are near each other.
 
-    X and Z hold the matched vectors as rows, normalised to length 1, centred, and normalised again (S0). They are
+    X and Z hold the matched vectors as rows, normalized to length 1, centered, and normalized again (S0). They are
     mapped by x -> x W_x and z -> z W_z:
 
         S1 whitening:     A = (X^T X)^(-1/2),             B = (Z^T Z)^(-1/2)
@@ -52,7 +52,7 @@ def vecmap(
         target: target vector of each source vector. If the dimensions differ, the shared space has the smaller one
             (the target's with `whiten=False`).
         whiten: first make the dimensions of both languages uncorrelated, with equal variance.
-        source_candidates: vectors of the source vocabulary, whose mean is subtracted, because VecMap normalises whole
+        source_candidates: vectors of the source vocabulary, whose mean is subtracted, because VecMap normalizes whole
             vocabularies; `source` by default.
         target_candidates: vectors of the target vocabulary; `target` by default.
         layers: layer numbers of the vectors.
@@ -96,7 +96,7 @@ def vecmap(
 
 
 def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor]) -> Tensor:
-    """Normalise vectors (words, dim); each `centre` subtracts the next of `means`."""
+    """Normalize vectors (words, dim); each `center` subtracts the next of `means`."""
     given = iter(means)
     for step in steps:
         vectors = unit(vectors) if step == "unit" else vectors - next(given).to(vectors)
@@ -104,10 +104,10 @@ def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor]
 
 
 def step_means(vectors: Tensor, steps: tuple[Step, ...]) -> list[Tensor]:
-    """Return the means that each `centre` subtracts from vectors (words, dim), float64."""
+    """Return the means that each `center` subtracts from vectors (words, dim), float64."""
     means: list[Tensor] = []
     for n, step in enumerate(steps):
-        if step == "centre":
+        if step == "center":
             totals = [take_steps(part.double(), steps[:n], means).sum(0) for part in vectors.split(_ROWS)]
             means.append(torch.stack(totals).sum(0) / len(vectors))
     return means
@@ -120,15 +120,15 @@ def side_of(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tens
 
 
 def _whitened(x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Run S1 to S4 on normalised float64 (pairs, dim) and return W_x^T and W_z^T, both (shared, dim)."""
-    white_x, colour_x = _whitening(x, "source")
-    white_z, colour_z = _whitening(z, "target")
+    """Run S1 to S4 on normalized float64 (pairs, dim) and return W_x^T and W_z^T, both (shared, dim)."""
+    white_x, color_x = _whitening(x, "source")
+    white_z, color_z = _whitening(z, "target")
     u, s, vh = torch.linalg.svd(white_x @ (x.T @ z) @ white_z, full_matrices=False)
     # With a correlation of 0 the map would have no inverse.
     s = s.clamp(min=rounding_noise(max(len(u), vh.shape[1])))
     sides = []
-    for white, colour, basis in ((white_x, colour_x, u), (white_z, colour_z, vh.T)):
-        sides.append((white @ basis * s.sqrt() @ (basis.T @ colour @ basis)).T)
+    for white, color, basis in ((white_x, color_x, u), (white_z, color_z, vh.T)):
+        sides.append((white @ basis * s.sqrt() @ (basis.T @ color @ basis)).T)
     return sides[0], sides[1]
 
 

@@ -77,7 +77,7 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
 def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: int | None = None) -> Anchors:
     """Read word vectors from a text file, with or without (GloVe) a first line `N D`, or from word2vec's `.bin`.
 
-    Words are NFC-normalised. Of a repeated word, the first row is used. A row with a wrong number of fields, a field
+    Words are NFC-normalized. Of a repeated word, the first row is used. A row with a wrong number of fields, a field
     that is not a finite number, or bytes that are not UTF-8 is left out. The log says how many rows of both kinds
     there are, and names the first bad one. The anchors have one layer, -1, and counts of 0.
 

@@ -1,6 +1,6 @@
 """Load an encoder without its pooler and heads, and save it together with these weights, unchanged.
 
-Without them, transformers would initialise them at random when it loads the saved folder, and a comparison with the
+Without them, transformers would initialize them at random when it loads the saved folder, and a comparison with the
 raw encoder on a task would be unfair.
 """
 

@@ -183,7 +183,7 @@ class KeyQueue(nn.Module):
         slots = (self.pointer + torch.arange(count, device=self.keys.device)) % size
         self.keys.index_copy_(0, slots, keys.to(self.keys.dtype))
         self.pairs.index_copy_(0, slots, pairs)
-        # In place, and without synchronising the device.
+        # In place, and without synchronizing the device.
         self.pointer.add_(count).remainder_(size)
         self.filled.add_(count).clamp_(max=size)
 

@@ -46,7 +46,7 @@ def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, Pr
     """Return the encoder and the tokenizer inside a `SentenceTransformer`.
 
     Raises:
-        InputError: it has other modules than a transformer, a pooling and a normalisation.
+        InputError: it has other modules than a transformer, a pooling and a normalization.
     """
     kinds = [type(module).__name__ for module in model]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
@@ -69,7 +69,7 @@ def save_sentence_transformer(
     """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
     The sentence vectors equal those of [`hf_xalign.encode_sentences`], divided by their length. The pooler of the
-    encoder's checkpoint is saved too, because transformers would otherwise initialise one at random. The folder is
+    encoder's checkpoint is saved too, because transformers would otherwise initialize one at random. The folder is
     written atomically and replaces only an earlier export.
 
     Args:
@@ -277,7 +277,7 @@ def export_onnx(
         folder: folder to write, which must not exist.
         pooling: how sentence-transformers pools tokens: `mean`, `cls` or `last`.
         lang: language whose map or embedding the graph contains, for a model with one per language.
-        int8: also write `onnx/model_quantized.onnx`, with 8-bit weights and dynamically quantised activations.
+        int8: also write `onnx/model_quantized.onnx`, with 8-bit weights and dynamically quantized activations.
         allow_nonfinite: also write weights that are NaN or infinite.
 
     Raises:

@@ -43,7 +43,7 @@ def load(
     - A folder of [`hf_xalign.modeling.with_alignment`] is loaded as that function returned the model.
     - A model with a task head is loaded by its class.
     - Other checkpoints are loaded as an encoder without pooler, or as a mapped encoder
-      ([`hf_xalign.mapping.RotatedModel`]).
+      ([`hf_xalign.mapping.MappedEncoder`]).
 
     Only safetensors are read, and code in repositories is never run.
 

@@ -37,8 +37,8 @@ from hf_xalign.modeling.xalign.tuner import find_top
 _OWNER = "this encoder"
 
 
-class RotatedConfig(WrappedConfig, PreTrainedConfig):
-    """Config of [`RotatedModel`].
+class MappedEncoderConfig(WrappedConfig, PreTrainedConfig):
+    """Config of [`MappedEncoder`].
 
     `layers` are the positions of the mapped layers in `hidden_states` (0 = embeddings). `pivot` is the maps' target
     language, whose text is not mapped, or None.
@@ -82,7 +82,7 @@ class _Maps(nn.Module):
         return mapped
 
 
-class RotatedModel(PreTrainedModel, LanguageAware):
+class MappedEncoder(PreTrainedModel, LanguageAware):
     """Encoder with mapped layers.
 
     `last_hidden_state` and `hidden_states` hold mapped states for the mapped layers, and the encoder's states for the
@@ -90,8 +90,8 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     before `AutoModel.from_pretrained`, `import hf_xalign.modeling.mapped`. [`hf_xalign.load`] needs no import.
     """
 
-    config_class = RotatedConfig
-    config: RotatedConfig
+    config_class = MappedEncoderConfig
+    config: MappedEncoderConfig
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     # The encoder itself decides which of these it supports.
@@ -100,7 +100,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     _supports_flex_attn = True
     _keep_in_fp32_modules_strict = {"maps"}  # noqa: RUF012 (the base class's own type)
 
-    def __init__(self, config: RotatedConfig, encoder: PreTrainedModel | None = None):
+    def __init__(self, config: MappedEncoderConfig, encoder: PreTrainedModel | None = None):
         """Build a model with identity maps on `encoder`, by default a new one with random weights."""
         super().__init__(config)
         # Not called `encoder`, because MAO's modules are put on a stack of that name and would come before the maps.
@@ -111,7 +111,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
     @classmethod
     def from_maps(
         cls, encoder: PreTrainedModel, maps: Mapping[str, LanguageMap], *, pivot: str | None = None
-    ) -> RotatedModel:
+    ) -> MappedEncoder:
         """Build the model from an encoder and maps.
 
         Args:
@@ -135,7 +135,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         drop_pooler(encoder)
         # A copy, because the nested config is given the outer config's attention implementation.
         own = copy.deepcopy(encoder.config)
-        config = RotatedConfig(encoder_config=own, layers=list(layers), languages=list(maps), pivot=pivot)
+        config = MappedEncoderConfig(encoder_config=own, layers=list(layers), languages=list(maps), pivot=pivot)
         model = cls(config, encoder)
         precision = torch.promote_types(encoder.dtype, torch.float32)
         model.maps.weight = torch.stack([weight.to(encoder.device, precision) for _, weight, _ in placed])
@@ -207,7 +207,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
         parts = ((k, (numbers == k + 1).nonzero()[:, 0].to(self.device)) for k in range(len(self.config.languages)))
         return [(k, own) for k, own in parts if len(own)]
 
-    @torch.no_grad()  # called only for the maps; the encoder initialises itself
+    @torch.no_grad()  # called only for the maps; the encoder initializes itself
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, _Maps):
             init.copy_(module.weight, torch.eye(module.weight.shape[-1]).expand_as(module.weight))
@@ -217,7 +217,7 @@ class RotatedModel(PreTrainedModel, LanguageAware):
 def check_unmapped(encoder: PreTrainedModel) -> None:
     """Raise an InputError unless a model is an encoder that can take maps."""
     check_bare(encoder, "a map")
-    if isinstance(encoder, RotatedModel):
+    if isinstance(encoder, MappedEncoder):
         raise InputError("this encoder has maps already. Pass model.unmapped.")
     refuse_language_embeddings(encoder, "a mapped encoder")
 
@@ -309,5 +309,5 @@ def _last(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[Tensor
     return weight[-1], offset[-1]
 
 
-AutoConfig.register(RotatedConfig.model_type, RotatedConfig)
-AutoModel.register(RotatedConfig, RotatedModel)
+AutoConfig.register(MappedEncoderConfig.model_type, MappedEncoderConfig)
+AutoModel.register(MappedEncoderConfig, MappedEncoder)

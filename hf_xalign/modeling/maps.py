@@ -19,7 +19,7 @@ from hf_xalign.modeling.tensors import read_tensors, write_tensors
 if TYPE_CHECKING:  # keeps the data package out of the imports
     from hf_xalign.data.batches.pairs import Side
 
-Step = Literal["unit", "centre"]
+Step = Literal["unit", "center"]
 
 _FORMAT = "hf_xalign.map"
 _VERSION = "1"
@@ -27,13 +27,13 @@ _VERSION = "1"
 
 @dataclass(frozen=True, eq=False)
 class SideMap:
-    """Map of one language's vectors: normalisation `steps`, then x -> W x + b.
+    """Map of one language's vectors: normalization `steps`, then x -> W x + b.
 
     Attributes:
         weight: W, float (layers, out, in).
         offset: b, float (layers, out), or None.
-        steps: in order; `unit` divides each vector by its length (zero vectors stay), `centre` subtracts a mean.
-        means: mean of each `centre` step, float (layers, in).
+        steps: in order; `unit` divides each vector by its length (zero vectors stay), `center` subtracts a mean.
+        means: mean of each `center` step, float (layers, in).
     """
 
     weight: Tensor
@@ -57,7 +57,7 @@ class SideMap:
         return mapped if self.offset is None else mapped + self.offset.to(vectors)
 
     def undo(self, vectors: Tensor) -> Tensor:
-        """Return the x that maps to `vectors` (n, layers, out); if there is a `unit` step, x is normalised."""
+        """Return the x that maps to `vectors` (n, layers, out); if there is a `unit` step, x is normalized."""
         shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
         with torch.autocast(vectors.device.type, enabled=False):
             found = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
@@ -70,7 +70,7 @@ class SideMap:
         if "unit" in self.steps:
             raise InputError(
                 "this map divides vectors by their length, so it is not affine and cannot be put into a model. Learn "
-                "it with steps=() or steps=('centre',), or replace the divisions by LanguageMap.linear (--linear "
+                "it with steps=() or steps=('center',), or replace the divisions by LanguageMap.linear (--linear "
                 "true)."
             )
         # In float64, because means are long and their difference is short.
@@ -180,7 +180,7 @@ class LanguageMap:
     def apply(self, vectors: Tensor) -> Tensor:
         """Map vectors of the source language, shaped as for [`project`], to the target language's space.
 
-        If the target's vectors are normalised (VecMap), the result is in the space of the normalised vectors.
+        If the target's vectors are normalized (VecMap), the result is in the space of the normalized vectors.
 
         Raises:
             InputError: the vectors do not fit the map, or the target's map has no inverse.
@@ -294,7 +294,7 @@ class LanguageMap:
                     tensors[f"{name}.weight"],
                     tensors.get(f"{name}.offset"),
                     tuple(steps),
-                    tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("centre"))),
+                    tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center"))),
                 )
                 for name, steps in about["steps"].items()
             }

@@ -57,7 +57,7 @@ class MaskedLMHead(nn.Module):
 
     @torch.no_grad()
     def start_bias(self, counts: torch.Tensor) -> None:
-        """Initialise a new bias c (not a pre-trained one) with log frequencies, from `counts` int64 (vocabulary,).
+        """Initialize a new bias c (not a pre-trained one) with log frequencies, from `counts` int64 (vocabulary,).
 
         From c = 0, the encoder would first learn which tokens are frequent.
         """
@@ -74,7 +74,7 @@ class MaskedLMHead(nn.Module):
 
 
 def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
-    """Load the MLM head of `encoder`'s checkpoint, or initialise a new one at random; the log says which."""
+    """Load the MLM head of `encoder`'s checkpoint, or initialize a new one at random; the log says which."""
     config = encoder.config
     kind = config.model_type
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
@@ -112,7 +112,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         logger.warning("%s has no pre-trained MLM head: a new one, tied to its word embeddings, is trained", source)
     else:
         logger.warning(
-            "%s: weights of its MLM head are missing or have another size, and are initialised at random: %s",
+            "%s: weights of its MLM head are missing or have another size, and are initialized at random: %s",
             source,
             ", ".join(head.names[name][0] for name in new),
         )

@@ -10,11 +10,11 @@ from torch.nn.functional import cross_entropy
 def fit_softmax(vectors: Tensor, classes: Tensor, count: int, *, weight_decay: float = 1e-4) -> tuple[Tensor, Tensor]:
     """Fit a linear map from vectors float (n, dim) to scores of `count` classes; `classes` is int64 (n,).
 
-    Dimensions are standardised. The loss is the mean cross-entropy plus `weight_decay` times the squared weights
+    Dimensions are standardized. The loss is the mean cross-entropy plus `weight_decay` times the squared weights
     (without biases). It is convex, so L-BFGS from zero finds its minimum, without a seed.
 
     Returns:
-        Weight (count, dim) and bias (count,), for the vectors before standardisation; at least float32.
+        Weight (count, dim) and bias (count,), for the vectors before standardization; at least float32.
 
     Example:
         >>> weight, bias = fit_softmax(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), 2)

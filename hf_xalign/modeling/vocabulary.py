@@ -1,4 +1,4 @@
-"""Initialise the embeddings of new pieces of a tokenizer."""
+"""Initialize the embeddings of new pieces of a tokenizer."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def moco_infonce(
     """Compute InfoNCE of queries against their keys and a queue of earlier keys (MoCo, He et al. 2020; PPA eq. 3).
 
     The loss of query i is -log exp(q_i . k_i / T) / (exp(q_i . k_i / T) + sum over the queue of exp(q_i . k / T)).
-    Vectors are not normalised here.
+    Vectors are not normalized here.
 
     Args:
         queries: float (n, dim).

@@ -22,7 +22,7 @@ def sentence_infonce(
     """Compute InfoNCE of sentences within a batch, in both directions.
 
     The loss of source i is -log exp(x_i . y_i / T) / sum over j of exp(x_i . y_j / T). The loss of target i exchanges
-    x and y. Vectors are not normalised here.
+    x and y. Vectors are not normalized here.
 
     Args:
         source: float (n, dim). For candidates from all processes, gather their rows first with

@@ -64,7 +64,7 @@ def word_infonce(
     -log exp(cos(x_i, x_p(i)) / T) / sum over c != i of exp(cos(x_i, x_c) / T).
 
     Args:
-        source: float (links, dim), not normalised.
+        source: float (links, dim), not normalized.
         target: float (links, dim), the linked words in the same order.
         temperature: T.
         groups: int64 (links,), the sentence pair of each link. Other words of i's own pair are then not candidates,

@@ -143,7 +143,7 @@ def _decode(found: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """Normalise a text to NFC, with single spaces for all white space and control characters."""
+    """Normalize a text to NFC, with single spaces for all white space and control characters."""
     return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
 
 

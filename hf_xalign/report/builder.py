@@ -62,7 +62,7 @@ def render_report(folder: str | os.PathLike) -> str:
             seconds_shown={name: f"{value:,.1f}" for name, value in shown["seconds"].items()},
             drift_shown={name: f"{value:.4f}" for name, value in shown["drift"].items()},
             losses_shown=[(language, *map(_figure, values)) for language, *values in shown["losses"]],
-            colours={"before": charts.BEFORE, "after": charts.AFTER, "linked": charts.LINKED, "random": charts.RANDOM},
+            colors={"before": charts.BEFORE, "after": charts.AFTER, "linked": charts.LINKED, "random": charts.RANDOM},
             scores=_scores(record),
             curves=_curves(log, record["scores"].get("after") or {}, steps),
             log_source=log_source,

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hf_xalign.evaluation.plots import COLOURS
+from hf_xalign.evaluation.plots import COLORS
 
 if TYPE_CHECKING:
     from hf_xalign.evaluation.similarity import WordSimilarity
 
 
-BEFORE, AFTER = "#b0b0b0", COLOURS[0]
-LINKED, RANDOM = COLOURS[0], COLOURS[1]
+BEFORE, AFTER = "#b0b0b0", COLORS[0]
+LINKED, RANDOM = COLORS[0], COLORS[1]
 _DASHES = ("", "6 3", "2 2")
 
 Points = Sequence[tuple[float, float]]
@@ -30,10 +30,10 @@ Points = Sequence[tuple[float, float]]
 def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
     """Draw two bars of shares from 0 to 1, one below the other."""
     parts = []
-    for y, value, colour in ((1, before, BEFORE), (9, after, AFTER)):
+    for y, value, color in ((1, before, BEFORE), (9, after, AFTER)):
         if value is not None:
             length = round(width * min(max(value, 0.0), 1.0), 1)
-            parts.append(f'<rect x="0" y="{y}" width="{length}" height="7" fill="{colour}"/>')
+            parts.append(f'<rect x="0" y="{y}" width="{length}" height="7" fill="{color}"/>')
     return _svg(width, 17, "scores before and after", parts)
 
 
@@ -58,16 +58,16 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
         x, _ = place(tick, y0)
         parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
     for number, (name, one) in enumerate(series.items()):
-        colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
+        color, dash = COLORS[number % len(COLORS)], _DASHES[number // len(COLORS) % len(_DASHES)]
         where = [place(x, y) for x, y in one]
         path = " ".join(f"{x},{y}" for x, y in where)
-        stroke = f'fill="none" stroke="{colour}" stroke-width="1.6" stroke-dasharray="{dash}"'
+        stroke = f'fill="none" stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"'
         parts.append(f'<polyline points="{path}" {stroke}/>')
         if len(where) <= 40:
-            parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{colour}"/>' for x, y in where]
+            parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{color}"/>' for x, y in where]
         y = height + 14 * number + 8
         parts.append(
-            f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{colour}" '
+            f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{color}" '
             f'stroke-width="2" stroke-dasharray="{dash}"/>'
         )
         parts.append(f'<text x="{edge_left + 28}" y="{y}">{escape(name)}</text>')
@@ -81,13 +81,13 @@ def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
     top = max([1, *cell["linked"]["counts"], *cell["random"]["counts"]])
     low, high = _range([edges[0], edges[-1]])
     parts = []
-    for kind, colour in (("linked", LINKED), ("random", RANDOM)):
+    for kind, color in (("linked", LINKED), ("random", RANDOM)):
         for start, end, count in zip(edges[:-1], edges[1:], cell[kind]["counts"], strict=True):
             x, x_end = (round((edge - low) / (high - low) * width, 1) for edge in (start, end))
             tall = round(count / top * (height - 34), 1)
             parts.append(
                 f'<rect x="{x}" y="{round(height - 16 - tall, 1)}" width="{round(x_end - x, 1)}" height="{tall}" '
-                f'fill="{colour}" fill-opacity="0.5"/>'
+                f'fill="{color}" fill-opacity="0.5"/>'
             )
     parts.append(f'<line x1="0" y1="{height - 16}" x2="{width}" y2="{height - 16}" stroke="#888"/>')
     parts.append(f'<text x="0" y="{height - 3}">{edges[0]:.2f}</text>')

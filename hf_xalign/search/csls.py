@@ -73,7 +73,7 @@ def nearest_neighbours(
     """Find the exact nearest neighbour of every vector among the vectors of the other side.
 
     Scores are float32 whatever the input's type, outside autocast and without TF32, so they are exact up to float32
-    rounding (about 1e-6). Rows that are equal after normalisation are one point: of several equal candidates the
+    rounding (about 1e-6). Rows that are equal after normalization are one point: of several equal candidates the
     lowest index is returned, and equal queries get equal answers. *Different* vectors whose scores differ by less than
     the rounding may come in either order; where their rounded scores are the same, the lowest index wins again.
 

@@ -47,10 +47,10 @@ class Neighbourhoods:
         # saves a copy of the candidates.
         parts = candidates.split(_ROWS)
         total = torch.stack([part.sum(0, dtype=torch.float64) for part in parts]).sum(0)
-        self.centre = (total / len(candidates)).to(candidates)
+        self.center = (total / len(candidates)).to(candidates)
         self.farthest, self.longest = (
             torch.stack([torch.linalg.vector_norm(part - shift, dim=1).max() for part in parts]).max()
-            for shift in (self.centre, torch.zeros_like(self.centre))
+            for shift in (self.center, torch.zeros_like(self.center))
         )
         self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
         self.blocks = max(self.listed, len(candidates) // BLOCK)
@@ -108,7 +108,7 @@ class Neighbourhoods:
         column = torch.cat([column.flatten(1), rest], 1)
         top = scores.gather(1, column).topk(self.listed, sorted=False)
         error = torch.linalg.vector_norm(queries, dim=1) * self.longest * (_COARSE if coarse else 0)
-        last = top.values.amin(1) - (queries @ self.centre) + error
+        last = top.values.amin(1) - (queries @ self.center) + error
         return column.gather(1, top.indices).sort(1).values, last
 
     def _remembered(self, queries: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,4 +138,4 @@ class Neighbourhoods:
             where = torch.sparse_csr_tensor(starts, lists.flatten(), zeros, shape, check_invariants=False)
         # Seven times faster than gathering the candidates and multiplying.
         scores = torch.sparse.sampled_addmm(where, queries, self.candidates.T, beta=0.0).values().view_as(lists)
-        return scores - (queries @ self.centre)[:, None]
+        return scores - (queries @ self.center)[:, None]

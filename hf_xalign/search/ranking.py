@@ -201,11 +201,11 @@ def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: i
 def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
     """Return a lower bound of the r of every y, float32 (rows,), from its k nearest in four parts of the others.
 
-    sqrt(others) of the others, evenly spaced over the rows, are centres. Each of the others belongs to the part of its
-    nearest centre, and a y is compared with the parts of its four nearest centres.
+    sqrt(others) of the others, evenly spaced over the rows, are centers. Each of the others belongs to the part of its
+    nearest center, and a y is compared with the parts of its four nearest centers.
     """
-    centre = others.mean(0)
-    middle = others[torch.linspace(0, len(others) - 1, round(len(others) ** 0.5), device=y.device).long()] - centre
+    center = others.mean(0)
+    middle = others[torch.linspace(0, len(others) - 1, round(len(others) ** 0.5), device=y.device).long()] - center
     middle /= torch.linalg.vector_norm(middle, dim=1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
     home = torch.cat([(part @ middle.T).argmax(1) for part in others.split(_ROWS)])
     members = home.argsort(stable=True).split(torch.bincount(home, minlength=len(middle)).tolist())

@@ -259,7 +259,7 @@ def read_examples(
     max_examples: int | None = None,
     revision: str | None = None,
 ) -> Examples:
-    """Read labelled text in one language. Text is NFC-normalised; whole texts are also stripped.
+    """Read labelled text in one language. Text is NFC-normalized; whole texts are also stripped.
 
     Sentences whose words are withheld (`_`), as in some treebanks, and texts labelled `_` are left out.
 

@@ -1,6 +1,6 @@
 """Fit a task model's last linear layer to its frozen encoder, before the encoder is trained.
 
-The first gradients of a randomly initialised head change the encoder at random, and destroy part of the alignment
+The first gradients of a randomly initialized head change the encoder at random, and destroy part of the alignment
 (Kumar et al. 2022, arXiv 2202.10054, "linear probing, then fine-tuning").
 """
 

@@ -17,7 +17,7 @@ from hf_xalign.data.builtin import resolve_model
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
-from hf_xalign.modeling.mapped import RotatedConfig, RotatedModel, map_adapter
+from hf_xalign.modeling.mapped import MappedEncoder, MappedEncoderConfig, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
@@ -37,7 +37,7 @@ def load_task_model(
     """Load an encoder as a task model with a new head, in float32, from safetensors only.
 
     The checkpoint's pooler is kept if the task uses one, and its head if it has the same labels. The last-layer maps
-    of a mapped encoder ([`hf_xalign.mapping.RotatedModel`]) become a frozen module between encoder and head, like
+    of a mapped encoder ([`hf_xalign.mapping.MappedEncoder`]) become a frozen module between encoder and head, like
     MAO's align-matrix.
 
     Args:
@@ -58,7 +58,7 @@ def load_task_model(
         config = from_pretrained(AutoConfig, path, revision=revision)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        if isinstance(config, RotatedConfig):
+        if isinstance(config, MappedEncoderConfig):
             check_mapped(name_or_path, adapter)
             return _mapped(name_or_path, task, revision)
         _check_head(name_or_path, config, task)
@@ -81,7 +81,7 @@ def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequenc
     _refuse_adapter(name, name)
     config = from_pretrained(AutoConfig, name)
     changed = changed_layers(config, name, adapter)
-    if isinstance(config, RotatedConfig) and not tagger:
+    if isinstance(config, MappedEncoderConfig) and not tagger:
         _last_map(config, name)
     if layers and changed:
         check_layers(layers, config.num_hidden_layers, changed, adapter or name)
@@ -89,7 +89,7 @@ def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequenc
 
 def changed_layers(config: Any, name: str, adapter: str | None) -> Sequence[int] | None:
     """Return the layers that an encoder's maps or a module on top of it change, or None."""
-    if isinstance(config, RotatedConfig):
+    if isinstance(config, MappedEncoderConfig):
         check_mapped(name, adapter)
         return config.layers
     if adapter is not None and getattr(read_adapter_config(adapter), "top", None):
@@ -186,7 +186,7 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
         setattr(config, key, value)
 
 
-def _last_map(config: RotatedConfig, name: str) -> int:
+def _last_map(config: MappedEncoderConfig, name: str) -> int:
     """Return the index of the last layer among the mapped layers."""
     layers = list(config.layers)
     if config.num_hidden_layers not in layers:
@@ -197,7 +197,7 @@ def _last_map(config: RotatedConfig, name: str) -> int:
 def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
     """Build a task model with the last-layer maps of a mapped encoder."""
     rotated = load(name, revision=revision)
-    assert isinstance(rotated, RotatedModel)
+    assert isinstance(rotated, MappedEncoder)
     last = _last_map(rotated.config, name)
     maps = {
         language: LanguageMap(SideMap(rotated.maps.weight[k, last][None], rotated.maps.offset[k, last][None]))

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from hf_xalign.data.span_labels import UNLABELLED
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
-from hf_xalign.modeling.mapped import RotatedModel
+from hf_xalign.modeling.mapped import MappedEncoder
 from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.insertion import with_alignment
 from hf_xalign.tasks.classification import TokenTask
@@ -161,7 +161,7 @@ def load_tagger(
     count = encoder.config.num_hidden_layers
     changed = changed_layers(encoder.config, name_or_path, adapter)
     if layers is None:
-        mapped = isinstance(encoder, RotatedModel)
+        mapped = isinstance(encoder, MappedEncoder)
         layers = encoder.config.layers if mapped else [-1] if adapter is not None else _LAST_FOUR[-count - 1 :]
     if changed is not None:
         check_layers(layers, count, changed, adapter or name_or_path)

@@ -156,7 +156,7 @@ class Task(ABC):
 
     @abstractmethod
     def count_items(self, batch: Batch) -> int:
-        """Count the items of a batch that the loss averages over, without synchronising the device."""
+        """Count the items of a batch that the loss averages over, without synchronizing the device."""
 
     def inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs."""

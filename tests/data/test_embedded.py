@@ -105,9 +105,9 @@ def test_charsmap_of_every_compatibility_character():
     table = {c: unicodedata.normalize("NFKC", c) for c in characters if not unicodedata.combining(c)}
     table = {character: mapped for character, mapped in table.items() if mapped != character}
     assert len(table) > 4000
-    normalise = Precompiled(build_charsmap(table)).normalize_str
+    normalize = Precompiled(build_charsmap(table)).normalize_str
     others = {c: c for c in characters[1:0x3000] if c not in table and not unicodedata.combining(c)}
-    assert not [c for c, mapped in (table | others).items() if normalise(f"x {c}") != f"x {mapped}"]
+    assert not [c for c, mapped in (table | others).items() if normalize(f"x {c}") != f"x {mapped}"]
 
 
 def test_encoder_is_made_once_and_again_when_damaged(source, monkeypatch):

@@ -423,7 +423,7 @@ def test_names_of_methods():
 
 
 def test_filters_and_their_order():
-    source, target = ["Haus", "1", "Chrome", ".", "rot", "blau"], ["house", "1", "Chrome", ".", "red", "colour"]
+    source, target = ["Haus", "1", "Chrome", ".", "rot", "blau"], ["house", "1", "Chrome", ".", "red", "color"]
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (4, 5), (5, 5)]
     assert LinkFilters()(links, source, target) == [[0, 0], [1, 1], [2, 2], [3, 3]]
     assert LinkFilters(drop_identical=True)(links, source, target) == [[0, 0]]

@@ -23,7 +23,7 @@ from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig
-from hf_xalign.modeling.mapped import RotatedModel, map_adapter
+from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 
 # The package has the function under the name of its module.
@@ -44,7 +44,7 @@ def holding(value, vectors, row):
 
 
 def side(steps=(), layers=2, out=4, size=4, seed=0):
-    means = tuple(normal(layers, size, seed=seed + 2) for _ in range(steps.count("centre")))
+    means = tuple(normal(layers, size, seed=seed + 2) for _ in range(steps.count("center")))
     return SideMap(normal(layers, out, size, seed=seed), normal(layers, out, seed=seed + 1), steps, means)
 
 
@@ -72,7 +72,7 @@ def test_maps():
 
 
 def test_files(tmp_path):
-    maps = LanguageMap(side(("centre",)), layers=(0, 1))
+    maps = LanguageMap(side(("center",)), layers=(0, 1))
     maps.save(tmp_path / "cut")
     (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-8])
     for file, about in {"other": None, "newer": {"format": "hf_xalign.map", "version": "2"}}.items():
@@ -105,7 +105,7 @@ def test_closed_forms_and_vecmap():
     refused(
         *((partial(solve, broken, target), "source vectors: row 17") for solve in (procrustes, least_squares)),
         (lambda: least_squares(source[:5], target[:5]), "5 pairs .* of 6 dimensions. Pass 6 or more"),
-        (lambda: least_squares(source[:6], target[:6], centre=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
+        (lambda: least_squares(source[:6], target[:6], center=True), "6 pairs .* of 6 dimensions. Pass 7 or more"),
         ({"source_candidates": ones(9, 5)}, r"source candidates: shape \(9, 5\), but matched .* have 1 layers and 6"),
         (lambda: vecmap(source[:5], target[:5]), r"5 pairs are fewer than the 6 dim.*whiten=False, the orthogonal"),
         (lambda: vecmap(source, target[few]), "only 5 of the 40 target vectors are different.* 6 dim.*whiten=False"),
@@ -121,7 +121,7 @@ def test_rcsls():
         ({"k": 13}, "only 12 source candidates. Use a smaller k"),
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
-        ({"steps": ("unit", "centre")}, "with 'unit' last"),
+        ({"steps": ("unit", "center")}, "with 'unit' last"),
         ({"steps": ("whiten", "unit")}, "whiten"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3),
@@ -278,8 +278,8 @@ def test_mapped_encoders():
         ({"en": to_german, "fr": to_spanish}, "target languages: de and es"),
         ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en is not mapped"),
         (lambda: get_peft_model(make_rotated(), XAlignConfig()), "no stack of layers"),
-        *((partial(RotatedModel.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
-        call=lambda **maps: RotatedModel.from_maps(make_base(), maps),
+        *((partial(MappedEncoder.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
+        call=lambda **maps: MappedEncoder.from_maps(make_base(), maps),
     )
 
 

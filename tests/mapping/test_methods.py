@@ -60,12 +60,12 @@ def of_regression(x, z):
 
 def test_is_the_nearest_rotation():
     """The nearest rotation has the largest gain, the inner product of Z and X W^T; so has a rectangle of rotations."""
-    for size, out, centre in ((6, 6, True), (6, 4, False), (4, 6, False)):
+    for size, out, center in ((6, 6, True), (6, 4, False), (4, 6, False)):
         source, target = pairs(size=size, out=out)
-        one = procrustes(source, target, centre=centre, layers=(-2, -1))
+        one = procrustes(source, target, center=center, layers=(-2, -1))
         for layer in range(2):
             x, z, weight = source[:, layer], target[:, layer], one.source.weight[layer]
-            if centre:
+            if center:
                 close(one.source.means[0][layer], x.mean(0))
                 close(one.source.offset[layer], z.mean(0))
                 x, z = x - x.mean(0), z - z.mean(0)
@@ -82,13 +82,13 @@ def test_is_the_nearest_rotation():
 
 
 @pytest.mark.parametrize("solve", [procrustes, least_squares])
-@pytest.mark.parametrize("centre", [False, True])
-def test_solved_in_float64(solve, centre):
+@pytest.mark.parametrize("center", [False, True])
+def test_solved_in_float64(solve, center):
     source, target = (side.float() for side in pairs(layers=1))
-    narrow, wide = solve(source, target, centre=centre), solve(source.double(), target.double(), centre=centre)
+    narrow, wide = solve(source, target, center=center), solve(source.double(), target.double(), center=center)
     assert narrow.source.weight.dtype is torch.float32 and wide.source.weight.dtype is torch.float64
     assert torch.equal(narrow.source.weight, wide.source.weight.float())
-    if centre:
+    if center:
         assert torch.equal(narrow.source.means[0], wide.source.means[0].float())
         assert torch.equal(narrow.source.offset, wide.source.offset.float())
 
@@ -97,14 +97,14 @@ def test_least_squares():
     for size, out in ((6, 6), (6, 4)):
         source, target = pairs(size=size, out=out)
         plain = least_squares(source, target, layers=(0, 1))
-        centred = least_squares(source, target, centre=True, layers=(0, 1))
+        centered = least_squares(source, target, center=True, layers=(0, 1))
         for layer in range(2):
             x, z = source[:, layer], target[:, layer]
             close(plain.source.weight[layer], torch.from_numpy(lstsq(x, z)[0].T.copy()), of_regression(x, z))
-            # Centred, it is the regression with a constant term.
+            # Centered, it is the regression with a constant term.
             with_one = torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], 1)
             solved = torch.from_numpy(np.linalg.lstsq(with_one.numpy(), z.numpy(), rcond=None)[0])
-            weight, offset = centred.affine()
+            weight, offset = centered.affine()
             close(weight[layer], solved[:-1].T, of_regression(with_one, z))
             close(offset[layer], solved[-1], of_regression(with_one, z))
 
@@ -119,24 +119,24 @@ def out_of_layer_norm(sides, bias=0.0):
     return exact, torch.linalg.svd(1 / gain.double()[:, None]).U[:, 1:]
 
 
-@pytest.mark.parametrize("centre", [False, True])
-def test_least_squares_of_vectors_out_of_a_layer_norm(centre):
+@pytest.mark.parametrize("center", [False, True])
+def test_least_squares_of_vectors_out_of_a_layer_norm(center):
     """They lie in a hyperplane: a map of what rounding leaves across it would be huge, and follow noise."""
-    (exact,), inside = out_of_layer_norm([normal(400, 12, seed=1).float()], 2.0 * centre)  # else no plane through 0
+    (exact,), inside = out_of_layer_norm([normal(400, 12, seed=1).float()], 2.0 * center)  # else no plane through 0
     for dtype in (torch.float32, torch.float64):
         source = exact.to(dtype)
         target = (source.double() @ normal(12, 12, seed=2) + normal(400, 12, seed=3)).to(dtype)
-        found = least_squares(source[:300], target[:300], centre=centre)
+        found = least_squares(source[:300], target[:300], center=center)
         # The same in the eleven coordinates of the hyperplane.
         x, z = source[:300].double() @ inside, target[:300].double()
-        wanted = least_squares(x, z, centre=centre)
+        wanted = least_squares(x, z, center=center)
         weight, unseen = found.source.weight[0], source[300:]
         with pytest.raises(InputError, match="singular to the precision"):
             found.inverse()
         # A layer norm on 12 numbers in float32, the mean and the variance among its operations, moves X by that much
         # relative to its own size; W follows by the condition number of X.
         about = {"operations": 3 * 12, "dtype": torch.float32}
-        condition = torch.linalg.cond(x - x.mean(0) if centre else x)
+        condition = torch.linalg.cond(x - x.mean(0) if center else x)
         close(weight, wanted.source.weight[0] @ inside.T, condition, **about)
         close(found.apply(unseen), wanted.apply(unseen.double() @ inside), condition, **about)
 
@@ -171,7 +171,7 @@ def power(matrix, exponent):
 
 
 def transcription(x, z):
-    """The AAAI 2018 steps S1 to S4 on normalised rows, one matrix after another: X W_x and Z W_z."""
+    """The AAAI 2018 steps S1 to S4 on normalized rows, one matrix after another: X W_x and Z W_z."""
     white_x, white_z = power(gram(x), -0.5), power(gram(z), -0.5)
     u, s, vh = np.linalg.svd((x @ white_x).T @ (z @ white_z), full_matrices=False)
     mapped_x, mapped_z = x @ white_x @ u, z @ white_z @ vh.T
@@ -410,17 +410,17 @@ def test_lengths_and_steps_change_nothing():
     assert torch.equal(scaled.affine()[0], scaled.source.weight)
     assert_rounding(scaled.source.weight, wanted, **LEARNT)
 
-    # `centre` takes off the means of the candidates.
-    options = {"k": 3, "epochs": 4, "steps": ("unit", "centre", "unit")}
+    # `center` takes off the means of the candidates.
+    options = {"k": 3, "epochs": 4, "steps": ("unit", "center", "unit")}
     found = rcsls(x[:30], 2 * y[:30], source_candidates=x, target_candidates=y, **options)
     assert_rounding(found.source.means[0][0], x.mean(0), operations=2 * 60)
     assert_rounding(found.target.means[0][0], y.mean(0), operations=2 * 60)
-    centred_x, centred_y = unit(x - x.mean(0)), unit(y - y.mean(0))
+    centered_x, centered_y = unit(x - x.mean(0)), unit(y - y.mean(0))
     plain = rcsls(
-        centred_x[:30], centred_y[:30], source_candidates=centred_x, target_candidates=centred_y, k=3, epochs=4
+        centered_x[:30], centered_y[:30], source_candidates=centered_x, target_candidates=centered_y, k=3, epochs=4
     )
-    assert_rounding(found.project(x), plain.project(centred_x), **LEARNT)
-    assert_rounding(found.project(y, "target"), centred_y, operations=2 * 60 + 4 * 8, scale=4)
+    assert_rounding(found.project(x), plain.project(centered_x), **LEARNT)
+    assert_rounding(found.project(y, "target"), centered_y, operations=2 * 60 + 4 * 8, scale=4)
 
 
 def test_same_bits_twice_and_under_autocast_in_the_type_given():
@@ -432,7 +432,7 @@ def test_same_bits_twice_and_under_autocast_in_the_type_given():
     assert torch.equal(found, first.source.weight) and not found.requires_grad
     for dtype in (torch.bfloat16, torch.float64):
         x, y = translations(30, dtype=dtype)
-        found = rcsls(x, y, k=3, epochs=2, steps=("unit", "centre", "unit")).source
+        found = rcsls(x, y, k=3, epochs=2, steps=("unit", "center", "unit")).source
         assert {found.weight.dtype, *(mean.dtype for mean in found.means)} == {dtype}
 
 
@@ -565,7 +565,7 @@ def test_the_share_doubles_when_stuck_and_the_loop_ends_with_all(monkeypatch):
 @pytest.mark.gpu
 def test_gpu_equals_cpu():
     x, y = translations(600, 40, noise=0.6, dtype=torch.float32)
-    options = {"steps": ("unit", "centre", "unit"), "epochs": 4}
+    options = {"steps": ("unit", "center", "unit"), "epochs": 4}
     wanted = rcsls(x[:200], y[:200], source_candidates=x, target_candidates=y, **options)
     found = rcsls(x[:200].cuda(), y[:200], source_candidates=x, target_candidates=y.cuda(), **options)
     assert found.source.weight.is_cuda
@@ -606,7 +606,7 @@ def test_it_improves_a_noisy_map():
     rows = noisy()
     for start in (
         procrustes(source, target[rows]),
-        procrustes(source, target[rows], centre=True),
+        procrustes(source, target[rows], center=True),
         vecmap(source, target[rows], whiten=False),
     ):
         found = refine(source, target, start, iterations=8)
@@ -618,7 +618,7 @@ def test_it_improves_a_noisy_map():
 
 def test_each_turn_is_procrustes_on_mutual_neighbours_and_the_best_is_returned(monkeypatch):
     source, target = (side.double() for side in languages(noise=0.5)[:2])
-    start = procrustes(source, target[noisy()], centre=True)
+    start = procrustes(source, target[noisy()], center=True)
     found = refine(source, target, start, iterations=1, cutoff=150)
     here, there = mutual(start.project(source)[:150], target[:150])
     same_rotation(found, source[here] - start.source.means[0][0], target[there] - start.source.offset[0])

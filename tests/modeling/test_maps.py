@@ -8,7 +8,7 @@ from support.numeric import assert_rounding
 from hf_xalign.mapping.procrustes import check_vectors, matched
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 
-STEPS = [(), ("centre",), ("unit",), ("unit", "centre"), ("centre", "unit"), ("unit", "centre", "unit")]
+STEPS = [(), ("center",), ("unit",), ("unit", "center"), ("center", "unit"), ("unit", "center", "unit")]
 # One side on at most 6 dimensions: three steps (a length takes 2 x 6 operations, its division 2), a product and an
 # offset.
 LONGEST = 3 * (2 * 6 + 2) + 2 * 6 + 1
@@ -22,7 +22,7 @@ def side(steps=(), offset=True, layers=2, out=4, size=4, seed=0):
         conditioned(layers, out, size, seed=seed),
         normal(layers, out, seed=seed + 1) if offset else None,
         steps,
-        tuple(normal(layers, size, seed=seed + 2 + k) for k in range(steps.count("centre"))),
+        tuple(normal(layers, size, seed=seed + 2 + k) for k in range(steps.count("center"))),
     )
 
 
@@ -33,7 +33,7 @@ def one_by_one(part, vectors):
         for layer in range(vectors.shape[1]):
             x, means = vectors[n, layer].clone(), list(part.means)
             for step in part.steps:
-                if step == "centre":
+                if step == "center":
                     x = x - means.pop(0)[layer]
                 elif x.norm() > 0:
                     x = x / x.norm()
@@ -58,7 +58,7 @@ def test_project(steps):
         one = LanguageMap(part, layers=(0, 3))
         for found in (one.project(vectors), one.apply(vectors)):
             close(found, one_by_one(part, vectors))
-        other = LanguageMap(part, side(("centre",), out=3, size=6, seed=20), layers=(0, 3))
+        other = LanguageMap(part, side(("center",), out=3, size=6, seed=20), layers=(0, 3))
         close(other.project(vectors), one.project(vectors))
         close(other.project(target, "target"), one_by_one(other.target, target))
         # A target without a map of its own is compared as it is.
@@ -66,7 +66,7 @@ def test_project(steps):
 
 
 def test_autocast_rounds_nothing():
-    part = side(("centre",))
+    part = side(("center",))
     part = SideMap(part.weight.float(), None, part.steps, tuple(mean.float() for mean in part.means))
     one, vectors = LanguageMap(part, part, layers=(0, 1)), normal(5, 2, 4, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -77,20 +77,20 @@ def test_autocast_rounds_nothing():
 
 def test_apply_leads_to_the_targets_own_space():
     vectors, own = normal(5, 2, 4, seed=9), normal(5, 2, 4, seed=10)
-    for source, steps in (((), ("centre",)), (("unit", "centre"), ("centre", "centre")), (("centre",), ())):
+    for source, steps in (((), ("center",)), (("unit", "center"), ("center", "center")), (("center",), ())):
         one = LanguageMap(side(source), side(steps, seed=7), layers=(0, 1))
         # Where the target is taken to from there is where the source was taken to.
         close(one.project(one.apply(vectors), "target"), one.project(vectors), sides=3)
-    # Of a target that is normalised, the result is the normalised vector.
-    target = side(("unit", "centre", "unit"), seed=7)
+    # Of a target that is normalized, the result is the normalized vector.
+    target = side(("unit", "center", "unit"), seed=7)
     close(LanguageMap(target, target, layers=(0, 1)).apply(own), target.normalize(own), sides=2)
 
 
 def test_inverse_and_affine():
     about = {"layers": (0, 1), "source_lang": "de", "target_lang": "en", "method": "some"}
     vectors = normal(5, 2, 4, seed=9)
-    for source in ((), ("centre",)):
-        for target in (None, side(("centre",), seed=7)):
+    for source in ((), ("center",)):
+        for target in (None, side(("center",), seed=7)):
             one = LanguageMap(side(source), target, **about)
             back = one.inverse()
             assert (back.source_lang, back.target_lang, back.method, back.layers) == ("en", "de", "some", (0, 1))
@@ -108,14 +108,14 @@ def test_affine_keeps_float32_accurate():
     weight = conditioned(1, 4, 4, condition=1).float()
     mean = (normal(1, 4, seed=1) * 1e4).float()
     offset = (weight.double() @ mean.double().unsqueeze(-1)).squeeze(-1).float()
-    found = LanguageMap(SideMap(weight, offset, ("centre",), (mean,))).affine()[1]
+    found = LanguageMap(SideMap(weight, offset, ("center",), (mean,))).affine()[1]
     wanted = offset.double() - (weight.double() @ mean.double().unsqueeze(-1)).squeeze(-1)
     assert_rounding(found, wanted, operations=1)
 
 
 def test_of_some_layers():
     one = LanguageMap(
-        side(("centre", "unit", "centre"), layers=3), side(("centre",), layers=3, seed=7), layers=(-3, -2, -1)
+        side(("center", "unit", "center"), layers=3), side(("center",), layers=3, seed=7), layers=(-3, -2, -1)
     )
     some = one.of([-1, -3])
     assert some.layers == (-1, -3) and some.source.steps == one.source.steps
@@ -126,12 +126,12 @@ def test_of_some_layers():
 
 def maps():
     mean = normal(2, 4, seed=5)
-    shared = SideMap(normal(2, 4, 4), None, ("centre", "unit", "centre"), (mean, mean))
+    shared = SideMap(normal(2, 4, 4), None, ("center", "unit", "center"), (mean, mean))
     return {
         "narrow": LanguageMap(SideMap(normal(1, 3, 4, dtype=torch.bfloat16)), layers=(7,), source_lang="bn"),
         "full": LanguageMap(
-            side(("unit", "centre", "unit"), size=6),
-            side(("centre",), seed=7),
+            side(("unit", "center", "unit"), size=6),
+            side(("center",), seed=7),
             "vecmap(whiten=True) «é»",
             (-2, -1),
             "de",
@@ -180,8 +180,8 @@ def test_linear(steps):
         for layer in range(2):
             rows, means = list(given[:, layer]), list(part.means)
             for step in part.steps:
-                mean = means.pop(0)[layer] if step == "centre" else sum(row.norm() for row in rows) / len(rows)
-                rows = [row - mean if step == "centre" else row / mean for row in rows]
+                mean = means.pop(0)[layer] if step == "center" else sum(row.norm() for row in rows) / len(rows)
+                rows = [row - mean if step == "center" else row / mean for row in rows]
             offset = 0 if part.offset is None else part.offset[layer]
             expected[name][:, layer] = torch.stack([part.weight[layer] @ row + offset for row in rows])
     lengths = {name: rows.norm(dim=-1).mean(0).unsqueeze(-1) for name, rows in expected.items()}
@@ -194,7 +194,7 @@ def test_linear(steps):
 
 def test_linear_keeps_the_order_of_vectors_of_one_length():
     """Nothing is lost where all lengths are equal."""
-    one = LanguageMap(side(("unit", "centre"), seed=1), side(("unit", "centre"), seed=3), "m", (0, 3))
+    one = LanguageMap(side(("unit", "center"), seed=1), side(("unit", "center"), seed=3), "m", (0, 3))
     source, target = (4 * torch.nn.functional.normalize(normal(9, 2, 4, seed=k), dim=-1) for k in (6, 7))
     found = one.linear(source, target)
     for name, vectors in (("source", source), ("target", target)):

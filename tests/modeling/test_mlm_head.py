@@ -112,7 +112,7 @@ def test_another_vocabulary(tmp_path, caplog):
     encoder.resize_token_embeddings(120)
     head = mlm_head(encoder)
     assert head.bias.shape == (120,) and (head.bias == 0).all()
-    assert "initialised at random: cls.predictions.bias" in caplog.text
+    assert "initialized at random: cls.predictions.bias" in caplog.text
     theirs = AutoModelForMaskedLM.from_pretrained(tmp_path).cls.predictions.transform
     assert torch.equal(head.dense.weight, theirs.dense.weight)
 

@@ -20,7 +20,7 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.evaluation.vectors import encode_words
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.mapped import RotatedModel
+from hf_xalign.modeling.mapped import MappedEncoder
 
 WIDE = {"dtype": torch.float64}
 # A map on the tiny encoder's 16 dimensions: two products, one to make the offset, and what is added.
@@ -33,7 +33,7 @@ ENCODER = 2 * (4 * 2 * 16 + 2 * 2 * 32 + 3 * 9 + 2 * 4 * 16)
 def test_the_encoder_is_taken_over_bitwise():
     base = make_base()
     before, expected = copy.deepcopy(base.state_dict()), run(base)
-    rotated = RotatedModel.from_maps(base, make_maps(), pivot="de")
+    rotated = MappedEncoder.from_maps(base, make_maps(), pivot="de")
     assert rotated.unmapped is base and not rotated.training
     pooler = {name for name in before if name.startswith("pooler")}
     assert pooler and base.state_dict().keys() == before.keys() - pooler
@@ -47,7 +47,7 @@ def test_the_chosen_layers_come_out_mapped_and_no_other(family):
     raw = run(make_base(family).double())
     for layers in ((-1,), (2, 1, 0)):
         maps = make_maps(layers, **WIDE)
-        rotated = RotatedModel.from_maps(make_base(family).double(), maps, pivot="de")
+        rotated = MappedEncoder.from_maps(make_base(family).double(), maps, pivot="de")
         assert rotated.config.layers == sorted(layer % 3 for layer in layers)
         for language in (*LANGUAGES, "de"):
             found = run(rotated, language=language)
@@ -127,7 +127,7 @@ def test_precision():
     for dtype in (torch.bfloat16, torch.float64):
         wide, base = torch.promote_types(dtype, torch.float32), make_base().to(dtype)
         maps, raw = make_maps(dtype=wide), run(base)[0]
-        rotated = RotatedModel.from_maps(base, maps, pivot="de")
+        rotated = MappedEncoder.from_maps(base, maps, pivot="de")
         assert rotated.maps.weight.dtype is wide
         found, expected = run(rotated, language="en")[0], by_hand(maps["en"], -1, raw.to(wide))
         assert found.dtype is dtype
@@ -144,7 +144,7 @@ def test_precision():
 
 def test_evaluation_in_languages():
     tokenizer, one = make_tokenizer(), make_map(3, (1, -1), **WIDE)
-    rotated = RotatedModel.from_maps(make_base().double(), {"de": one}, pivot="en")
+    rotated = MappedEncoder.from_maps(make_base().double(), {"de": one}, pivot="en")
     text = "die katze sieht den hund"
     [raw] = encode_words(make_base().double(), tokenizer, text, (0, 1, 2), lang="de")
     [mapped] = encode_words(rotated, tokenizer, text, (0, 1, 2), lang="de")
@@ -162,7 +162,7 @@ def test_round_trip(family, tmp_path):
     assert {path.name for path in (tmp_path / "rotated").iterdir()} == {"config.json", "model.safetensors"}
     shutil.move(tmp_path / "rotated", tmp_path / "moved")
     for loaded in (AutoModel.from_pretrained(tmp_path / "moved"), hf_xalign.load(tmp_path / "moved")):
-        assert type(loaded) is RotatedModel and not loaded.training
+        assert type(loaded) is MappedEncoder and not loaded.training
         assert loaded.config.layers == [0, 1, 2] and loaded.config.pivot == "de"
         assert loaded.state_dict().keys() == rotated.state_dict().keys()
         for language in ("en", "de", ["to", "en", "de"]):
@@ -189,6 +189,6 @@ def test_it_starts_as_the_encoder(tmp_path):
     rotated.save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     unmapped = {name: value for name, value in weights.items() if "maps." not in name}
-    for model in (RotatedModel(rotated.config), AutoModel.from_config(rotated.config)):
+    for model in (MappedEncoder(rotated.config), AutoModel.from_config(rotated.config)):
         model.load_state_dict(unmapped, strict=False)
         assert torch.equal(run(model.eval(), language="en")[0], run(make_base())[0])

@@ -99,20 +99,20 @@ MAP = 2 * (2 * 16 + 2)
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta", "modernbert"])
 def test_maps_as_an_adapter_for_all_text_or_for_each_language(family, float64):
     raw = states(make_base(family))
-    for centre, layers in ((True, (-1,)), (False, (-1,)), (True, (0, 2, 1))):
-        one = make_map(centre=centre, layers=layers, **WIDE)
+    for center, layers in ((True, (-1,)), (False, (-1,)), (True, (0, 2, 1))):
+        one = make_map(center=center, layers=layers, **WIDE)
         model = map_adapter(make_base(family), one)
         assert_rounding(states(model), by_hand(one, 2 if len(layers) > 1 else -1, raw), MAP)
         assert (states(model) - raw).abs().max() > 0.5
         # A rotation about the origin needs no bias, and has none.
         assert {name.rpartition(".")[2] for name in model.state_dict() if "xalign_top" in name} == (
-            {"weight", "bias"} if centre else {"weight"}
+            {"weight", "bias"} if center else {"weight"}
         )
         assert not [name for name, p in model.named_parameters() if "xalign" in name and p.requires_grad]
         with model.disable_adapter():
             assert torch.equal(states(model), raw)
     # `to` is also the name of a method of modules; the second map alone needs a bias.
-    maps = {"en": make_map(centre=False, **WIDE), "to": make_map(1, **WIDE)}
+    maps = {"en": make_map(center=False, **WIDE), "to": make_map(1, **WIDE)}
     model = map_adapter(make_base(family), maps, pivot="de")
     expected = {"de": raw, **{language: by_hand(one, -1, raw) for language, one in maps.items()}}
     mixed = states(model, language=["to", "de", "en"])

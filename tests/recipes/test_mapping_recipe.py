@@ -101,17 +101,17 @@ def test_methods_with_dictionaries(files, tmp_path, method, supervision):
 ROTATED = ("--direction", "from_pivot", "--layers", "-2", "-1")
 
 
-@pytest.mark.parametrize(("supervision", "centre"), [("parallel", "true"), ("dictionary", "false")])
-def test_rotate_in_two_commands(files, tmp_path, supervision, centre):
+@pytest.mark.parametrize(("supervision", "center"), [("parallel", "true"), ("dictionary", "false")])
+def test_rotate_in_two_commands(files, tmp_path, supervision, center):
     """Maps of two layers from English to German; a tagger on mapped English labels German, which stays unmapped."""
     maps = tmp_path / "maps"
-    options = ("--supervision", supervision, "--centre", centre, "--dictionary", f"de={files / 'dict.txt'}")
+    options = ("--supervision", supervision, "--center", center, "--dictionary", f"de={files / 'dict.txt'}")
     record, printed = run(files, maps, *ROTATED, *options)
     assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"} and record["adapter"] is None
     assert f"mapped encoder: {maps}" in " ".join(printed.split())
     assert "come out mapped" in (card := (maps / "README.md").read_text()) and 'set_language(model, "en")' in card
     one, base = LanguageMap.load(maps / "maps/en-de.safetensors"), hf_xalign.load(files / "base")
-    assert one.layers == (-2, -1) and bool(one.source.means) == (centre == "true")
+    assert one.layers == (-2, -1) and bool(one.source.means) == (center == "true")
     links, expected = read_links(maps / "eval_links.jsonl"), {}
     for layer in one.layers:
         found = score_retrieval(base, make_tokenizer(), links, poolings=("mean",), layer=layer)["de"]
@@ -401,7 +401,7 @@ class WholeCopies(TorchDispatchMode):
 
 @pytest.mark.parametrize("method", ["procrustes", "rcsls", "vecmap", "self_learning"])
 def test_whole_vocabularies_are_not_copied(method):
-    """Of 200,000 words x 300 a copy is 240 MB. RCSLS keeps normalised candidates; nothing else copies a vocabulary."""
+    """Of 200,000 words x 300 a copy is 240 MB. RCSLS keeps normalized candidates; nothing else copies a vocabulary."""
     words, size = 10_000, 24
     x = torch.randn(words, 1, size, generator=torch.Generator().manual_seed(0))
     names = ([f"{letter}{k}" for k in range(words)] for letter in "wv")
@@ -420,5 +420,5 @@ def test_whole_vocabularies_are_not_copied(method):
             patch.setattr(data, "self_learning", partial(data.self_learning, cutoff=300, patience=1, keep=1.0))
         found, _ = data.learn(corpus, "de", args)
         vectors._mapped(one.vectors, vectors._of_any_length(found), "source")
-    # Each side's unit, centre and unit again: one at a time stays.
+    # Each side's unit, center and unit again: one at a time stays.
     assert len(copies.made) == (6 if method == "rcsls" else 0), copies.made

@@ -65,7 +65,7 @@ def token_loss(model, state, table, label):
     head = model.alignment_head["words"]
     x = head.dense.weight @ state + head.dense.bias
     x = 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
-    centred = x - x.mean()
-    x = centred / torch.sqrt((centred * centred).mean() + 1e-12) * head.norm.weight + head.norm.bias
+    centered = x - x.mean()
+    x = centered / torch.sqrt((centered * centered).mean() + 1e-12) * head.norm.weight + head.norm.bias
     scores = table @ x + head.bias
     return torch.logsumexp(scores, 0) - scores[label]

@@ -5,19 +5,19 @@ from dataclasses import replace
 import torch
 
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.modeling.mapped import RotatedModel
+from hf_xalign.modeling.mapped import MappedEncoder
 from support.adapters import TEXT, make_base
 
 LANGUAGES = ("en", "to")  # `to`, Tongan, is also the name of a method of modules
 
 
-def make_map(seed=0, layers=(-1,), size=16, centre=True, dtype=torch.float32, **settings):
-    """A rotation, a far one; centred with an offset. `settings` are further fields of the map."""
+def make_map(seed=0, layers=(-1,), size=16, center=True, dtype=torch.float32, **settings):
+    """A rotation, a far one; centered with an offset. `settings` are further fields of the map."""
     source, target = (
         torch.randn(40, len(layers), size, generator=torch.Generator().manual_seed(2 * seed + k)).to(dtype)
         for k in range(2)
     )
-    return replace(procrustes(source + 1, target - 2, centre=centre, layers=layers), **settings)
+    return replace(procrustes(source + 1, target - 2, center=center, layers=layers), **settings)
 
 
 def make_maps(layers=(-1,), dtype=torch.float32):
@@ -25,7 +25,7 @@ def make_maps(layers=(-1,), dtype=torch.float32):
 
 
 def make_rotated(family="bert", layers=(-1,), pivot="de", dtype=torch.float32):
-    return RotatedModel.from_maps(make_base(family).to(dtype), make_maps(layers, dtype), pivot=pivot)
+    return MappedEncoder.from_maps(make_base(family).to(dtype), make_maps(layers, dtype), pivot=pivot)
 
 
 def normal(*shape, seed=0, dtype=torch.float64):

@@ -15,7 +15,7 @@ from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoTokenizer, BertForTokenClassification
 
 from hf_xalign.data.encoding import tokenize_words
-from hf_xalign.modeling.mapped import RotatedModel
+from hf_xalign.modeling.mapped import MappedEncoder
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.tasks import (
@@ -178,7 +178,7 @@ def test_module_with_a_map_for_each_language(bases):
 def test_mapped_encoder_is_an_align_matrix(bases, tmp_path):
     weight = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0))
     maps = {"de": LanguageMap(SideMap(weight, torch.ones(2, 16)), layers=(-2, -1), source_lang="de", target_lang="en")}
-    rotated = RotatedModel.from_maps(raw(bases), maps)
+    rotated = MappedEncoder.from_maps(raw(bases), maps)
     rotated.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(bases / "raw").save_pretrained(tmp_path)
     model = load_task_model(str(tmp_path), TOKENS).eval()

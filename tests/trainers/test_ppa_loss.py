@@ -22,9 +22,9 @@ ROWS = [[[0, 1, 2], [3, 4, 5]], [[6, 7]]]
 FORMS = {
     "ours": {},
     "paper by means, mlm": {"preset": "paper", "sentence_pooling": "mean", "words": "mlm"},
-    "no contrast, unsettled": {"contrast": "none", "head_settling": 0.0},
+    "no contrast, unsettled": {"contrast": "none", "head_warmup_ratio": 0.0},
     "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},
-    "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "head_settling": 1.0},
+    "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "head_warmup_ratio": 1.0},
 }
 
 
@@ -94,7 +94,7 @@ def reference(trainer):
                 contrast += losses
                 new += keys
             if args.words != "none":
-                words += word_losses(model, singles, step < args.head_settling * STEPS)
+                words += word_losses(model, singles, step < args.head_warmup_ratio * STEPS)
         pairs = sum(len(part) for part in ROWS[number])
         terms = [sum(contrast) / pairs] if contrast else []
         terms += [sum(words) / len(words)] if words else []

@@ -72,7 +72,7 @@ class Alphabet:
     def of(cls, words: Iterable[str], tokenizer: PreTrainedTokenizerBase | None = None) -> Alphabet:
         """Make an alphabet of the characters of words or texts, or of their 6,136 most frequent characters.
 
-        With `tokenizer`, the alphabet also holds what its normaliser makes of them (lower case of capitals, "fi" for a
+        With `tokenizer`, the alphabet also holds what its normalizer makes of them (lower case of capitals, "fi" for a
         ligature), as `extend_tokenizer` needs.
         """
         counts: Counter[str] = Counter()
@@ -101,7 +101,7 @@ class Alphabet:
 
 
 def normalized_character(normalizer, character: str) -> str:
-    """Return what a normaliser of `tokenizers` makes of one character inside a word."""
+    """Return what a normalizer of `tokenizers` makes of one character inside a word."""
     # Nothing composes with digits, and marks added at the ends of a text stay outside them.
     text = normalizer.normalize_str(f"0{character}0")
     return text[text.index("0") + 1 : text.rindex("0")]

@@ -37,10 +37,10 @@ def extend_tokenizer(
     - Every piece with a character of the alphabet gets a copy, with the same score (Unigram) or merges of the same
       rank (BPE). Special tokens get no copy. The marks "▁", "##" and "</w>" stay. Copies get the ids from
       `len(tokenizer)` on, in the order of their originals.
-    - The normaliser and pre-tokenizer treat a letter like its character. If text is lower-cased, the letter of a
+    - The normalizer and pre-tokenizer treat a letter like its character. If text is lower-cased, the letter of a
       capital becomes the letter of the small character; if full stops are split off, so is the letter of a full stop.
 
-    Text must be in NFC, because the normaliser's rules for sequences of characters are not copied.
+    Text must be in NFC, because the normalizer's rules for sequences of characters are not copied.
 
     `alphabet` is `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2) with the id of each natural
     piece and of its copy. The model then needs `model.resize_token_embeddings(len(tokenizer))`.
@@ -95,7 +95,7 @@ def extend_tokenizer(
 
 
 def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str) -> dict[str, Any] | None:
-    """Return the normaliser, followed by a map of the letters whose characters it changes."""
+    """Return the normalizer, followed by a map of the letters whose characters it changes."""
     if normalizer is None:
         return None
     natural = Tokenizer.from_str(json.dumps({**_NOTHING, "normalizer": normalizer})).normalizer
@@ -106,7 +106,7 @@ def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str
             continue
         if missing := alphabet.unknown(normal):
             raise InputError(
-                f"{name}: the normaliser makes {normal!r} of {character!r}, but {missing[0]!r} is not in the "
+                f"{name}: the normalizer makes {normal!r} of {character!r}, but {missing[0]!r} is not in the "
                 "alphabet. Make it by Alphabet.of(words, tokenizer)."
             )
         mapping[alphabet.translate(character)] = alphabet.translate(normal)

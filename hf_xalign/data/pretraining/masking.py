@@ -172,7 +172,7 @@ def dict_mlm_inputs(
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """Apply SplitMix64's finaliser, a one-to-one map of uint64."""
+    """Apply SplitMix64's finalizer, a one-to-one map of uint64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

@@ -39,7 +39,7 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer on texts, with RoBERTa's special tokens and templates.
 
-    Text is NFKC-normalised and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
+    Text is NFKC-normalized and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
     and every character of the texts has a piece. Special tokens are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
 
     `vocab_size` counts special tokens too; `max_length` is the tokenizer's `model_max_length`. ALIGN-MLM uses `bpe`.
@@ -105,7 +105,7 @@ def cut_tokenizer(
     """Keep the pieces that texts use most often, so that a small model can start from a large model's embeddings.
 
     Special tokens, and single characters of the texts (also after "▁"), are always kept. Text of a dropped piece is
-    split into smaller pieces. Scores, order and normalisation do not change.
+    split into smaller pieces. Scores, order and normalization do not change.
 
     Returns the tokenizer of at most `vocab_size` pieces, and int64 (pieces,) with the old id of each piece, so that
     `embeddings[old_ids]` are the new embeddings.
@@ -358,7 +358,7 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
 def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrainedTokenizerFast:
     """Make a tokenizer from `spec` with the special tokens and settings of `tokenizer`.
 
-    It is a `PreTrainedTokenizerFast`, because a model's own class replaces normaliser and pre-tokenizer when loaded.
+    It is a `PreTrainedTokenizerFast`, because a model's own class replaces normalizer and pre-tokenizer when loaded.
     """
     by_content = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
     roles = {role: by_content.get(str(token), str(token)) for role, token in tokenizer.special_tokens_map.items()}
@@ -375,7 +375,7 @@ def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrai
 
 
 def _usage(tokenizer: Tokenizer, texts: Iterable[str], size: int) -> tuple[np.ndarray, set[str]]:
-    """Count each piece, int64 (size,), and collect the characters of the normalised texts."""
+    """Count each piece, int64 (size,), and collect the characters of the normalized texts."""
     counts = np.zeros(size, dtype=np.int64)
     characters: set[str] = set()
     normalize = tokenizer.normalizer.normalize_str if tokenizer.normalizer is not None else str

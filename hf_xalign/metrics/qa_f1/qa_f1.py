@@ -8,7 +8,7 @@ from hf_xalign.tasks.qa.scores import by_language, score_answers
 
 class QaF1(base.Module):
     """Answers to questions are compared with one or more right ones, as bags of tokens (F1) and as a whole (exact
-    match), after a normalisation that depends on the language as in MLQA: case, punctuation and articles do not count,
+    match), after a normalization that depends on the language as in MLQA: case, punctuation and articles do not count,
     and Chinese is compared by characters. Means of each language and over languages; higher is better.
 
     Examples:

@@ -60,7 +60,7 @@ class XAlignConfig(PeftConfig):
         adapters: bottleneck adapters in every layer: `pfeiffer` (after the feed-forward block, with a residual, before
             the layer's norm), `adapterhub` (that library's flow, which its published weights need; the norm is applied
             twice), `houlsby` (after attention and after the feed-forward block), or None.
-        init: `identity` does not change the outputs until trained; `random` is the published initialisation.
+        init: `identity` does not change the outputs until trained; `random` is the published initialization.
         reduction_factor: hidden size divided by an adapter's inner size.
         linear_bias: add a bias to the linear map; the published map has none.
         orthogonal: make the linear map a rotation.
@@ -119,16 +119,16 @@ class XAlignConfig(PeftConfig):
             raise InputError(f"pivot={self.pivot} has no map, so it cannot be one of languages={self.languages}")
 
 
-# Initialisations of LoRA that do not change the encoder's weights, in addition to true and false. PEFT adds new ones.
+# Initializations of LoRA that do not change the encoder's weights, in addition to true and false. PEFT adds new ones.
 HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica"}
 SKETCH = "base_sketch"
 _SAMPLE = 1024  # values that are sampled from a matrix
-_SCALE = 4000  # quantisation of a sketch's numbers, which are of the order of 1
+_SCALE = 4000  # quantization of a sketch's numbers, which are of the order of 1
 _ROUNDING = 1.25  # six standard deviations of a number's rounding error, in units of the dtype's epsilon
 
 
 def changed_start(config: PeftConfig) -> str | None:
-    """Return an adapter's initialisation if it changes the encoder's own weights, else None."""
+    """Return an adapter's initialization if it changes the encoder's own weights, else None."""
     start = getattr(config, "init_lora_weights", True)
     return start if isinstance(start, str) and start.lower() not in HARMLESS_STARTS else None
 

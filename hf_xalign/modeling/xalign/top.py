@@ -169,7 +169,7 @@ class LinearTop(nn.Module):
 class TransformerTop(nn.Module):
     """One transformer layer over the vectors of a sentence (MAO section 4).
 
-    The published module is y = T(x), initialised at random. With `init="identity"`, y = x + g (T(x) - x), where the
+    The published module is y = T(x), initialized at random. With `init="identity"`, y = x + g (T(x) - x), where the
     vector g starts at zero. Without `context` each vector attends only to itself, as in the public copy of MAO's code.
     """
 

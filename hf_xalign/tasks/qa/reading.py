@@ -75,7 +75,7 @@ def read_questions(
     """Read questions, their contexts and answers.
 
     Contexts are not changed, because answers have offsets into them (in Unicode code points). Questions are
-    NFC-normalised and stripped. Questions without an answer, or with an answer that is not at its offset, are refused,
+    NFC-normalized and stripped. Questions without an answer, or with an answer that is not at its offset, are refused,
     because dropping them would change what is measured.
 
     Args:

@@ -64,7 +64,7 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
 
     - `mlqa` removes Unicode punctuation, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks
       separate tokens. In Chinese, every Han character is a token, and (beyond MLQA) every letter in Japanese, Thai,
-      Lao, Khmer and Burmese. Text is NFC-normalised first, so that a decomposed Vietnamese article is found.
+      Lao, Khmer and Burmese. Text is NFC-normalized first, so that a decomposed Vietnamese article is found.
     - `squad` applies SQuAD 1.1's rules for English to any language: it removes ASCII punctuation and English articles,
       and splits at blanks. XTREME scores XQuAD and TyDi this way.
 
@@ -112,7 +112,7 @@ def score_answers(
 ) -> AnswerScores:
     """Return F1 and exact match of each answer with its best reference.
 
-    With c common tokens, F1 = 2 c / (tokens of the answer + tokens of the reference). If normalisation removes all
+    With c common tokens, F1 = 2 c / (tokens of the answer + tokens of the reference). If normalization removes all
     tokens of both, as for the answer `A`, F1 is 1 as in SQuAD 2.0 (0 in SQuAD 1.1 and MLQA).
 
     Each question has one answer, which may be empty, and one or more references. `languages` gives the language of

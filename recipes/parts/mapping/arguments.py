@@ -121,7 +121,7 @@ class MappingArguments:
         "procrustes",
         rules=[needs(when="self_learning", supervision="dictionary", layers=ONE)],
     )
-    centre: bool = option(
+    center: bool = option(
         "Map",
         "procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.",
         True,
@@ -217,17 +217,17 @@ class MappingArguments:
             "rcsls": "W = argmin mean_i [-2 (W x_i).y_i + mean_{y in N(W x_i)} (W x_i).y + mean_{x in N(y_i)} "
             "(W x).y_i], unit vectors, N = the 10 nearest",
             "vecmap": "W_x, W_z: whiten, rotate by U, V of U S V^T = X^T Z, weight by S^1/2, de-whiten; X, Z unit, "
-            "centred, unit",
+            "centered, unit",
             "self_learning": "VecMap's loop: rotate, induce a dictionary by CSLS, again; at last "
             + ("whiten and re-weight" if self.whiten else "rotate"),
         }
         if self.method == "vecmap" and not self.whiten:
-            formulas["vecmap"] = "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centred, unit"
+            formulas["vecmap"] = "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centered, unit"
         affine = "; applied as e -> W (e - mean_s) + mean_t"
-        centred = {"procrustes": affine, "least_squares": affine, "rcsls": ", centred and unit again"}
+        centered = {"procrustes": affine, "least_squares": affine, "rcsls": ", centered and unit again"}
         refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
         refined += "; then lengths of vectors replaced by their means" if self.linear else ""
-        return formulas[self.method] + (centred.get(self.method, "") if self.centre else "") + refined
+        return formulas[self.method] + (centered.get(self.method, "") if self.center else "") + refined
 
     def paper(self) -> dict[str, str]:
         """Return `title`, `id` and `bibtex` of the method's paper."""

@@ -130,11 +130,11 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
     layers = tuple(args.layers)
     candidates: dict[str, Any] = {"source_candidates": all_source, "target_candidates": all_target}
     if args.method == "procrustes":
-        found = procrustes(source, target, centre=args.centre, layers=layers)
+        found = procrustes(source, target, center=args.center, layers=layers)
         if args.refine:
             found = refine(all_source[:, 0], all_target[:, 0], found, iterations=args.refine)
     elif args.method == "least_squares":
-        found = least_squares(source, target, centre=args.centre, layers=layers)
+        found = least_squares(source, target, center=args.center, layers=layers)
     elif args.method == "rcsls":
         found = rcsls(
             source,
@@ -142,7 +142,7 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
             epochs=args.rcsls_epochs,
             learning_rate=args.rcsls_learning_rate,
             spectral=args.spectral,
-            steps=("unit", "centre", "unit") if args.centre else ("unit",),
+            steps=("unit", "center", "unit") if args.center else ("unit",),
             layers=layers,
             **candidates,
         )

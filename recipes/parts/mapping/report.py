@@ -12,7 +12,7 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import keep_links
 from hf_xalign.mapping.supervision import Coverage
-from hf_xalign.modeling.mapped import RotatedModel, map_adapter
+from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.recipes.parts.common import settle_cpu
@@ -147,7 +147,7 @@ def _save_model(encoder: Any, maps: Mapping[str, LanguageMap], folder: Path, rec
         layer_index(one.layers, encoder.config.num_hidden_layers) != [encoder.config.num_hidden_layers]
         for one in maps.values()
     ):
-        RotatedModel.from_maps(encoder, maps).save_pretrained(folder)
+        MappedEncoder.from_maps(encoder, maps).save_pretrained(folder)
         follow_umask(folder)
         record["maps"]["encoder"] = True
         return {"mapped encoder": str(folder)}

@@ -36,7 +36,7 @@ VECTORS = "vectors"
 # The settings that such a run reads. Every other one is about an encoder or about text.
 READ = {
     *("source_vectors", "target_vectors", "max_vectors", "vectors_format", "dictionary", "test_dictionary"),
-    *("method", "centre", "whiten", "spectral", "rcsls_epochs", "rcsls_learning_rate", "refine", "direction"),
+    *("method", "center", "whiten", "spectral", "rcsls_epochs", "rcsls_learning_rate", "refine", "direction"),
     *("supervision", "target_lang", "output_dir", "overwrite_output_dir", "dry_run", "device", "seed"),
 }
 

@@ -13,7 +13,7 @@ $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[dev,demo,docs]"
 	touch $@
 
-# FAO (joint) on the embedded encoder and text: a table of scores before and after, and a model in runs/fao_joint_embedded.
+# FAO (joint) on the built-in encoder and text: a table of scores before and after, and a model in runs/fao_joint_builtin.
 quickstart: $(BIN)/.installed
 	$(BIN)/hf-xalign demo --processes 1 $(ARGS)
 

@@ -1,6 +1,6 @@
 """Teach an encoder the same pairs by sentence-transformers' two recipes and by ours: scores, drift, time and memory.
 
-    python benchmarks/against_sentence_transformers.py                     # the embedded text, half an hour on 2 cores
+    python benchmarks/against_sentence_transformers.py                     # the built-in text, half an hour on 2 cores
 
     python benchmarks/against_sentence_transformers.py --train DATA/bitext/{de,bn}.train.jsonl \\
         --probe pos:tags en=TRAIN en=TEST de=TEST --probe slots:labels en=TRAIN en=TEST de=TEST \\
@@ -11,7 +11,7 @@ the English side), `mnrl` (its in-batch contrast, without duplicates in a batch)
 settings after commas. All have the same pairs, steps, batch size, learning rate and warm-up, and word embeddings that
 are frozen unless `--train_embeddings` is given, as an encoder with new pieces needs it:
 
-    hf-xalign extend-vocabulary builtin:minilm embedded:de embedded:bn --split_over 2 --output runs/extended
+    hf-xalign extend-vocabulary builtin:minilm builtin:de builtin:bn --split_over 2 --output runs/extended
     python benchmarks/against_sentence_transformers.py --model runs/extended --train_embeddings \\
         --pairs 2000 --steps 250 --batch_size 16 --learning_rate 2e-4 --systems raw mse mnrl joint,start_share=0
 
@@ -233,13 +233,13 @@ def spread(values: list[float], digits: int) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Run what is not in --output yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="embedded", help="Hub id or folder of the encoder")
-    parser.add_argument("--train", nargs="+", default=["embedded:de", "embedded:bn"], help="text to train on")
+    parser.add_argument("--model", default="builtin", help="Hub id or folder of the encoder")
+    parser.add_argument("--train", nargs="+", default=["builtin:de", "builtin:bn"], help="text to train on")
     parser.add_argument(
-        "--eval", nargs="+", default=["embedded:de", "embedded:bn"], help="text for words and rank correlations"
+        "--eval", nargs="+", default=["builtin:de", "builtin:bn"], help="text for words and rank correlations"
     )
     parser.add_argument("--sentences", nargs="+", help="text for sentence retrieval; default: --eval")
-    pos = ["pos", "embedded:en", "embedded:en", "embedded:de", "embedded:bn"]
+    pos = ["pos", "builtin:en", "builtin:en", "builtin:de", "builtin:bn"]
     parser.add_argument("--probe", nargs="+", action="append", help="as in `hf-xalign evaluate --probe`")
     parser.add_argument("--examples", type=int, default=150, help="most examples of a probe's test")
     parser.add_argument("--systems", nargs="+", default=["raw", "mse", "mnrl", "joint"])

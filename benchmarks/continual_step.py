@@ -3,7 +3,7 @@
     OMP_WAIT_POLICY=PASSIVE python benchmarks/continual_step.py                # minutes on 2 cores
     OMP_WAIT_POLICY=PASSIVE python benchmarks/continual_step.py --steps 3 --repeats 1                   # a trial
 
-The embedded encoder with frozen word embeddings; batches of 16 English sentences of the embedded text with random word
+The built-in encoder with frozen word embeddings; batches of 16 English sentences of the built-in text with random word
 labels, and 8 German-English pairs with each. All variants are forward, loss and backward without an optimizer step:
 
 - `plain`: `TaskTrainer.training_step` on the sentences alone;
@@ -47,7 +47,7 @@ Batch = dict[str, torch.Tensor]
 
 def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer, ContinualTrainer]:
     """The trainers: plain, continual, and continual with cached reference vectors."""
-    parallel = load_sources(["embedded:de"], target_lang="en", max_pairs=given.examples)
+    parallel = load_sources(["builtin:de"], target_lang="en", max_pairs=given.examples)
     words = [row.split()[:100] for row in parallel["target"]]
     labels = LabelSet.of(["O", "B-a"])
     draw = np.random.default_rng(0)
@@ -57,23 +57,23 @@ def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, Continual
         "line": list(range(len(words))),
     }
     task = TokenTask(labels)
-    examples = Examples("embedded:de", "en", Dataset.from_dict(rows))
+    examples = Examples("builtin:de", "en", Dataset.from_dict(rows))
     linked = align_words(parallel)
     options = {"use_cpu": given.device == "cpu", "report_to": "none", "freeze_embeddings": True, "output_dir": folder}
-    tokenizer = load_tokenizer("embedded")
+    tokenizer = load_tokenizer("builtin")
 
     shared = {"task": task, "train_dataset": [examples], "processing_class": tokenizer}
     plain = TaskTrainer(
-        load_task_model("embedded", task, seed=0),
+        load_task_model("builtin", task, seed=0),
         TaskConfig(per_device_train_batch_size=given.batch, **options),
         **shared,
     )
     continual, cached = (
         ContinualTrainer(
-            load_task_model("embedded", task, seed=0),
+            load_task_model("builtin", task, seed=0),
             ContinualConfig(per_device_train_batch_size=given.batch, cache_reference=cache, **options),
             pairs=linked,
-            reference=load("embedded"),
+            reference=load("builtin"),
             **shared,
         )
         for cache in (False, True)

@@ -4,7 +4,7 @@
     python benchmarks/downstream.py --data DATA --output_dir runs/trial --seeds 0 --languages de es --tasks pos \\
         --max_train_pairs 40 --max_train_examples 60 --max_eval_examples 20 --epochs 1                  # a trial
 
-DATA is a folder with `embedded/LANG.train.jsonl` (sentence pairs, English the target), `pos/ud.en.ewt.dev.jsonl` and
+DATA is a folder with `builtin/LANG.train.jsonl` (sentence pairs, English the target), `pos/ud.en.ewt.dev.jsonl` and
 `pos/ud.LANG.pud.jsonl`, `slots/en.train.jsonl`, `slots/LANG.test.jsonl` and `slots/labels.json`.
 
 The systems:
@@ -60,7 +60,7 @@ def config(name: str) -> list[str]:
 
 def parallel(given: argparse.Namespace, part: str) -> list[str]:
     """The sentence pairs of a part, `train` or `test`, as the recipes take them."""
-    return [f"{name}={Path(given.data) / 'embedded' / f'{name}.{part}.jsonl'}" for name in given.languages]
+    return [f"{name}={Path(given.data) / 'builtin' / f'{name}.{part}.jsonl'}" for name in given.languages]
 
 
 def align(given: argparse.Namespace, models: Path) -> None:
@@ -69,10 +69,10 @@ def align(given: argparse.Namespace, models: Path) -> None:
     text = ["--train_data", *parallel(given, "train"), "--eval_data", *parallel(given, "test")]
     text += ["--max_eval_pairs", "100", "--max_train_pairs", str(given.max_train_pairs)]
     settings = {
-        "fao": config("fao_embedded"),
+        "fao": config("fao_builtin"),
         # Heads of tasks read a word's first subword, so that is what is aligned.
-        "joint": ["--preset", "joint", "--start_share", "0", "--pooling", "first", "--model_name_or_path", "embedded"],
-        "mao": config("mao_linear_embedded"),
+        "joint": ["--preset", "joint", "--start_share", "0", "--pooling", "first", "--model_name_or_path", "builtin"],
+        "mao": config("mao_linear_builtin"),
     }
     for name, needed in {**ALIGNED, "mao": {"mao"}}.items():
         for seed in given.seeds if needed & set(given.systems) else ():
@@ -84,7 +84,7 @@ def align(given: argparse.Namespace, models: Path) -> None:
                 recipe("mao.py" if name == "mao" else "fao.py", *options)
     folder = models / "rotation"
     if "rotation" in given.systems and not (folder / "results.json").exists():
-        options = [*config("mapping_embedded"), *text, "--output_dir", str(folder), "--overwrite_output_dir", "true"]
+        options = [*config("mapping_builtin"), *text, "--output_dir", str(folder), "--overwrite_output_dir", "true"]
         recipe("mapping.py", *options)
 
 
@@ -114,11 +114,11 @@ def train(given: argparse.Namespace, models: Path, task: str, system: str) -> Pa
     options = [*task_options(given, task), "--output_dir", str(folder)]
     name = "finetune.py"
     aligned = [str(models / kind) + "-{seed}" for kind, systems in ALIGNED.items() if system in systems]
-    options += ["--model_name_or_path", *(aligned or ["embedded"])]
+    options += ["--model_name_or_path", *(aligned or ["builtin"])]
     if system.endswith("_kept"):
         options += ["--keep_aligned", "true", "--start_share", str(given.start_share)]
     if system in CONTINUAL:
-        options += ["--preset", system, "--reference", "embedded", "--pairs", *parallel(given, "train")]
+        options += ["--preset", system, "--reference", "builtin", "--pairs", *parallel(given, "train")]
         # Dropout in an alignment costs this encoder several points; FAO's configuration leaves it out too.
         options += ["--max_pairs", str(given.max_train_pairs), "--pairs_dropout", "false"]
         # The schedule of the other systems: the preset has two epochs, no warm-up, no decay and no clipping.
@@ -151,7 +151,7 @@ def distances(given: argparse.Namespace, models: Path, task: str) -> None:
     from hf_xalign.evaluation.distances import NUMBERS
 
     seed = given.seeds[0]
-    stages = {"raw": "embedded"}
+    stages = {"raw": "builtin"}
     for kind, systems in ALIGNED.items():
         if systems & set(given.systems):
             stages[kind] = str(models / f"{kind}-{seed}")

@@ -1,9 +1,9 @@
-"""Remove a script from the embedded encoder's tokenizer, bring it back by `extend-vocabulary`, and train both by FAO.
+"""Remove a script from the built-in encoder's tokenizer, bring it back by `extend-vocabulary`, and train both by FAO.
 
     python benchmarks/extend_vocabulary.py --pairs bn=DATA/bitext/bn.train.jsonl     # 15 minutes on two busy cores
 
 The pieces of the script get names that no text has, so that its words are unknown and all ids stay. New pieces and
-their embeddings come from --pairs alone. Training and scores are those of recipes/configs/fao_embedded.yaml, on
+their embeddings come from --pairs alone. Training and scores are those of recipes/configs/fao_builtin.yaml, on
 --train and --eval. Prints word retrieval (mean subword, in %).
 """
 
@@ -30,18 +30,18 @@ from hf_xalign.recipes.fao import main as fao
 from hf_xalign.record import read_record
 from hf_xalign.tables import table
 
-CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "fao_embedded.yaml"
+CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "fao_builtin.yaml"
 
 
 def main(argv: list[str] | None = None) -> None:
     """Make the encoders, train what is not in --output yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--model", default="builtin")
     parser.add_argument("--pairs", required=True, help="text of the new pieces, LANG=FILE")
     parser.add_argument("--script", default="Bengali", help="name of the script in Unicode")
     parser.add_argument("--pieces", default="4000")
-    parser.add_argument("--train", default="embedded:bn", help="text to train on")
-    parser.add_argument("--eval", default="embedded:bn", help="text to score on")
+    parser.add_argument("--train", default="builtin:bn", help="text to train on")
+    parser.add_argument("--eval", default="builtin:bn", help="text to score on")
     parser.add_argument("--runs", type=int, default=4, help="most runs of FAO in this call; the next call resumes")
     parser.add_argument("--output", type=Path, default=Path("runs/extend_vocabulary"))
     given, options = parser.parse_known_args(argv)

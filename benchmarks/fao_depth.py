@@ -2,7 +2,7 @@
 
     python benchmarks/fao_depth.py --layer 8          # two minutes on one core
 
-The settings are those of recipes/configs/fao_embedded.yaml with cached reference vectors, in float32. Each batch takes
+The settings are those of recipes/configs/fao_builtin.yaml with cached reference vectors, in float32. Each batch takes
 a step both ways, and both must give the same loss. Prints the median ratio of CPU times.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     torch.set_flush_denormal(True)
-    path, pairs = resolve_model("embedded"), load_sources(["embedded:de"], max_pairs=400)
+    path, pairs = resolve_model("builtin"), load_sources(["builtin:de"], max_pairs=400)
     settings = {"preset": "mao", "freeze_embeddings": True, "dropout": False, "reference": "cache"}
     args = FAOConfig(tempfile.mkdtemp(), layers=[given.layer], use_cpu=True, report_to="none", **settings)
     tokenizer = AutoTokenizer.from_pretrained(path)

@@ -5,7 +5,7 @@
     OMP_WAIT_POLICY=PASSIVE python benchmarks/fao_step.py --epoch --steps 60
     python benchmarks/fao_step.py --device cuda --bf16 --steps 50
 
-The settings are those of recipes/configs/fao_embedded.yaml, in float32 unless `--bf16`. No variant takes an optimizer
+The settings are those of recipes/configs/fao_builtin.yaml, in float32 unless `--bf16`. No variant takes an optimizer
 step. All start from the same slightly moved weights, because at f = f0 the regularizer would be 0. All but the bare
 encoder and `joint` must compute the same loss on every batch, or the benchmark stops.
 
@@ -261,8 +261,8 @@ def aims(found: list[Repeat]) -> str:
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="embedded", help="a Hub id, a folder, or `embedded`")
-    parser.add_argument("--data", nargs="+", default=["embedded:de", "embedded:bn"], help="as a recipe's train_data")
+    parser.add_argument("--model", default="builtin", help="a Hub id, a folder, or `builtin`")
+    parser.add_argument("--data", nargs="+", default=["builtin:de", "builtin:bn"], help="as a recipe's train_data")
     parser.add_argument("--steps", type=int, default=10, help="batches")
     parser.add_argument("--repeats", type=int, default=1, help="paired repeats on each batch")
     parser.add_argument("--batch_size", type=int, default=16, help="sentence pairs")

@@ -55,7 +55,7 @@ class Setup:
             yield order[start : start + self.batch_size]
 
     def trainer(self, **settings: Any) -> FAOTrainer:
-        """A trainer with the settings of fao_embedded.yaml."""
+        """A trainer with the settings of fao_builtin.yaml."""
         options: dict[str, Any] = {
             "preset": "mao",
             "regularized_words": "all",

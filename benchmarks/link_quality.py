@@ -1,6 +1,6 @@
 """Measure the alignment error rate of every aligner on hand-made links.
 
-    python benchmarks/link_quality.py --gold GOLD.jsonl --bitext BITEXT.jsonl [--model embedded]
+    python benchmarks/link_quality.py --gold GOLD.jsonl --bitext BITEXT.jsonl [--model builtin]
 
 GOLD has one sentence pair a row: `en` and `xx` (lists of tokens) and `align` (0-based `i-j`, English first). BITEXT is
 parallel text of the same languages in the syntax of `load_parallel`; the statistical aligners are fitted on it and on
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--gold", required=True, help="hand-made links, JSONL")
     parser.add_argument("--bitext", required=True, help="parallel text to fit the statistical aligners on")
     parser.add_argument("--lang", default="de", help="the language beside English")
-    parser.add_argument("--model", nargs="*", default=[], help="encoders: folders, Hub ids or `embedded`")
+    parser.add_argument("--model", nargs="*", default=[], help="encoders: folders, Hub ids or `builtin`")
     parser.add_argument("--layers", nargs="*", type=int, default=[], help="layers of encoders, but for the chosen one")
     parser.add_argument(
         "--aligners", nargs="*", default=["fast_align", "hmm", "eflomal"], choices=STATISTICAL_ALIGNERS, metavar="NAME"

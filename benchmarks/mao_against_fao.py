@@ -3,11 +3,11 @@
     python benchmarks/mao_against_fao.py --output runs/mao_against_fao.json            # half an hour
     python benchmarks/mao_against_fao.py --repeats 1 --max_train_pairs 40 --max_eval_pairs 40            # a trial
     python benchmarks/mao_against_fao.py --bare     # no evaluation or saving during training
-    python benchmarks/mao_against_fao.py --mao_configs recipes/configs/mao_linear_embedded.yaml my_module.yaml
+    python benchmarks/mao_against_fao.py --mao_configs recipes/configs/mao_linear_builtin.yaml my_module.yaml
 
 The recipes run as they are, without `accelerate launch`, each in a process of its own and in turns (FAO, MAO, FAO,
 ...), so that other work on the machine slows all of them; a ratio is taken within a repeat, and the median reported.
-Every run starts from a cache that holds nothing but the converted embedded encoder, and follows its configuration to
+Every run starts from a cache that holds nothing but the converted built-in encoder, and follows its configuration to
 the letter: where that evaluates or saves checkpoints while it trains, it is part of the time, unless `--bare`.
 
 Time is that of the record's phases "preparing" (token ids, FAO's reference vectors, MAO's word vectors) and
@@ -216,12 +216,12 @@ def aims(runs: dict[str, list[Run]]) -> str:
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fao_config", type=Path, default=CONFIGS / "fao_embedded.yaml", help="of recipes/fao.py")
+    parser.add_argument("--fao_config", type=Path, default=CONFIGS / "fao_builtin.yaml", help="of recipes/fao.py")
     parser.add_argument(
         "--mao_configs",
         type=Path,
         nargs="+",
-        default=[CONFIGS / "mao_linear_embedded.yaml"],
+        default=[CONFIGS / "mao_linear_builtin.yaml"],
         help="one or more, of recipes/mao.py",
     )
     parser.add_argument("--bare", action="store_true", help="no evaluation and no checkpoints during training")
@@ -244,7 +244,7 @@ def main() -> None:
         return measured(sys.argv[2], sys.argv[3:])
     arguments = parse_arguments()
     # Not at the top: a recipe sets the environment before torch is first imported.
-    from hf_xalign.data.builtin import embedded_encoder
+    from hf_xalign.data.builtin import builtin_encoder
 
     recipes = {arguments.fao_config: ROOT / "recipes" / "fao.py"}
     recipes |= dict.fromkeys(arguments.mao_configs, ROOT / "recipes" / "mao.py")
@@ -252,7 +252,7 @@ def main() -> None:
     for option in ("max_train_pairs", "max_eval_pairs"):
         if getattr(arguments, option) is not None:
             options += [f"--{option}", str(getattr(arguments, option))]
-    encoders = embedded_encoder().parent
+    encoders = builtin_encoder().parent
     runs: dict[str, list[Run]] = {config.stem: [] for config in recipes}
     saved = []
     for repeat in range(arguments.repeats):

@@ -1,10 +1,10 @@
-"""Score each of MAO's modules on the embedded encoder, with both objectives and several seeds.
+"""Score each of MAO's modules on the built-in encoder, with both objectives and several seeds.
 
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mao_modules.py                             # hours on 2 cores, resumable
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mao_modules.py --max_train_pairs 40 --max_eval_pairs 40 --seeds 0
     python benchmarks/mao_modules.py --modules linear --set learning_rate=1e-3 --output runs/slower_linear.json
 
-One process loads and links the embedded text, scores the untouched encoder, and then trains one module after another
+One process loads and links the built-in text, scores the untouched encoder, and then trains one module after another
 on the same frozen encoder, each by its preset; the encoder's weights must be the same bits after every run, or the
 benchmark stops. Every run goes to the JSON file of `--output` as it ends. The same call resumes from that file, and
 refuses a file of other pairs or settings.
@@ -58,7 +58,7 @@ MODULES: dict[str, dict[str, str]] = {
     "adapter": {"preset": "adapter"},
 }
 OBJECTIVES = ("l2", "infonce")
-# As in recipes/configs/mao_*_embedded.yaml.
+# As in recipes/configs/mao_*_builtin.yaml.
 COMMON = {
     "temperature": "0.07",
     "per_device_eval_batch_size": "32",

@@ -4,7 +4,7 @@
     OMP_WAIT_POLICY=PASSIVE python benchmarks/mapping_anchors.py --max_sentences 400 --repeats 1      # a trial run
     python benchmarks/mapping_anchors.py --text de.txt.gz --lang de
 
-With the embedded encoder, in float32, last layer:
+With the built-in encoder, in float32, last layer:
 
 - `bare`: forward passes over the chosen sentences, in the same batches and side by side as the pass has them, and
   nothing done with what they give;
@@ -90,7 +90,7 @@ def measure(
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    path = resolve_model("embedded")
+    path = resolve_model("builtin")
     model, tokenizer = load_encoder(path), AutoTokenizer.from_pretrained(path)
     counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer, None))
     vocabulary = counted.vocabulary(max_words)
@@ -223,7 +223,7 @@ def table(result: dict[str, Any]) -> str:
 def main() -> None:
     """Measure one text and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", help="file of one sentence a line; default the English side of embedded:de")
+    parser.add_argument("--text", help="file of one sentence a line; default the English side of builtin:de")
     parser.add_argument("--lang", default="en")
     parser.add_argument("--max_sentences", type=int)
     parser.add_argument("--sentences_per_word", type=int, default=100)
@@ -236,7 +236,7 @@ def main() -> None:
     if arguments.text:
         texts = load_monolingual(arguments.text, max_sentences=arguments.max_sentences)["text"][:]
     else:
-        texts = load_parallel("embedded:de", split="train")["target"][: arguments.max_sentences]
+        texts = load_parallel("builtin:de", split="train")["target"][: arguments.max_sentences]
     result = measure(
         texts,
         arguments.lang,

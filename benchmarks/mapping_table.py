@@ -38,8 +38,8 @@ from hf_xalign.record import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = {
-    "fao": ["fao.py", "fao_embedded.yaml", "--eval_strategy", "no"],
-    "mao": ["mao.py", "mao_linear_embedded.yaml"],
+    "fao": ["fao.py", "fao_builtin.yaml", "--eval_strategy", "no"],
+    "mao": ["mao.py", "mao_linear_builtin.yaml"],
 }
 METHODS: dict[str, dict[str, Any] | None] = {
     "raw": None,
@@ -55,9 +55,9 @@ Row = dict[str, Any]
 
 
 def train_encoder(name: str, folder: Path, options: list[str]) -> str:
-    """The encoder of a row: the embedded one, or one that a recipe trains into `folder` unless it is there."""
+    """The encoder of a row: the built-in one, or one that a recipe trains into `folder` unless it is there."""
     if name == "raw":
-        return "embedded"
+        return "builtin"
     if not (folder / "results.json").is_file():
         recipe, config, *more = RECIPES[name]
         command = [sys.executable, str(ROOT / "recipes" / recipe), "--config", str(ROOT / "recipes/configs" / config)]

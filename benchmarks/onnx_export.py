@@ -1,7 +1,7 @@
 """Compare an encoder in PyTorch with its ONNX exports: states, file sizes, retrieval and seconds.
 
     python benchmarks/onnx_export.py                                     # 3 minutes on two cores
-    python benchmarks/onnx_export.py --model runs/mao_linear_embedded --lang de
+    python benchmarks/onnx_export.py --model runs/mao_linear_builtin --lang de
 
 Aim: the states of 100 sentences, padded together, differ by at most 1e-4 from PyTorch's in float32. Prints word
 retrieval (mean subword) and sentence retrieval (mean pooling, cosine) in %, and the seconds of scoring; not with
@@ -50,9 +50,9 @@ class OnnxEncoder(nn.Module):
 def main(argv: list[str] | None = None) -> None:
     """Export, score and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--model", default="builtin")
     parser.add_argument("--lang", help="the language to export of a model with one map for each")
-    parser.add_argument("--data", nargs="+", default=["embedded:de", "embedded:bn"], help="parallel text to score on")
+    parser.add_argument("--data", nargs="+", default=["builtin:de", "builtin:bn"], help="parallel text to score on")
     given = parser.parse_args(argv)
     model, tokenizer = encoder_of(load(given.model)).eval(), load_tokenizer(given.model)
     data = load_sources(given.data, split="test")

@@ -5,7 +5,7 @@
     OMP_WAIT_POLICY=PASSIVE python benchmarks/ppa_step.py --trial
     python benchmarks/ppa_step.py --device cuda --steps 30 --repeats 5
 
-Encoder, text, batch and precision are those of recipes/configs/ppa_embedded.yaml and of `--set`; the queue is full
+Encoder, text, batch and precision are those of recipes/configs/ppa_builtin.yaml and of `--set`; the queue is full
 from the start. All is done in turns, in another order each time, on the same batches with the same padding. Ratios are
 taken within a turn and the median reported, because other work on the machine then slows both sides of them; CPU time
 says more where there is such work.
@@ -53,7 +53,7 @@ from hf_xalign.recipes.parts.common import TextArguments, run, settle_cpu
 from hf_xalign.recipes.parts.parallel import Corpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 
-CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_embedded.yaml"
+CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_builtin.yaml"
 QUIET = {"queue_start": "random", "save_strategy": "no", "eval_strategy": "no", "report_to": "none"}
 TRIAL = {"max_train_pairs": "60", "max_eval_pairs": "8", "per_device_train_batch_size": "8", "queue_size": "25"}
 AIM = 1.15

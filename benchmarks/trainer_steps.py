@@ -61,7 +61,7 @@ def make(given: Namespace, name: str, attention: str, folder: str) -> Any:
         own = {"device": given.device, "examples": given.pairs * (given.steps + 1), "batch": given.pairs}
         return continual_step.make(Namespace(**own), folder)[1]
     model = load(given.model, attn_implementation=attention)
-    pairs = load_parallel("embedded:de", source_lang="de", max_pairs=given.pairs * (given.steps + 1))
+    pairs = load_parallel("builtin:de", source_lang="de", max_pairs=given.pairs * (given.steps + 1))
     data = {"train_dataset": pairs, "processing_class": load_tokenizer(given.model)}
     if name == "PPA":
         return PPATrainer(model, PPAConfig(queue_start="random", freeze_embeddings=True, **options), **data)
@@ -151,7 +151,7 @@ def main(argv: list[str] | None = None) -> None:
     """Print a row for each trainer and setting as it is measured, and the table at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--model", default="embedded", help="of FAO, MAO and PPA: Hub id, folder or embedded")
+    parser.add_argument("--model", default="builtin", help="of FAO, MAO and PPA: Hub id, folder or builtin")
     parser.add_argument("--trainers", nargs="+", default=TRAINERS, choices=TRAINERS)
     parser.add_argument("--attention", nargs="+", default=["sdpa"], help="of FAO, MAO and PPA")
     parser.add_argument("--compile", choices=("no", "yes"), nargs="+", default=["no"])

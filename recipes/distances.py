@@ -1,6 +1,6 @@
 r"""Distances of linked against random word pairs at each stage of an encoder: numbers, and histograms as figures.
 
-    hf-xalign distances --stages raw=embedded fao=runs/fao_embedded task=runs/pos/seed-0 \
+    hf-xalign distances --stages raw=builtin fao=runs/fao_builtin task=runs/pos/seed-0 \
         --output_dir runs/distances
 
 A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder.
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
 
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)
     if not stages or "" in stages or len(stages) < len(data.stages):
-        raise InputError(f"stages={data.stages}: name each once, as in raw=embedded fao=runs/fao_embedded")
+        raise InputError(f"stages={data.stages}: name each once, as in raw=builtin fao=runs/fao_builtin")
     check_models(stages.values())
     folder = Path(data.output_dir)
     check_output(folder)

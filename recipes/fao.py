@@ -1,12 +1,12 @@
 r"""FAO: fine-tune an encoder on word links until its languages meet (Cao et al. 2020).
 
-The embedded encoder and text, five to ten minutes on two CPU cores, no network:
+The built-in encoder and text, five to ten minutes on two CPU cores, no network:
 
-    hf-xalign train fao --config fao_embedded
+    hf-xalign train fao --config fao_builtin
 
 Your own encoder and text (any field of `--help` goes on the command line or into the YAML file):
 
-    hf-xalign train fao --config fao_embedded \
+    hf-xalign train fao --config fao_builtin \
         --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
         --output_dir runs/my_bengali
 

@@ -1,8 +1,8 @@
 r"""Fine-tune an encoder on a task in one language and score it on many, over one seed or several.
 
-Parts of speech on the embedded encoder, with files of your own (JSON Lines, CoNLL, CoNLL-U or a Hub dataset):
+Parts of speech on the built-in encoder, with files of your own (JSON Lines, CoNLL, CoNLL-U or a Hub dataset):
 
-    hf-xalign train finetune --config finetune_pos_embedded \
+    hf-xalign train finetune --config finetune_pos_builtin \
         --train_data en=train.conllu --eval_data en=test.conllu de=de_test.conllu
 
 `--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or a mapped encoder. `--adapter FOLDER` adds a
@@ -11,9 +11,9 @@ alignment and of the task go together. Several `--train_data` give translate-tra
 
 `--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels:
 
-    hf-xalign train mapping --config mapping_rotate_embedded
-    hf-xalign train finetune --config finetune_rotate_embedded \
-        --model_name_or_path runs/mapping_rotate_embedded --train_data en=train.jsonl --eval_data de=test.jsonl
+    hf-xalign train mapping --config mapping_rotate_builtin
+    hf-xalign train finetune --config finetune_rotate_builtin \
+        --model_name_or_path runs/mapping_rotate_builtin --train_data en=train.jsonl --eval_data de=test.jsonl
 
 Writes `OUTPUT/seed-<s>/scores.json` and the scores of every example, which `hf-xalign compare` reads. `--save_models`
 keeps the model with its card. A finished seed is not run again. Prints a table over languages.

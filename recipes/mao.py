@@ -1,8 +1,8 @@
 r"""MAO: train a small module on a frozen encoder until its languages meet, in a fraction of FAO's time and memory.
 
-The embedded encoder and text, a minute or two on two CPU cores, no network:
+The built-in encoder and text, a minute or two on two CPU cores, no network:
 
-    hf-xalign train mao --config mao_linear_embedded
+    hf-xalign train mao --config mao_linear_builtin
 
 Your own encoder and text: as in `hf-xalign train fao`. `--preset` chooses the module: linear, transformer, adapter, or
 one of the paper's. `--peft_type lora` trains LoRA (or another method of PEFT) by the same objective; add `--preset

@@ -1,12 +1,12 @@
 r"""Learn a linear map between the word vectors of two languages. The encoder is not trained.
 
-Run on the embedded encoder and text, two or three minutes on two CPU cores, no network:
+Run on the built-in encoder and text, two or three minutes on two CPU cores, no network:
 
-    hf-xalign train mapping --config mapping_embedded
+    hf-xalign train mapping --config mapping_builtin
 
 Learn from a dictionary, score bilingual lexicon induction, and add text for the anchors:
 
-    hf-xalign train mapping --config mapping_embedded --method rcsls --supervision dictionary \
+    hf-xalign train mapping --config mapping_builtin --method rcsls --supervision dictionary \
         --dictionary de=en-de.train.txt --test_dictionary de=en-de.test.txt --text de=german.txt.gz en=english.txt.gz \
         --train_data de=pairs.jsonl --eval_data de=held_out.jsonl --output_dir runs/my_german
 

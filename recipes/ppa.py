@@ -1,8 +1,8 @@
 r"""PPA: post-pretraining alignment of sentences (a momentum contrast) and of words in them (TLM).
 
-The embedded encoder and text, no network:
+The built-in encoder and text, no network:
 
-    hf-xalign train ppa --config ppa_embedded
+    hf-xalign train ppa --config ppa_builtin
 
 Your own encoder and text: as in `hf-xalign train fao`. `--preset paper` has the paper's settings; its ablations are
 `--words none`, `--contrast none` and `--words mlm`. Prints sentence retrieval before and after and where everything

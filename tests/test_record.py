@@ -46,12 +46,12 @@ def run(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     return start_record(
         method="fao",
-        base_model="embedded",
+        base_model="builtin",
         languages=("de", "bn"),
         preset="mao",
         seed=42,
         settings={"learning_rate": np.float32(0.5), "kind": Kind.A, "hub_token": "secret"},
-        data={"train": [{"source": "embedded:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}]},
+        data={"train": [{"source": "builtin:de", "pairs": np.int64(7)}, {"source": "de=owner/opus:de-en"}]},
         argv=["fao.py", "--config", "x.yaml"],
     )
 
@@ -60,10 +60,10 @@ def test_start_record_is_plain_json_and_complete(run):
     assert json.loads(json.dumps(run, allow_nan=False)) == run
     assert (run["schema"], run["method"], run["preset"], run["seed"]) == (1, "fao", "mao", 42)
     assert run["settings"] == {"learning_rate": 0.5, "kind": "a"}
-    assert run["base_model"] == {"name": "embedded", "hub_id": None}
+    assert run["base_model"] == {"name": "builtin", "hub_id": None}
     assert run["languages"] == {"pivot": "en", "others": ["de", "bn"]}
     assert run["data"]["train"] == [
-        {"source": "embedded:de", "hub_id": None, "pairs": 7},
+        {"source": "builtin:de", "hub_id": None, "pairs": 7},
         {"source": "de=owner/opus:de-en", "hub_id": "owner/opus"},
     ]
     assert run["versions"]["hf_xalign"] == __version__
@@ -168,7 +168,7 @@ SHOWN = {
         name: name
         for name in ("owner/name", "yo=owner/opus:en-yo", "runs/fao", "https://hub/x/y", "s3://b/k", "/", "")
     },
-    **{name: name for name in ("||f(i, s) - f(j, t)||^2 / dim", "mean (1 / links)", "and/or", "..", "embedded:de")},
+    **{name: name for name in ("||f(i, s) - f(j, t)||^2 / dim", "mean (1 / links)", "and/or", "..", "builtin:de")},
 }
 
 
@@ -225,7 +225,7 @@ def test_hub_id(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     assert hub_id("google-bert/bert-base-multilingual-cased") == "google-bert/bert-base-multilingual-cased"
     assert hub_id("xlm-roberta-base") == "xlm-roberta-base"
-    for local in ("embedded", "out", "./model", "a/b/c", "data/pairs.tsv"):
+    for local in ("builtin", "out", "./model", "a/b/c", "data/pairs.tsv"):
         assert hub_id(local) is None
 
 

@@ -90,9 +90,7 @@ def test_every_command_of_every_row_parses_and_has_a_folder_of_its_own():
         if words[0] not in parsers:
             parsers[words[0]] = hook.parser_of(words[0])
         options, extra = parsers[words[0]].parse_options(words[1:])
-        assert not extra and (FOLDER.parent / "configs" / options.get("config", "fao_embedded.yaml")).is_file(), (
-            command
-        )
+        assert not extra and (FOLDER.parent / "configs" / options.get("config", "fao_builtin.yaml")).is_file(), command
         assert not re.search(r"\$", str(command)), command
     assert len(parsers) == 8
 

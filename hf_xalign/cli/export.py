@@ -13,8 +13,8 @@ from hf_xalign.errors import InputError
 
 DESCRIPTION = """Write an encoder for sentence-transformers, or with --onnx for ONNX Runtime.
 
-    hf-xalign export runs/fao_embedded exported
-    hf-xalign export runs/mao_transformer_embedded exported --onnx --int8
+    hf-xalign export runs/fao_builtin exported
+    hf-xalign export runs/mao_transformer_builtin exported --onnx --int8
 
 Load the folder by SentenceTransformer("exported"), or SentenceTransformer("exported", backend="onnx") for ONNX. An
 ONNX graph contains MAO's modules and maps. Without --onnx they cannot be exported, because sentence-transformers loads

@@ -14,9 +14,9 @@ from hf_xalign.errors import InputError
 
 DESCRIPTION = """Add pieces for a language whose script the encoder's tokenizer writes as unknown tokens or bytes.
 
-    hf-xalign extend-vocabulary embedded nqo=pairs.tsv --output runs/extended
+    hf-xalign extend-vocabulary builtin nqo=pairs.tsv --output runs/extended
     hf-xalign train fao --model_name_or_path runs/extended --train_data nqo=pairs.tsv --freeze_embeddings false ...
-    hf-xalign extend-vocabulary embedded yo=pairs.tsv --split_over 3 --output runs/extended
+    hf-xalign extend-vocabulary builtin yo=pairs.tsv --split_over 3 --output runs/extended
 
 The new pieces are learned from the source side of the pairs, and all of them occur in it. The same text gives the same
 pieces. The embedding of a piece is computed from the pivot words that its words are linked to. Train the result with

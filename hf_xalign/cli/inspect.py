@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Show how similar the words of two sentences are to a model. A star marks the highest value of a row.
 
-    hf-xalign inspect runs/fao_embedded --base embedded --source_lang de \\
+    hf-xalign inspect runs/fao_builtin --base builtin --source_lang de \\
         --source "Der Hund schläft." --target "The dog is sleeping."
 
 --html shows every script. --png (extra `plots`) shows the scripts of matplotlib's own font."""

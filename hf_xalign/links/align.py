@@ -290,7 +290,7 @@ def align_shards(
     lowercase: bool = True,
     fit_pairs: int = 1_000_000,
     seed: int = 0,
-    model: str = "embedded",
+    model: str = "builtin",
     device: str = "cpu",
     layer: int | None = None,
     method: LinkMethod | None = None,

@@ -18,7 +18,7 @@ from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_fil
 import hf_xalign.modeling.mapped  # noqa: F401 (registers mapped encoders with transformers)
 from hf_xalign import pretrained
 from hf_xalign.builtin import find_folder
-from hf_xalign.data import builtin as embedded
+from hf_xalign.data import builtin
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
@@ -69,7 +69,7 @@ def load(
     for option in ("trust_remote_code", "use_safetensors"):
         if option in kwargs:
             raise InputError(f"{option}: code in repositories is not run, and only safetensors are read. Remove it.")
-    name = embedded.resolve_model(str(name_or_path))
+    name = builtin.resolve_model(str(name_or_path))
     kwargs.setdefault("dtype", torch.float32)
     hub = hub_options(kwargs)
     try:
@@ -103,7 +103,7 @@ def choose_device(name: str | None) -> torch.device:
 
 def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
     """Load the tokenizer of anything that [`load`] takes."""
-    return pretrained.load_tokenizer(embedded.resolve_model(str(name_or_path)))
+    return pretrained.load_tokenizer(builtin.resolve_model(str(name_or_path)))
 
 
 def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
@@ -141,7 +141,7 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
         )
     # The folder of a built-in encoder differs between machines, but not the encoder.
     if not Path(base).is_dir() and (builtin := find_folder(base)):
-        base = str(embedded.embedded_encoder(builtin))
+        base = str(builtin.builtin_encoder(builtin))
     # An adapter without a task type names the class of its base model.
     base_class = _CLASS_OF_ADAPTER.get(str(config.task_type)) or (config.auto_mapping or {}).get("base_model_class")
     try:

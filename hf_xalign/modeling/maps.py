@@ -289,6 +289,10 @@ class LanguageMap:
             raise InputError(f"{path}: {broken[0]} holds a value that is not finite. Learn the map again.")
         with content_errors(path, "not a whole map", "Learn it again."):
             about = json.loads(metadata["map"])
+            # Files of earlier states of the code have the British spelling.
+            named = {
+                name: [step.replace("centre", "center") for step in steps] for name, steps in about["steps"].items()
+            }
             sides = {
                 name: SideMap(
                     tensors[f"{name}.weight"],
@@ -296,7 +300,7 @@ class LanguageMap:
                     tuple(steps),
                     tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center"))),
                 )
-                for name, steps in about["steps"].items()
+                for name, steps in named.items()
             }
             languages = [about[f"{side}_lang"] for side in ("source", "target")]
             for code in filter(None, languages):

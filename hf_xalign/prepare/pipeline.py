@@ -140,7 +140,7 @@ def prepare(
         sources: sources of text, see [`~hf_xalign.data.sources`]; file names may contain `*` and `?`.
         output: folder of the result, which is empty or has an unfinished run.
         limits: limits of the steps, and the steps to skip.
-        test_sources: sources whose sentences are removed from both sides of the result. Embedded and Hub sources give
+        test_sources: sources whose sentences are removed from both sides of the result. Built-in and Hub sources give
             their split `test`.
         encoder: model and tokenizer of the margin, which is the cosine of a pair's sentence vectors, divided by the
             mean cosine of each side and its 4 nearest neighbours on the other side of the chunk.

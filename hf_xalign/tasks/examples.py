@@ -267,7 +267,7 @@ def read_examples(
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
             for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset. `PATH`
             may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
-            [`~hf_xalign.tasks.examples.LAYOUTS`] need no column names; a TSV or CSV file needs a header. `embedded:de`
+            [`~hf_xalign.tasks.examples.LAYOUTS`] need no column names; a TSV or CSV file needs a header. `builtin:de`
             is tagged text inside the package.
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (default `tokens`), or one or two columns of texts (default `text_a` and

@@ -68,13 +68,13 @@ class ParallelText(PairColumns):
 
     train_data: list[str] = option(
         _DATA,
-        "Parallel text: embedded:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX), LANG=FILE1,FILE2, "
+        "Parallel text: builtin:de, LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, TMX), LANG=FILE1,FILE2, "
         "LANG=HUB_ID[:CONFIG].",
-        ["embedded:de", "embedded:bn"],
+        ["builtin:de", "builtin:bn"],
     )
-    eval_data: list[str] = option(_DATA, "Held-out text, in the form of train_data.", ["embedded:de", "embedded:bn"])
-    train_split: str = option(_DATA, "Split of embedded and Hub training data.", "train")
-    eval_split: str = option(_DATA, "Split of embedded and Hub held-out data.", "test")
+    eval_data: list[str] = option(_DATA, "Held-out text, in the form of train_data.", ["builtin:de", "builtin:bn"])
+    train_split: str = option(_DATA, "Split of built-in and Hub training data.", "train")
+    eval_split: str = option(_DATA, "Split of built-in and Hub held-out data.", "test")
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
@@ -91,7 +91,7 @@ class TextArguments(ParallelText, SmokeTest):
     maps_adapters: ClassVar[bool] = False
 
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "builtin"
     )
     max_train_pairs: int | None = option(
         _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None, least=1
@@ -100,8 +100,8 @@ class TextArguments(ParallelText, SmokeTest):
     probe: list[str] = option(
         "Run",
         "Frozen probes to score before and after: NAME (or NAME:COLUMN of the labels), LANG=FILE to learn from and "
-        "LANG=FILE to test on, then the next NAME; the command `evaluate` has the same. `pos embedded:en embedded:de` "
-        "are parts of speech of the embedded text.",
+        "LANG=FILE to test on, then the next NAME; the command `evaluate` has the same. `pos builtin:en builtin:de` "
+        "are parts of speech of the built-in text.",
         [],
     )
     sentence_transformer: str | None = option(

@@ -130,7 +130,7 @@ def encoder_lines(name: str, model: PreTrainedModel | None) -> list[str]:
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load the encoder, in float32 on the run's device, and its tokenizer, and check that the settings fit them."""
-    with args.main_process_first(desc="making the embedded encoder"):
+    with args.main_process_first(desc="making the built-in encoder"):
         path = resolve_model(data.model_name_or_path)
     model = load_encoder(path, revision=data.model_revision)
     tokenizer = load_tokenizer(path, revision=data.model_revision)

@@ -74,8 +74,8 @@ class PretrainingArguments(PairColumns, SmokeTest):
     block_size: int = option(_TEXT, "Tokens a row at most.", 128, least=1)
     model_name_or_path: str = option(
         _MODEL,
-        f"Encoder to begin with: a Hub id, a folder, `embedded`, or `{NEW}` (random weights).",
-        "embedded",
+        f"Encoder to begin with: a Hub id, a folder, `builtin`, or `{NEW}` (random weights).",
+        "builtin",
         rules=[needs("it has no vocabulary", NEW, vocabulary="train")],
     )
     model_revision: str = option(_MODEL, "Branch, tag or commit of a Hub model.", "main")

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.readers import file_format, read_jsonl
-from hf_xalign.data.sources import EMBEDDED
+from hf_xalign.data.sources import BUILTIN
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.evaluation.scores import Examples, Scores
@@ -89,13 +89,13 @@ def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[P
 
     Args:
         items: such as `pos:tags en=train.jsonl en=test.jsonl de=test.jsonl`, where `name:column` names the labels'
-            column, or `pos embedded:en embedded:en embedded:de`.
+            column, or `pos builtin:en builtin:en builtin:de`.
         max_examples: largest number of examples of a test.
 
     Raises:
         InputError: a name or a file is missing, or a file is malformed.
     """
-    starts = [k for k, item in enumerate(items) if not k or not ("=" in item or item.startswith(EMBEDDED))]
+    starts = [k for k, item in enumerate(items) if not k or not ("=" in item or item.startswith(BUILTIN))]
     parts = [items[start:end] for start, end in pairwise([*starts, len(items)])]
     probes = [_read_probe(part[0], part[1:], max_examples) for part in parts]
     if len({probe.name for probe in probes}) < len(probes):

@@ -31,7 +31,7 @@ class TaskArguments(SmokeTest):
         rules=[excludes("a tagger labels words", ("sequence", "questions"), head="tagger")],
     )
     model_name_or_path: str = option(
-        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "embedded"
+        _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "builtin"
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     adapter: str | None = option(

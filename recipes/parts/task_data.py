@@ -91,7 +91,7 @@ class TaskData:
     def trainer(self, trainer_class: type[Any], args: Any) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
         encoder, module = self.data.named(args.seed)
-        with args.main_process_first(desc="making the embedded encoder"):
+        with args.main_process_first(desc="making the built-in encoder"):
             path = resolve_model(encoder)
         set_seed(args.seed)
         tokenizer = load_tokenizer(path, revision=self.data.model_revision)

@@ -64,7 +64,7 @@ def sentences():
 def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
     bench, made = script("downstream"), []
     monkeypatch.setattr(bench, "recipe", lambda name, *words: made.append((name, list(words))))
-    text = tmp_path / "data" / "embedded"
+    text = tmp_path / "data" / "builtin"
     text.mkdir(parents=True)
     for language, part in product(bench.LANGUAGES, ("train", "test")):
         (text / f"{language}.{part}.jsonl").touch()

@@ -21,13 +21,13 @@ MISTAKES = [
     ("inspect m --sorce x", "--source, --target (hf-xalign inspect --help"),
     ("inspect no/where --source a --target b", "no/where has no tokenizer"),
     ("inspect runs/no --source a --target b", "runs/no: no such folder, nor a folder runs"),
-    ("evaluate runs/no --base embedded", "runs/no: no such folder"),
-    ("evaluate embedded --data de=no.tsv", "no.tsv: no such file"),
+    ("evaluate runs/no --base builtin", "runs/no: no such folder"),
+    ("evaluate builtin --data de=no.tsv", "no.tsv: no such file"),
     ("export runs/no out", "runs/no: no such folder"),
-    ("export embedded out --int8", "--int8 needs --onnx: set it"),
+    ("export builtin out --int8", "--int8 needs --onnx: set it"),
     ("extend-vocabulary runs/no de=no.tsv --output out", "runs/no: no such folder"),
-    ("extend-vocabulary embedded de=no.tsv --output out", "no.tsv: no such file"),
-    ("distances --stages raw=embedded fao=./no", "./no: no such folder"),
+    ("extend-vocabulary builtin de=no.tsv --output out", "no.tsv: no such file"),
+    ("distances --stages raw=builtin fao=./no", "./no: no such folder"),
     ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
     ("report nowhere", "there is no such file. Give the folder"),
     ("evaluate m --links a --data b", "--links a does not go with --data b"),
@@ -35,7 +35,7 @@ MISTAKES = [
     ("evaluate m --device tpu9", "--device tpu9 is not available"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
     ("prepare de=nowhere.tsv --output o --skip speed", "--skip speed: choose one of empty"),
-    ("distances --stagse raw=embedded", "--stagse"),
+    ("distances --stagse raw=builtin", "--stagse"),
     ("demo --processes x", "--processes: invalid int value: 'x'"),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
     ("train fao --config=qqq", "no such file here or in the package; the package has "),
@@ -61,8 +61,8 @@ def test_messages_name_what_can_be_typed(capsys, tmp_path):
     gap, out = f"ku={tmp_path / 'gap.tsv'}", str(tmp_path / "out")
     rows = [
         ("align-words", gap, []),
-        ("extend-vocabulary", "embedded", [gap, "--output", out]),
-        ("evaluate", "embedded", ["--data", gap]),
+        ("extend-vocabulary", "builtin", [gap, "--output", out]),
+        ("evaluate", "builtin", ["--data", gap]),
     ]
     for name, first, rest in rows:
         assert main([name, first, *rest]) == 2
@@ -89,8 +89,8 @@ def run_folder(tmp_path):
 def test_help_and_mistakes_import_nothing_heavy(run_folder):
     calls = [["--help"], ["--version"], [], ["fly"], ["card", str(run_folder)], ["report", str(run_folder)]]
     calls += [[name, "--help"] for name in COMMANDS] + [["train", "fao", "-h"], ["train", "fao", "--processes", "x"]]
-    calls += [["evaluate", "runs/no"], ["evaluate", "embedded", "--data", "de=no.tsv"], ["push", "no", "me/x"]]
-    calls += [["export", "runs/no", "o"], ["extend-vocabulary", "embedded", "de=no.tsv", "--output", "o"]]
+    calls += [["evaluate", "runs/no"], ["evaluate", "builtin", "--data", "de=no.tsv"], ["push", "no", "me/x"]]
+    calls += [["export", "runs/no", "o"], ["extend-vocabulary", "builtin", "de=no.tsv", "--output", "o"]]
     code = (
         "import sys\nfrom hf_xalign.cli.main import main\n"
         f"for call in {calls}:\n"
@@ -171,7 +171,7 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
 def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):
     for words in (
         ["compare", "a", "b", "--level", "0.01", "--markdown", "t.md"],
-        ["distances", "--stages", "raw=embedded", "--layers", "-1", "4"],
+        ["distances", "--stages", "raw=builtin", "--layers", "-1", "4"],
     ):
         calls = []
         monkeypatch.setattr(f"hf_xalign.recipes.{words[0]}.main", calls.append)
@@ -179,4 +179,4 @@ def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main(["distances", "--help"])
     text = capsys.readouterr().out
-    assert "hf-xalign distances --stages raw=embedded" in text and "--eval_links" in text and "--dry_run" not in text
+    assert "hf-xalign distances --stages raw=builtin" in text and "--eval_links" in text and "--dry_run" not in text

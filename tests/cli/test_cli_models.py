@@ -298,7 +298,7 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
         ),
     ],
 )
-def test_a_run_without_pairs_is_scored_on_embedded_text_in_its_languages_alone(
+def test_a_run_without_pairs_is_scored_on_builtin_text_in_its_languages_alone(
     changes, said, models, tmp_path, capsys, caplog
 ):
     shutil.copytree(models / "tuned", tmp_path / "run")
@@ -308,7 +308,7 @@ def test_a_run_without_pairs_is_scored_on_embedded_text_in_its_languages_alone(
     words = ["evaluate", str(tmp_path / "run"), "--device", "cpu", "--max_pairs", "20", "--tasks", "words"]
     status, found = main(words), capsys.readouterr()
     assert said in found.err + caplog.text
-    assert (status == 0) == said.startswith("si") == found.out.startswith("de: 20 pairs of embedded:de; ")
+    assert (status == 0) == said.startswith("si") == found.out.startswith("de: 20 pairs of builtin:de; ")
 
 
 def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, base, capsys, tmp_path):

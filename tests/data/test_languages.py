@@ -279,7 +279,7 @@ ODD = ["The FILE: “don't” open (½ of it) ... №5 — 3.14%", "ﬁle naïve
 def texts(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_XALIGN_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return [*load_parallel("embedded:de", split="test")["target"], *ODD]
+        return [*load_parallel("builtin:de", split="test")["target"], *ODD]
 
 
 def normalizing(kind, texts):

@@ -238,13 +238,13 @@ def test_marks_of_linked_files_are_removed_too(tmp_path):
     assert found["links"] == [[0, 0], [1, 1]]
 
 
-def test_embedded_text_is_normalised_and_its_test_is_apart():
+def test_builtin_text_is_normalised_and_its_test_is_apart():
     for language, split, count in (("de", "train", 1994), ("bn", "train", 2000), ("de", "test", 500)):
-        loaded = load_parallel(f"embedded:{language}", split=split)
+        loaded = load_parallel(f"builtin:{language}", split=split)
         assert len(loaded) == count
         assert set(loaded["source_lang"]) == {language} and set(loaded["target_lang"]) == {"en"}
         assert all(text and unicodedata.is_normalized("NFC", text) for text in loaded["source"])
-    seen, unseen = (load_sources(["embedded:de", "embedded:bn"], split=split)["target"] for split in ("train", "test"))
+    seen, unseen = (load_sources(["builtin:de", "builtin:bn"], split=split)["target"] for split in ("train", "test"))
     assert not set(seen) & set(unseen)
 
 
@@ -252,11 +252,11 @@ def test_sources_concatenate_and_max_pairs_counts_for_each(tmp_path):
     assert parse_source("de=owner/name:de-en") == ("owner/name:de-en", "de")
     assert parse_source("data/key=value/file.jsonl") == ("data/key=value/file.jsonl", None)
     path = write(tmp_path / "own.jsonl", '{"source": "a", "target": "b", "source_lang": "es"}\n')
-    loaded = load_sources(["embedded:de", str(path), "bn=embedded:bn"], max_pairs=2)
+    loaded = load_sources(["builtin:de", str(path), "bn=builtin:bn"], max_pairs=2)
     assert loaded["source_lang"] == ["de", "de", "es", "bn", "bn"]
     assert len(concatenate([loaded, loaded])) == 10
-    columns = {"source_column": "source", "target_column": "target"}  # files have columns, embedded text has none
-    assert len(load_sources(["embedded:de", str(path)], max_pairs=2, **columns)) == 3
+    columns = {"source_column": "source", "target_column": "target"}  # files have columns, built-in text has none
+    assert len(load_sources(["builtin:de", str(path)], max_pairs=2, **columns)) == 3
 
 
 def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monkeypatch):
@@ -389,7 +389,7 @@ def test_datasets_of_the_hub(monkeypatch):
     assert hub_commit(loaded) == COMMIT
     load_parallel("owner/name:de-en", source_lang="de", revision=parallel.PARQUET)  # the configuration is a folder
     assert calls[-1] == ("owner/name", "de-en", parallel.PARQUET, "train")
-    assert hub_commit(load_parallel("embedded:de", split="test")) is None
+    assert hub_commit(load_parallel("builtin:de", split="test")) is None
 
     columns = {"german": [s for s, _ in PAIRS], "english": [t for _, t in PAIRS], "audio": [[0]] * 3}
     put_on_hub(monkeypatch, Dataset.from_dict(columns))
@@ -423,7 +423,7 @@ def test_a_source_is_looked_for_in_one_way_whatever_its_text(tmp_path, monkeypat
         (tmp_path / name).write_text("")
     (tmp_path / "me").mkdir()
     rows = {
-        "embedded:de": ("package", None, "package"),
+        "builtin:de": ("package", None, "package"),
         "a,b.tsv": ("file", "file", "file"),  # a comma in a name that is there
         "c.de, c.en": ("aligned", None, None),
         "b_*.json": (None, None, "pattern"),

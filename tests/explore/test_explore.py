@@ -23,7 +23,7 @@ from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
 from hf_xalign.cli.explore import _last_names
 from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import prompt_of
-from hf_xalign.data.sources import embedded_file
+from hf_xalign.data.sources import builtin_file
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
@@ -192,9 +192,7 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     assert "Before: base. After: run." in shown and str(folder) not in shown
     assert "6 pairs" in shown and 'class="xa-matrix"' in shown
     # Another model, base and text; a limit for each language.
-    rows = (
-        embedded_file("embedded:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
-    )
+    rows = builtin_file("builtin:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
     (folder / "nl.jsonl").write_text(rows, "utf-8")
     words = [
         "explore",
@@ -202,14 +200,14 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
         "--base",
         run,
         "--data",
-        "embedded:de",
+        "builtin:de",
         f"nl={folder / 'nl.jsonl'}",
         "--max_pairs",
         "30",
     ]
     assert main([*words, "--device", "cpu"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
-    assert "nl: 30 pairs of embedded:de nl=nl.jsonl; " in shown and "de: 30 pairs" in shown
+    assert "nl: 30 pairs of builtin:de nl=nl.jsonl; " in shown and "de: 30 pairs" in shown
     assert str(folder) not in shown
 
 
@@ -225,7 +223,7 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
 )
 def test_every_model_is_shown_without_a_flag(folder, tmp_path, served, monkeypatch, record, told):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("hf_xalign.cli.pairs._EMBEDDED_TEXT", ("embedded:de",))  # the tokenizer knows no Bengali
+    monkeypatch.setattr("hf_xalign.cli.pairs._BUILTIN_TEXT", ("builtin:de",))  # the tokenizer knows no Bengali
     shutil.copytree(folder / "run", tmp_path / "run", ignore=shutil.ignore_patterns("results.json", "*.jsonl"))
     if record is not None:
         given = make_record(base_model={"name": str(folder / "base"), "hub_id": None})
@@ -235,7 +233,7 @@ def test_every_model_is_shown_without_a_flag(folder, tmp_path, served, monkeypat
         )
     assert main(["explore", str(tmp_path / "run"), "--device", "cpu", "--max_pairs", "20"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[-1][0].config["components"])
-    assert told in shown and "de: 20 pairs of embedded:de; " in shown
+    assert told in shown and "de: 20 pairs of builtin:de; " in shown
     assert shown.count('class="xa-matrix"') == 1 + ("Before" in told)
 
 
@@ -358,7 +356,7 @@ def test_a_text_of_more_than_512_words_is_refused(views):
     [
         ("{}/run", "run"),
         ("FacebookAI/xlm-roberta-base", "FacebookAI/xlm-roberta-base"),
-        ("embedded", "embedded"),
+        ("builtin", "builtin"),
         ("fr={}/run,{}/lost/b.tsv", "fr=run,b.tsv"),
         ("owner/text:config", "owner/text:config"),
     ],

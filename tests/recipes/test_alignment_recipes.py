@@ -275,12 +275,12 @@ def test_a_full_disk_is_one_line_and_other_errors_are_not_swallowed(capsys):
 
 # Far more than scores move by rounding; a third of the text gained 5 to 10 points.
 GAIN = 0.03
-CONFIGS = {"fao_embedded": fao, "mao_linear_embedded": mao}
+CONFIGS = {"fao_builtin": fao, "mao_linear_builtin": mao}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS)
-def test_alignment_helps_the_embedded_encoder(config, tmp_path):
+def test_alignment_helps_the_builtin_encoder(config, tmp_path):
     recipe = CONFIGS[config]
     path = Path(recipe.__file__).parent / "configs" / f"{config}.yaml"
     # A third of the text: a few minutes where the whole takes a quarter of an hour.

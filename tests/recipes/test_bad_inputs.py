@@ -76,7 +76,7 @@ def test_mistakes_are_one_line_for_a_user(files, capsys):
     """Status 2, no traceback, and the way to what is meant."""
     for words, said in [
         (["--lerning_rate", "1"], ["--learning_rate"]),
-        (command(files, "--model_name_or_path", "someone/encoder"), ["someone/encoder", "embedded"]),
+        (command(files, "--model_name_or_path", "someone/encoder"), ["someone/encoder", "builtin"]),
         (command(files, "--train_data", f"de={files / 'tain.jsonl'}"), ["did you mean"]),
     ]:
         with pytest.raises(SystemExit) as stop:

@@ -40,7 +40,7 @@ def test_every_config_parses_says_how_to_run_it_and_is_the_preset_of_its_name():
         assert data.corpus == [] if method == "align_mlm" else data.train_data, path.name
         if method == "finetune":
             assert len(data.eval_data) >= (2 if "rotate" in path.stem else 4) and data.seeds, path.name
-        if method == "mao" and "embedded" not in path.stem:
+        if method == "mao" and "builtin" not in path.stem:
             assert f"mao_{args.preset}" == path.stem
             changed = args.changed().keys() - {"preset", "output_dir", "use_cpu", "save_strategy", "seed"}
             assert not changed, f"{path.name} is not the published preset: {changed}"

@@ -72,7 +72,7 @@ def test_no_score_is_computed_twice(files, tmp_path, monkeypatch):
     printed = output_of(fao.main, command(files, *options, out=tmp_path))
     assert scored == ["Scoring before", "Scoring after"] and "before" in printed.partition("training ")[0]
     table = printed[printed.rindex("language  metric") :]
-    assert max(map(len, table.replace(str(tmp_path), "runs/fao_joint_embedded").splitlines())) <= 80
+    assert max(map(len, table.replace(str(tmp_path), "runs/fao_joint_builtin").splitlines())) <= 80
     assert (tmp_path / "curve.png").is_file()  # of the scores before and after
 
 

@@ -100,7 +100,7 @@ def test_everything_of_the_folder_is_on_the_page(tmp_path):
         "die katze schläft the cat sleeps cat dog (in another sentence) cat",
         record["objective"],
         "learning_rate 5e-05",
-        "hf-xalign train fao --config fao_embedded --output_dir 'out dir'",
+        "hf-xalign train fao --config fao_builtin --output_dir 'out dir'",
         f"{record['git']['commit']} with uncommitted changes",
         "Some CPU (R), 2 cores, 16 GiB, no GPU",
         "torch 2.13.0",

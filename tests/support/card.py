@@ -21,23 +21,23 @@ SETTINGS = {"output_dir": "out", "use_cpu": True}
 
 def make_record(**changes: Any) -> dict[str, Any]:
     """Return a record in the layout of `start_record`, with constants for what differs between machines."""
-    train = {"source": "embedded:de", "language": "de", "split": "train", "pairs": 2000, "fingerprint": "0a1b2c"}
-    bengali = {"source": "embedded:bn", "language": "bn", "pairs": 1998, "fingerprint": "3d4e5f"}
+    train = {"source": "builtin:de", "language": "de", "split": "train", "pairs": 2000, "fingerprint": "0a1b2c"}
+    bengali = {"source": "builtin:bn", "language": "bn", "pairs": 1998, "fingerprint": "3d4e5f"}
     found = start_record(
         method="fao",
         preset="mao",
-        base_model="embedded",
+        base_model="builtin",
         languages=["de", "bn"],
         seed=42,
         settings={"learning_rate": 5e-5, "freeze_embeddings": True, "layers": [-1]},
         data={
             "train": [train, train | bengali],
-            "eval": [{"source": "embedded:de", "language": "de", "split": "test", "pairs": 500}],
+            "eval": [{"source": "builtin:de", "language": "de", "split": "test", "pairs": 500}],
         },
         objective="L = mean over links of ||f(i,s) - f(j,t)||^2 + mean over pivot words of ||f - f0||^2",
         paper={"title": "Multilingual Alignment", "id": "2002.03518", "bibtex": "@inproceedings{cao2020}"},
         license="mit",
-        argv=["/home/me/recipes/fao.py", "--config", "fao_embedded", "--output_dir", "out dir"],
+        argv=["/home/me/recipes/fao.py", "--config", "fao_builtin", "--output_dir", "out dir"],
     )
     found["versions"] = {"hf_xalign": "0.1.0", "python": "3.11.9", "torch": "2.13.0", "wandb": None}
     found["git"] = {"commit": "0123abcd" * 5, "dirty": True}
@@ -183,7 +183,7 @@ def _tagger() -> dict[str, Any]:
     module = {"name": "/home/me/runs/mao-0", "hub_id": None, "method": "mao", "preset": "linear"}
     module |= {name: record[name] for name in ("languages", "base_model")}
     found = _tokens(head="tagger", encoder=None, module=module, frozen="encoder", maps=["en", "hi"])
-    return found | {"base_model": {"name": "embedded", "hub_id": None}}
+    return found | {"base_model": {"name": "builtin", "hub_id": None}}
 
 
 def _questions() -> dict[str, Any]:

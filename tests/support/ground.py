@@ -20,7 +20,7 @@ from support.tiny import SENTENCES, make_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 
-EMBEDDED = ROOT / "hf_xalign/data/chromium_ui"
+BUILTIN = ROOT / "hf_xalign/data/chromium_ui"
 
 ENTRIES = ["the\tdie", "cat\tkatze", "dog\thund", "house\thaus", "open\toffen", "file\tdatei", "no\tkein"]
 
@@ -200,7 +200,7 @@ def make_files(folder, commands):
         if path.exists():
             continue
         if language == "bn":  # `prepare` looks at the script
-            rows = (EMBEDDED / "bn.test.jsonl").read_text("utf-8").splitlines()
+            rows = (BUILTIN / "bn.test.jsonl").read_text("utf-8").splitlines()
             texts = [json.loads(row)["source"] for row in rows[: len(texts)]]
         if kind == "tsv":
             write_pairs(path, language)
@@ -270,27 +270,27 @@ def make_runs(step, written, monkeypatch):
     read = [name for text in configs for name in re.findall(r"^model_name_or_path: (runs/.+)", text, re.MULTILINE)]
     for name in [*RUN.findall(step), *read]:
         if not Path(name).exists() and not any(name.startswith(one) for one in own | written):
-            run(["hf-xalign", "train", "fao", "--config", "fao_embedded", "--output_dir", name], monkeypatch)
+            run(["hf-xalign", "train", "fao", "--config", "fao_builtin", "--output_dir", name], monkeypatch)
     written |= set() if "--dry_run" in step else own
 
 
 def stand(folder, monkeypatch):
-    """Make `folder` the working folder, with models and text at their names; the embedded encoder is a tiny one."""
+    """Make `folder` the working folder, with models and text at their names; the built-in encoder is a tiny one."""
     for room in ("recipes", "benchmarks"):
         (folder / room).symlink_to(ROOT / room)
     make_models(folder)
     make_text(folder)
-    for german in EMBEDDED.glob("de.*.jsonl"):
+    for german in BUILTIN.glob("de.*.jsonl"):
         lines = german.read_text("utf-8").splitlines()[:40]
         for language in ("de", "bn"):  # the tiny tokenizer knows no Bengali letter
             name = german.name.replace("de", language)
             write(folder / "text/chromium_ui" / name, [line.replace('"de"', f'"{language}"') for line in lines])
-    for english in EMBEDDED.glob("en.*.pos.jsonl"):
+    for english in BUILTIN.glob("en.*.pos.jsonl"):
         write(folder / "text/chromium_ui" / english.name, english.read_text("utf-8").splitlines()[:40])
     places, hub = importlib.resources.files, make_tasks(folder)
     own = {"hf_xalign.data": folder / "text"}
     monkeypatch.setattr(importlib.resources, "files", lambda package: own.get(package) or places(package))
-    monkeypatch.setattr(encoder, "embedded_encoder", lambda builtin=None: folder / "FacebookAI/xlm-roberta-base")
+    monkeypatch.setattr(encoder, "builtin_encoder", lambda builtin=None: folder / "FacebookAI/xlm-roberta-base")
     monkeypatch.setattr(gradio.Blocks, "block_thread", lambda page: page.close())
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda name, *_, **__: Builder(hub[name]))
     monkeypatch.chdir(folder)

@@ -155,16 +155,16 @@ def test_labels_that_may_be_no_spans():
     assert bio_names(["B", "M", "E", "S"]) == {"B": "B-SPAN", "M": "I-SPAN", "E": "I-SPAN", "S": "B-SPAN"}
 
 
-def test_tagged_text_inside_the_package_is_of_the_embedded_text():
-    german = load_parallel("embedded:de", split="test")
+def test_tagged_text_inside_the_package_is_of_the_builtin_text():
+    german = load_parallel("builtin:de", split="test")
     texts = {
-        ("en", "train"): load_parallel("embedded:de", split="train")["target"],
+        ("en", "train"): load_parallel("builtin:de", split="train")["target"],
         ("en", "test"): german["target"],
         ("de", "test"): german["source"],
-        ("bn", "test"): load_parallel("embedded:bn", split="test")["source"],
+        ("bn", "test"): load_parallel("builtin:bn", split="test")["source"],
     }
     for (language, split), known in texts.items():
-        found = read_examples(f"embedded:{language}", "token", split=split)
+        found = read_examples(f"builtin:{language}", "token", split=split)
         assert (found.language, len(found)) == (language, 260 if split == "train" else 60)
         assert found.label_names <= {
             "NOUN",
@@ -183,8 +183,8 @@ def test_tagged_text_inside_the_package_is_of_the_embedded_text():
         assert {" ".join(words) for words in found.rows["tokens"]} <= {
             " ".join(split_words(text, language)) for text in known
         }
-    with pytest.raises(InputError, match=r"no embedded:de \(train\)\. The package holds .*embedded:en \(train\)"):
-        read_examples("embedded:de", "token")
+    with pytest.raises(InputError, match=r"no builtin:de \(train\)\. The package holds .*builtin:en \(train\)"):
+        read_examples("builtin:de", "token")
 
 
 def test_texts_and_pairs_of_texts(tmp_path):

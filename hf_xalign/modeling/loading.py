@@ -140,8 +140,8 @@ def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs:
             "adapter) with the encoder that the adapter was trained on"
         )
     # The folder of a built-in encoder differs between machines, but not the encoder.
-    if not Path(base).is_dir() and (builtin := find_folder(base)):
-        base = str(builtin.builtin_encoder(builtin))
+    if not Path(base).is_dir() and (encoder := find_folder(base)):
+        base = str(builtin.builtin_encoder(encoder))
     # An adapter without a task type names the class of its base model.
     base_class = _CLASS_OF_ADAPTER.get(str(config.task_type)) or (config.auto_mapping or {}).get("base_model_class")
     try:

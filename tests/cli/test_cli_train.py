@@ -78,8 +78,8 @@ def test_a_configuration_is_a_file_of_the_user_or_one_of_the_package(tmp_path, m
     for name, seed, objective in (("fao_infonce_builtin", 0, "infonce"), ("fao_infonce_builtin.yaml", 7, "l2")):
         _, args = parse((DataArguments, FAOConfig), ["--config", name, "--use_cpu", "true", "--bf16", "false"])
         assert (args.seed, args.objective) == (seed, objective), name
-    Path("own.yaml").write_text("base: fao_embeded\n")
-    with pytest.raises(InputError, match=r"own.yaml:1: base fao_embeded: no such file here .* did you mean fao_emb"):
+    Path("own.yaml").write_text("base: fao_buitlin\n")
+    with pytest.raises(InputError, match=r"own.yaml:1: base fao_buitlin: no such file here .* did you mean fao_bui"):
         parse((DataArguments, FAOConfig), ["--config", "own.yaml"])
 
 

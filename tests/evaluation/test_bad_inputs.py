@@ -35,7 +35,7 @@ def test_word_retrieval():
     links = [
         ({"links": [[0, 1], [1, 6]]}, r"links, row 1: \[1, 6\] is out of range, .* 6 target"),
         ({"links": [[0, 1], [2, 3], [0, 2]]}, r"link 0 \(0-1\): the source word has 2 links"),
-        ({"links": []}, "no links"),
+        ({"links": []}, "links: give at least one pair"),
         ({"links": [[0.0, 1.0]]}, "expected integers"),
         ({"pool": "some"}, "pool=some: choose one of"),
         ({"source_words": words}, "both source_words and target_words"),
@@ -83,7 +83,7 @@ def test_lexicon():
 
 def test_embedding_alignment():
     entries = [
-        (([],), "no entries"),
+        (([],), "entries: give at least one pair"),
         (([[0, 1, 2]],), "expected integers of shape"),
         (([[0, 1], [1, 9]],), r"entries, row 1: \[1, 9\] is out of range, .* 4 target"),
         (([[0, 1], [1, 2]], [1, 3]), r"entry 1 \(1 -> 2\): the counterpart is not among the 2 candidates"),
@@ -145,8 +145,10 @@ def test_encoding():
     ]
     shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}
     assert_refused(calls(encode_words, words, **shared) | calls(encode_sentences, sentences, **shared))
-    assert_refused({"slow": (lambda: word_tokenizer(type("Slow", (), {"is_fast": False})()), "word_ids")})
-    assert_refused(calls(vector_drift, [((ONES, ONES[:2]), "same words")]), error=ValueError)
+    assert_refused(
+        {"slow": (lambda: word_tokenizer(type("Slow", (), {"is_fast": False})()), "is not a fast tokenizer")}
+    )
+    assert_refused(calls(vector_drift, [((ONES, ONES[:2]), "not those of the same items")]), error=ValueError)
 
 
 def test_sentence_scores():

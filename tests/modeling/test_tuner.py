@@ -282,7 +282,7 @@ def test_another_base_is_warned_of(kind, tmp_path, caplog):
     (tmp_path / "base").rename(tmp_path / "gone")
     (tmp_path / "other").rename(tmp_path / "base")
     load(tmp_path / "adapter")
-    assert f"was trained on {tmp_path / 'base'}, and {tmp_path / 'base'} has other weights" in caplog.text
+    assert f"was trained on {tmp_path / 'base'}, but {tmp_path / 'base'} has other weights" in caplog.text
     caplog.clear()
     if kind != "lora":
         config.write_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "base_sketch"}))

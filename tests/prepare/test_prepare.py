@@ -443,7 +443,7 @@ def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
         ),
         ({"sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
         ({"test_sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Rename"),
-        ({"output": "a.jsonl"}, "a.jsonl is not a folder). Give another one."),
+        ({"output": "a.jsonl"}, "a.jsonl is not a folder). Give another path"),
         ({"output": "a.jsonl/out"}, "a.jsonl is not a folder"),
         ({"output": "new/" + "o" * 300}, "File name too long"),
         ({"output": "\udcff"}, "the name of the output is not UTF-8"),

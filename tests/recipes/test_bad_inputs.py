@@ -146,7 +146,7 @@ def test_names_read_from_source_are_those_of_the_class(method):
 def test_finetuning(files, refused, tmp_path):
     texts = {"train": ("en=texts.jsonl",), "evaluation": ("en=texts.jsonl",)}
     pairs = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
-    label = r"bad\.jsonl, line 4 \(word 1, 'a'\): label 'B-C' is none of the 5 labels"
+    label = r"bad\.jsonl, line 4 \(word 1, 'a'\): the label 'B-C' is not among the 5 labels"
     tagger = ("--head", "tagger", "--tagger_lstm_size", "8")
     words = partial(task_command, files)
     of_texts = [
@@ -155,7 +155,7 @@ def test_finetuning(files, refused, tmp_path):
         ((*tagger, *pairs), "task=sequence does not go with head=tagger"),
     ]
     of_words = [
-        (("--languages", "de", "bn"), "no evaluation text in bn"),
+        (("--languages", "de", "bn"), "no evaluation text is in bn"),
         (("--task", "questions", "--label_column", "a"), "label_column=a does not go with task=questions"),
         (tagger[2:], "tagger_lstm_size=8 needs head=tagger: set it"),
     ]

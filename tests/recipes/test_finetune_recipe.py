@@ -124,7 +124,7 @@ def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
     folder = tmp_path / "seed-0"
     assert (folder / "run.json").exists() and (folder / "checkpoint-3").exists()
     assert not (folder / "scores.json").exists()
-    with pytest.raises(InputError, match=r"run\.json is of another run: learning_rate"):
+    with pytest.raises(InputError, match=r"run\.json belongs to another run: learning_rate"):
         main([*words, "--learning_rate", "1e-3"])
     shutil.rmtree(folder / "checkpoint-6")  # there is more to train then
     main(words)

@@ -141,12 +141,15 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
     run(files, tmp_path / "one", *ROTATED[:2], "--layers", "1")
     both, base = str(tmp_path / "both"), str(files / "base")
     rows = [
-        ((base, "--adapter", adapter, "--tagger_layers", "-2", "-1"), r"changes only the layers \[2\] of 2, so that"),
+        (
+            (base, "--adapter", adapter, "--tagger_layers", "-2", "-1"),
+            r"changes only the layers \[2\] of 2, so layer 1",
+        ),
         ((both, "--tagger_layers", "0", "-1"), r"changes only the layers \[1, 2\].* --layers 0 -1"),
         ((both, "--adapter", adapter), "has maps already"),
         ((base, "--adapter", both), "adapter_config.json"),
         ((adapter,), "is an adapter. Give it by adapter="),
-        ((str(tmp_path / "one"), "--head", "linear"), r"maps of layers \[1\], but not of the last one"),
+        ((str(tmp_path / "one"), "--head", "linear"), r"maps of layers \[1\], but not of the last layer"),
     ]
     for k, ((model, *options), message) in enumerate(rows):
         words = ["--model_name_or_path", model, "--head", "tagger", *options]

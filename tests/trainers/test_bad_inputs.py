@@ -121,7 +121,9 @@ def test_settings_of_fao(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
     packages = {"wandb": r'"hf_xalign\[wandb\]"', "tensorboard": "tensorboard"}
     refused({"report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
-    refused({f"{name} is not installed: pip install {p}$": {"report_to": [name]} for name, p in packages.items()})
+    refused(
+        {rf"{name} is not installed\. Run pip install {p}\.$": {"report_to": [name]} for name, p in packages.items()}
+    )
 
 
 def test_what_fao_cannot_train(tmp_path):

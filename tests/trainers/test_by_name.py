@@ -70,6 +70,7 @@ def test_sentence_terms_need_no_links(monkeypatch):
     assert len(trainer.train_dataset) == len(pairs()) and not any(trainer.train_dataset["links"][:])
     trainer.train()
     last, terms = trainer.state.log_history[-2], ("regularizer", "interpolation", "sentences")
+    terms += ("similarities_sentences", "similarities_words")
     assert {f"loss/{term}" for term in terms} == {name for name in last if name.startswith("loss/")}
     assert min(last[f"loss/{term}"] for term in terms) > 0
 
@@ -87,7 +88,7 @@ def test_held_out_pairs_by_language():
         {
             "columns": (
                 partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset=odd),
-                "more is a column of some",
+                "only some languages have a column more",
             ),
             "none": (partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset={}), "empty dict"),
         }

@@ -120,7 +120,7 @@ def test_an_encoder_with_a_decoder_that_cannot_be_had_alone(tmp_path):
     sizes = {f"{side}_{part}": n for side in ("encoder", "decoder") for part, n in SIZES.items()}
     config = MBartConfig(vocab_size=160, d_model=16, max_position_embeddings=80, **sizes)
     AutoModel.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="type mbart is an encoder and a decoder"):
+    with pytest.raises(InputError, match="type mbart has an encoder and a decoder"):
         load_encoder(str(tmp_path))
 
 

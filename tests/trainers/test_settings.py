@@ -514,7 +514,7 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
     rows = {
         "the other way round": (
             head(labels=["nein", "ja"]),
-            "a head for nein, ja, and the task's labels are ja, nein",
+            "a head for nein, ja, but the task's labels are ja, nein",
         ),
         "below an adapter": (lora, "a head for nein, ja"),
         "other labels": (head(labels=["oui", "non"]), "a head for oui, non"),

@@ -175,7 +175,7 @@ def test_a_target_language_chooses_only_if_asked(base, tmp_path):
         make_loaded(tmp_path, base, evaluation={"de": german}, **best)
     with pytest.raises(InputError, match="selection=target: all evaluation text is in en"):
         make_loaded(tmp_path, base, evaluation={"en": examples(TOKENS, 12)}, selection="target", **best)
-    with pytest.raises(InputError, match="no checkpoint is chosen"):
+    with pytest.raises(InputError, match="selection=target needs load_best_model_at_end=true"):
         TaskConfig(selection="target", output_dir=str(tmp_path))
     both = {"en": examples(TOKENS, 12, seed=1), "de": german}
     trainer = make_loaded(tmp_path, base, evaluation=both, selection="target", **best)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil  # type: ignore[import-untyped]
-import pyarrow  # type: ignore[import-untyped]
+import pyarrow
 
 from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.shards import shard_name, write_shard

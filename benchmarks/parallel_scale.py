@@ -25,8 +25,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.parquet
 
 WORDS = ["Datei", "öffnen", "Fenster", "schließen", "the", "file", "সংরক্ষণ", "করুন", "window", "save & close", "<b>"]
 FORMATS = ("jsonl", "tsv", "lines", "parquet", "tmx")

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow.parquet
 
 from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.sources import parse_source

@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.compute as pc
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast

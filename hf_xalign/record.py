@@ -200,7 +200,7 @@ def start_record(
         "base_model": base,
         "languages": {"pivot": pivot, "others": list(languages)},
         "data": {
-            kind: [_source(s) for s in sources] for kind, sources in ({"train": (), "eval": ()} | (data or {})).items()
+            kind: [_source(s) for s in sources] for kind, sources in {"train": (), "eval": (), **(data or {})}.items()
         },
         "links": links or {},
         "linked_by": linked_by,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.compute
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, make_once, map_rows

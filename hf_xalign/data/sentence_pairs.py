@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.compute as pc
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 

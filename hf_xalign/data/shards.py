@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.parquet
 
 from hf_xalign.cache import checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
 from hf_xalign.data.readers import open_parquet

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, NamedTuple, TextIO, cast
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.compute
 import torch
 
 from hf_xalign.cache import replacing

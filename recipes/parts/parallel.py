@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
-import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow.compute
 from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -14,7 +14,7 @@ from datasets import Dataset, DatasetDict
 from peft import PeftConfig
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
 from hf_xalign.data.batches.masked import PretrainingCollator
@@ -98,7 +98,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: ModelInit | None = None,
     ):

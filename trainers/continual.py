@@ -12,7 +12,7 @@ from datasets import Dataset
 from peft import PeftConfig
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
@@ -149,7 +149,7 @@ class ContinualTrainer(TaskTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: ModelInit | None = None,
     ):

@@ -88,7 +88,7 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
         estimate(lambda rows: corpus.sample(rows).trainer(trainer_class, args), corpus.rows, args)
         return
 
-    def train_one(own: AlignmentConfig, checkpoint: str | None) -> Any:
+    def train_one(own: AlignmentConfig, checkpoint: bool | str | None) -> Any:
         trainer = corpus.trainer(trainer_class, own)
         run: Any = trainer.run
         run.settings, run.text, run.seconds = non_default_fields(data), corpus.entries(), seconds | run.seconds
@@ -128,7 +128,7 @@ def _export(trainer: AlignmentTrainer, folder: str) -> str:
     model = trainer.accelerator.unwrap_model(trainer.model)
     if isinstance(model, PeftModel):
         model = merge(copy.deepcopy(model))
-    pooling = getattr(trainer.args, "sentence_pooling", "mean")
+    pooling: Any = getattr(trainer.args, "sentence_pooling", "mean")
     save_sentence_transformer(model, trainer.processing_class, folder, pooling=pooling)
     return folder
 

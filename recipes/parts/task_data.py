@@ -139,8 +139,9 @@ def _load(data: TaskArguments, args: TaskConfig) -> TaskData:
     if data.task == "questions":
         train, evaluation, selection = _read(data, read_questions)
         questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-        sets = by_language(evaluation, data.languages), by_language(selection, [])
-        return TaskData(questions, train, *sets, data, args)
+        return TaskData(
+            questions, train, by_language(evaluation, data.languages), by_language(selection, []), data, args
+        )
     columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
     train, evaluation, selection = _read(data, partial(read_examples, kind=data.task, **columns))
     if len(data.labels) == 1 and ".json" in data.labels[0]:

@@ -20,7 +20,7 @@ from peft import PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Sampler
 from transformers import (
     EarlyStoppingCallback,
@@ -188,7 +188,7 @@ class AlignmentTrainer(HubTrainer):
         objective: Sequence[Term] | None = None,
         peft_config: PeftConfig | None = None,
         callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LRScheduler | None] = (None, None),
+        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: ModelInit | None = None,
     ):

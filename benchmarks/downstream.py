@@ -11,7 +11,7 @@ The systems:
 
 - the raw encoder;
 - FAO, alone and with continual alignment during task training, by each of its presets;
-- the joint objective (`--preset joint --start_share 0`) on first subwords;
+- the joint objective (`--preset joint` with weights of 5, 5 and 0, without an average) on first subwords;
 - MAO's linear maps, or a centered rotation (Procrustes), frozen between encoder and head;
 - `raw_kept`, `joint_kept`: raw and joint, fine-tuned with `--keep_aligned`.
 
@@ -71,7 +71,20 @@ def align(given: argparse.Namespace, models: Path) -> None:
     settings = {
         "fao": config("fao_builtin"),
         # Heads of tasks read a word's first subword, so that is what is aligned.
-        "joint": ["--preset", "joint", "--start_share", "0", "--pooling", "first", "--model_name_or_path", "builtin"],
+        "joint": [
+            "--preset",
+            "joint",
+            "--regularizer_weight",
+            "5",
+            "--similarity_weight",
+            "0",
+            "--start_share",
+            "0",
+            "--pooling",
+            "first",
+            "--model_name_or_path",
+            "builtin",
+        ],
         "mao": config("mao_linear_builtin"),
     }
     for name, needed in {**ALIGNED, "mao": {"mao"}}.items():

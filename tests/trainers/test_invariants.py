@@ -65,7 +65,14 @@ ACCUMULATED = {
     "tagger": {"trainer": "tagger"},
 }
 MORE_ACCUMULATED = {
-    "fao distances": {"trainer": "fao", "preset": "joint", "objective": "l2", "reference": "cache"},
+    # Similarities are among the vectors of one micro-batch.
+    "fao distances": {
+        "trainer": "fao",
+        "preset": "joint",
+        "objective": "l2",
+        "similarity_weight": 0.0,
+        "reference": "cache",
+    },
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
     "fao page": PAGE,
     "fao temperature": TEMPERATURE,

@@ -1,1 +1,0 @@
-"""Built-in encoders of the extra `demo`, as ordinary checkpoint folders."""

@@ -353,11 +353,11 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         whole = read_json(path.with_name(LOCAL))
         if isinstance(whole, dict) and is_as_sealed(whole) and portable(whole) == record:
             record = whole  # unless the record was edited afterwards
-    for base in _bases(record):
-        base["name"] = recorded_name(str(base["name"]))
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
+    for base in _bases(record):
+        base["name"] = recorded_name(base["name"])
     return record
 
 

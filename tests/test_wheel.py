@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.recipe import command, make_files
 
-from hf_xalign.cli import train as packaged
+from hf_xalign.cli import train
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("trainers", "recipes", "model_cards")  # of the package, beside its own folder
@@ -91,7 +91,7 @@ def test_it_runs_in_an_empty_folder(call, installed, tmp_path):
     """Its command, the recipe that this starts under accelerate, and what it reads; all is the installed library."""
     hf_xalign = str(installed / "bin" / "hf-xalign")
     help_of_fao = call(hf_xalign, "train", "fao", "--help")
-    assert all(name in help_of_fao for name in packaged.config_names("fao"))
+    assert all(name in help_of_fao for name in train.config_names("fao"))
     assert "--freeze_embeddings" in call(hf_xalign, "train", "fao", "--", "--help")
     make_files(tmp_path)
     words = command(tmp_path, "--dry_run", "true", "--bf16", "false")

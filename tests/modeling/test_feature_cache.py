@@ -18,16 +18,15 @@ from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import features as feature_cache
-from hf_xalign.modeling import features as feature_plan
+from hf_xalign.modeling import features
 
 
 def test_every_word_of_every_row_by_a_slow_loop(subtests, tmp_path, monkeypatch):
     for block, pooling in ((16_384, "mean"), (3, "first"), (3, "last"), (3, "mean")):
         with subtests.test(f"{pooling} {block}"):
             folder = tmp_path / f"{pooling} {block}"
-            monkeypatch.setattr(feature_cache, "_BLOCK", block)
-            monkeypatch.setattr(feature_plan, "_ROWS", 5)
+            monkeypatch.setattr(features, "_BLOCK", block)
+            monkeypatch.setattr(features, "_ROWS", 5)
             vectors, indexed = cache(folder, needed=ALL, pooling=pooling, layers=(1, 2), batch_size=2)
             model = make_encoder().eval()
             pool = {"first": lambda x: x[0], "last": lambda x: x[-1], "mean": lambda x: x.mean(0)}[pooling]
@@ -120,7 +119,7 @@ def test_no_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
     model = make_encoder()
     batches = counted(model)
     size = cache(tmp_path / "size")[0].path.stat().st_size
-    monkeypatch.setattr(feature_cache.shutil, "disk_usage", lambda path: type("", (), {"free": size - 1}))
+    monkeypatch.setattr(features.shutil, "disk_usage", lambda path: type("", (), {"free": size - 1}))
     folder = tmp_path / "full"
     with pytest.raises(InputError, match=rf"{folder}: no space for 0\.0 MB.*XALIGN_CACHE.*bfloat16"):
         cache(folder, model=model)
@@ -145,7 +144,7 @@ def marked(folder):
 
 def sentence_ends():
     """Bytes of the file before each sentence: one layer of 16 numbers a word."""
-    plan = feature_plan.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words")
+    plan = features.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words")
     return (plan.row_offsets * 64).tolist()
 
 
@@ -155,9 +154,9 @@ def whole(tmp_path):
 
 
 def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size(tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 2)
+    monkeypatch.setattr(features, "_MARK_EVERY", 2)
     model, batches = counting()
-    sync, calls = feature_cache._sync, []
+    sync, calls = features._sync, []
 
     def full(file):
         calls.append(file.name)
@@ -165,14 +164,14 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size
             raise OSError(28, "No space left on device")
         sync(file)
 
-    monkeypatch.setattr(feature_cache, "_sync", full)
+    monkeypatch.setattr(features, "_sync", full)
     with pytest.raises(InputError, match=r"No space left on device.*to resume.*XALIGN_CACHE"):
         compute(tmp_path / "full", model.train())
     assert model.training
     assert {path.name for path in (tmp_path / "full").glob("vec*")} == {"vectors.part"}
     assert 4 <= len(batches) < 15  # some are computed ahead of those that are written
     assert marked(tmp_path / "full") == 16
-    monkeypatch.setattr(feature_cache, "_sync", sync)
+    monkeypatch.setattr(features, "_sync", sync)
     batches.clear()
     vectors = compute(tmp_path / "full", model, batch_size=12)
     assert sorted(batches) == [8] + 8 * [12]  # threads take them, and end in any order
@@ -192,8 +191,8 @@ def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size
     ],
 )
 def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 3)
-    monkeypatch.setattr(feature_cache, "_BLOCK", block)
+    monkeypatch.setattr(features, "_MARK_EVERY", 3)
+    monkeypatch.setattr(features, "_BLOCK", block)
     model, batches = counting()
 
     def stop(module, args):
@@ -220,7 +219,7 @@ def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkey
 
 @pytest.mark.parametrize("at", [0, 0.5, 1])
 def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monkeypatch, caplog, whole):
-    monkeypatch.setattr(feature_cache, "_MARK_EVERY", 5)
+    monkeypatch.setattr(features, "_MARK_EVERY", 5)
     content = compute(tmp_path / "again").path.read_bytes()
     flip_byte(tmp_path / "again" / "vectors.bin", at)
     model, batches = counting()

@@ -17,7 +17,7 @@ from transformers import AutoConfig
 
 from hf_xalign.cli.main import main
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import export as onnx_export
+from hf_xalign.modeling import export
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.export import INT8, MODEL, export_onnx
 from hf_xalign.modeling.languages import language_context
@@ -47,8 +47,8 @@ def run(path, texts):
     import onnxruntime
 
     batch = make_tokenizer()(texts, padding=True, return_tensors="np")
-    given = {name: batch[name] for name in onnx_export.INPUTS}
-    (states,) = onnxruntime.InferenceSession(path).run([onnx_export.OUTPUT], given)
+    given = {name: batch[name] for name in export.INPUTS}
+    (states,) = onnxruntime.InferenceSession(path).run([export.OUTPUT], given)
     return [row[mask.astype(bool)] for row, mask in zip(states, batch["attention_mask"], strict=True)]
 
 
@@ -100,6 +100,6 @@ def test_the_command_writes_a_folder_for_sentence_transformers(tmp_path, capsys)
 
 
 def test_without_the_packages_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_export.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r'onnx, onnxscript, onnxruntime. Run pip install "hf_xalign\[onnx\]"'):
         export_onnx(make_encoder(), make_tokenizer(), tmp_path / "out")

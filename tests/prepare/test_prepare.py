@@ -25,7 +25,6 @@ from hf_xalign.cli.main import main
 from hf_xalign.data.parallel import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.prepare import chunks, pipeline, rules
-from hf_xalign.prepare import chunks as duplicates
 from hf_xalign.prepare.pipeline import prepare
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, make_rules
 
@@ -240,8 +239,8 @@ def test_duplicates_against_all_pairs():
         words[draw.randrange(14)] = "anders"
         pairs += [pair, pair._replace(source=" ".join(words).upper() + "!")]
     draw.shuffle(pairs)
-    parts = [duplicates.hashes(pairs[start : start + 64], near=True) for start in range(0, len(pairs), 64)]
-    found = duplicates.find_duplicates(parts, pairs.__getitem__, near=0.7)
+    parts = [chunks.hashes(pairs[start : start + 64], near=True) for start in range(0, len(pairs), 64)]
+    found = chunks.find_duplicates(parts, pairs.__getitem__, near=0.7)
 
     def grams(pair):
         texts = ("".join(c for c in side.casefold() if c.isalpha() or c == " ") for side in pair[:2])
@@ -250,12 +249,12 @@ def test_duplicates_against_all_pairs():
     sets, wanted = [grams(pair) for pair in pairs], np.zeros(len(pairs), int)
     for later, earlier in itertools.combinations(range(len(pairs))[::-1], 2):
         if pairs[later] == pairs[earlier]:
-            wanted[later] = duplicates.EXACT
+            wanted[later] = chunks.EXACT
         elif not wanted[later] and len(sets[later] & sets[earlier]) >= 0.7 * len(sets[later] | sets[earlier]):
-            wanted[later] = duplicates.NEAR
+            wanted[later] = chunks.NEAR
     assert found.tolist() == wanted.tolist() and set(wanted) == {0, 1, 2}
     exact = [part[:, :1] for part in parts]
-    assert (duplicates.find_duplicates(exact, pairs.__getitem__) == (wanted == duplicates.EXACT)).all()
+    assert (chunks.find_duplicates(exact, pairs.__getitem__) == (wanted == chunks.EXACT)).all()
 
 
 def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from support.recipe import output_of, pretraining_command, record_of
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xalign.data.derived import language as transliteration
+from hf_xalign.data.derived import language
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
@@ -84,7 +84,7 @@ def test_a_share_of_the_pieces_is_common(files, tmp_path):
 
 def test_characters_beyond_the_alphabet_stay_or_go_or_are_refused(files, tmp_path, monkeypatch):
     """10 letters for the characters of Greek text; the rarest is in two of its 20 sentences."""
-    monkeypatch.setattr(transliteration, "LETTERS", range(0x17000, 0x17000 + 10))
+    monkeypatch.setattr(language, "LETTERS", range(0x17000, 0x17000 + 10))
     rows = ["αβγδε ζηθικ αβγδε ζηθικ"] * 18 + ["αβγ λδ", "λ"]
     (tmp_path / "el.txt").write_text("\n".join(rows) + "\n")
     command = pretraining_command(files, "--derive", "transliteration", *RANDOM, "--dry_run", "true", "--target_lang")

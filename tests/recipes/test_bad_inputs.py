@@ -108,10 +108,9 @@ EARLY = """
 import sys
 from importlib import import_module
 from hf_xalign.cli import train
-from hf_xalign.cli import train as packaged
 from hf_xalign.errors import InputError
 
-for method in packaged.METHODS:
+for method in train.METHODS:
     files = "--corpus" if method.startswith("align_mlm") else "--train_data"
     for words in (["--outptu_dir", "x"], [files, "de=/nowhere/pairs.tsv"], ["--config", sys.argv[1]]):
         for main in (import_module(f"hf_xalign.recipes.{method}").main, lambda own: train.start(method, own, 1, None)):

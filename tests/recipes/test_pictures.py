@@ -18,7 +18,7 @@ from hf_xalign.links.frozen import read_links
 from hf_xalign.recipes import distances, fao
 from hf_xalign.record import read_record
 from hf_xalign.trainers.shared import base, word
-from hf_xalign.trainers.shared import run as pictures
+from hf_xalign.trainers.shared import run as runs
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
 # Two layers of four matmuls over 16, two over at most 32, a softmax over 20 tokens and two norms over 16; then a norm.
@@ -81,7 +81,7 @@ def test_curves_are_scores_that_have_both_directions():
         {"step": 0, "eval_retrieval": 0.2, "eval_de_retrieval_mean": 0.25, "eval_de_retrieval_mean_to_pivot": 0.1},
         {"step": 5, "eval_de_retrieval_mean": 0.5, "eval_de_retrieval_mean_to_pivot": 0.2, "eval_runtime": 1.0},
     ]
-    assert pictures.score_curves(log) == {"de_retrieval_mean": {0: 0.25, 5: 0.5}}
+    assert runs.score_curves(log) == {"de_retrieval_mean": {0: 0.25, 5: 0.5}}
 
 
 def test_from_stages_to_figures(files, tmp_path):

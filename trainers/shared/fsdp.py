@@ -85,17 +85,12 @@ def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
     plugin = accelerator.state.fsdp_plugin
     # Half of the model classes do not name their layers, or also name the embeddings, which accelerate shards anyway.
     plugin.auto_wrap_policy = transformer_auto_wrap_policy
-    plugin.transformer_cls_names_to_wrap = [_layer_class(model)]
+    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
+    albert = model.config.model_type == "albert"
+    plugin.transformer_cls_names_to_wrap = ["AlbertLayer" if albert else type(encoder_layers(base)[0]).__name__]
     plugin.set_state_dict_type("FULL_STATE_DICT")
     # Autocast computes in bfloat16, as without FSDP. This would also round the heads and the gradients' sums.
     plugin.mixed_precision_policy = None
-
-
-def _layer_class(model: PreTrainedModel) -> str:
-    if model.config.model_type == "albert":
-        return "AlbertLayer"
-    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
-    return type(encoder_layers(cast(PreTrainedModel, base))[0]).__name__
 
 
 def shard(accelerator: Accelerator, model: nn.Module, *heads: nn.Module) -> None:

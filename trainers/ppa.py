@@ -265,15 +265,9 @@ class PPATrainer(AlignmentTrainer):
             keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
         if self._in_step and self.is_in_train:
             self._step_keys.append((keys, inputs["pairs"]))
-        queue, owners = self.queue.keys, self.queue.pairs
-        loss = moco_infonce(
-            queries,
-            keys,
-            queue,
-            temperature=self.args.temperature,
-            pairs=None if self.args.same_pair_negatives else inputs["pairs"],
-            queue_pairs=owners,
-        )
+        owners = None if self.args.same_pair_negatives else inputs["pairs"]
+        options: Any = {"temperature": self.args.temperature, "pairs": owners, "queue_pairs": self.queue.pairs}
+        loss = moco_infonce(queries, keys, self.queue.keys, **options)
         return loss.sum() * self.args.world_size / pairs
 
     def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -18,8 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent
 def parser_of(command: str) -> argparse.ArgumentParser:
     """Return the parser of a command, `hf-xalign NAME ...`, or of a recipe, `NAME`."""
     words, found = command.split(), list[argparse.ArgumentParser]()
-    if words[1:] and words[1] in ("compare", "distances", "reproduce"):  # `hf-xalign NAME` of a recipe
-        words = words[1:]
     module = "hf_xalign.cli.main" if words[0] == "hf-xalign" else f"hf_xalign.recipes.{words[0]}"
     catch = patch.object(argparse.ArgumentParser, "print_help", lambda self, file=None: found.append(self))
     with catch, suppress(SystemExit):

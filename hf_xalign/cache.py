@@ -21,7 +21,7 @@ from typing import Any
 import xxhash
 from filelock import FileLock, Timeout
 
-from hf_xalign.errors import InputError, content_errors, find_disk_full
+from hf_xalign.errors import InputError, content_errors, explained, find_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -62,18 +62,13 @@ def check_regular(path: str | os.PathLike) -> None:
 
     A missing file passes. A name that no file can have is an error too.
     """
-    try:
-        mode = os.stat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except (OSError, ValueError) as error:
-        name = ascii(os.fspath(path))[:100]
-        raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if not os.fspath(path).isascii():
+    name = os.fspath(path)
+    with explained(f"{ascii(name)[:100]}: cannot be read", OSError, ValueError, advice=". Name another file."):
+        str(name).encode()
         try:
-            os.fspath(path).encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"{os.fspath(path)!a}: the name is not UTF-8. Rename the file.") from error
+            mode = os.stat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return
     if stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder; name a file in it")
     if not stat.S_ISREG(mode):
@@ -84,6 +79,11 @@ def checksum(path: str | os.PathLike) -> str:
     """Return the XXH3 checksum of a file's content in 16 hexadecimal digits, which detects damage but not forgery."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+
+
+def digest(*parts: Any) -> str:
+    """Return the BLAKE2b hash of JSON values in 32 hexadecimal digits."""
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = "") -> Any:
@@ -101,7 +101,8 @@ def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = ""
 
 
 def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = None, **options: Any) -> Any:
-    """Call `Dataset.map` and cache its file with a checksum; rows in memory are not cached."""
+    """Call `Dataset.map` on batches and cache its file with a checksum; rows in memory are not cached."""
+    options["batched"] = True
     if not dataset.cache_files or options.get("num_proc"):
         return dataset.map(function, new_fingerprint=new_fingerprint, load_from_cache_file=False, **options)
     from datasets.fingerprint import Hasher
@@ -229,7 +230,7 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
     path = Path(path).expanduser().absolute()
     shown = str(path) if str(path).isprintable() else ascii(str(path))
     shown = shown if len(shown) <= 120 else f"{shown[:120]}..."
-    try:
+    with explained(f"{shown}: the output cannot be written there", OSError, ValueError, advice=". Give another path."):
         str(path).encode()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.lstat(path)  # raises for bad names and for paths that are too long
@@ -246,11 +247,6 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
             if max(len(os.fsencode(name)) for name in missing) > os.pathconf(nearest, "PC_NAME_MAX"):
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             os.rmdir(tempfile.mkdtemp(".partial", "", nearest))  # os.access is wrong in /proc
-    except UnicodeEncodeError as error:
-        raise InputError(f"{shown}: the name of the output is not UTF-8. Give another one.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{shown}: the output cannot be written there ({reason}). Give another path.") from error
 
 
 def hold_folder(folder: str | os.PathLike) -> None:
@@ -337,8 +333,8 @@ def work_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def disk_errors(path: str | os.PathLike, advice: str = "free some space and run again") -> Iterator[None]:
-    """Turn the error of a full disk, quota or file-size limit into an `InputError` that names the path."""
+def disk_errors(path: str | os.PathLike | None, advice: str = "free some space and run again") -> Iterator[None]:
+    """Turn the error of a full disk, quota or file-size limit into an `InputError` with the path, or else the file."""
     try:
         yield
     except InputError:
@@ -348,7 +344,8 @@ def disk_errors(path: str | os.PathLike, advice: str = "free some space and run 
         if full is None:
             raise
         reason = getattr(full, "strerror", None) or str(full).splitlines()[0]
-        raise InputError(f"{path}: cannot be written ({reason}): {advice}") from error
+        place = path or getattr(full, "filename", None) or "the disk"
+        raise InputError(f"{place}: cannot be written ({reason}): {advice}") from error
 
 
 @contextlib.contextmanager
@@ -356,7 +353,6 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Write a file atomically: yield a temporary path, which replaces `path` at the end.
 
     Missing folders are created. After an error the old file is unchanged and the temporary file is removed.
-
 
     Raises:
         InputError: the disk is full.

@@ -51,7 +51,6 @@ def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
     A tuple lists several values, `GIVEN` allows any value and `ONE` a list of one item. A list has a value if it is
     one of its items.
 
-
     Example:
         >>> @dataclass
         ... class Settings:

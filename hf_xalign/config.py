@@ -34,7 +34,7 @@ import yaml
 from hf_xalign import checks
 from hf_xalign.builtin import OLD_NAME
 from hf_xalign.cache import check_regular
-from hf_xalign.errors import InputError, suggestion
+from hf_xalign.errors import InputError, content_errors, explained, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
 _UNSET = object()
@@ -58,7 +58,6 @@ def parse(
     argv: Sequence[str] | None = None,
     *,
     description: str | None = None,
-    prog: str | None = None,
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
@@ -81,7 +80,7 @@ def parse(
     if any(isinstance(cls, str) for cls in dataclass_types):
         check(dataclass_types, words)
     types = [imported(cls) for cls in dataclass_types]
-    return _fill(types, words, _Parser(types, True, description=description, prog=prog))
+    return _fill(types, words, _Parser(types, True, description=description))
 
 
 def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> None:
@@ -107,39 +106,33 @@ def imported(cls: type[Any] | str) -> type[Any]:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, description: str) -> Any:
+def parse_command(
+    cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "", passing: bool = False
+) -> Any:
     """Return the options of a command of `hf-xalign`.
+
+    With `passing`, the command runs a recipe. Then the options and the words that are passed on are returned: unknown
+    ones, and all after `--`.
 
     Raises:
         InputError: an unknown option, or a wrong value.
     """
-    parser = _Parser([cls], False, prog=prog, description=description)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    options, extra = parser.parse_options(words)
+    at = words.index("--") if passing and "--" in words else len(words)
+    parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
+    if not passing:
+        parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    options, extra = parser.parse_options(words[:at])
     options.pop("debug", None)
-    if extra:
-        known = [f"--{name}" for name in _hints(cls)]
+    if extra and not passing:
         name = extra[0].partition("=")[0]
-        hint = suggestion(name.replace("-", "_").replace("__", "--", 1), known)
+        hint = suggestion(name.replace("-", "_").replace("__", "--", 1), [f"--{name}" for name in _hints(cls)])
         for field in dataclasses.fields(cls):
             if field.metadata.get("positional") and hint.endswith(f"'--{field.name}'?"):
                 hint = f"; write {field.metadata['metavar']} alone, without an option's name"
         parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
     made = cls(**options)
     checks.check(made)
-    return made
-
-
-def parse_launcher(
-    cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = ""
-) -> tuple[Any, list[str]]:
-    """Return the options of a command that runs a recipe, and the recipe's words: unknown ones and all after `--`."""
-    at = words.index("--") if "--" in words else len(words)
-    parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
-    options, extra = parser.parse_options(words[:at])
-    made = cls(**options)
-    checks.check(made)
-    return made, [*extra, *words[at + 1 :]]
+    return (made, [*extra, *words[at + 1 :]]) if passing else made
 
 
 def _names(name: str) -> list[str]:
@@ -346,45 +339,30 @@ def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[An
 def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     """Return {key: (value, "file:line")} of the top level of a YAML file."""
     check_regular(path)
-    try:
+    with explained(f"--config {path}", OSError), content_errors(path, "not valid YAML"):
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
-        root = loader.get_single_node()
-        if root is None:
-            return {}
-        if not isinstance(root, yaml.MappingNode):
-            raise InputError(f"{path}:{root.start_mark.line + 1}: expected lines of the form 'field: value'")
         found: dict[str, tuple[Any, str]] = {}
-        for key_node, value_node in root.value:
-            key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
-            if key in found:
-                raise InputError(f"{where}: {key} is given twice, first at {found[key][1]}")
-            found[key] = (loader.construct_object(value_node, deep=True), where)
+        try:
+            root = loader.get_single_node()
+            if root is not None and not isinstance(root, yaml.MappingNode):
+                raise InputError(f"{path}:{root.start_mark.line + 1}: expected lines of the form 'field: value'")
+            for key_node, value_node in root.value if root else ():
+                key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
+                if key in found:
+                    raise InputError(f"{where}: {key} is given twice, first at {found[key][1]}")
+                found[key] = (loader.construct_object(value_node, deep=True), where)
+        except yaml.YAMLError as error:
+            line = error.problem_mark.line + 1 if getattr(error, "problem_mark", None) else "?"
+            raise InputError(f"{path}:{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
         return found
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise InputError(f"{path}:{line}: not valid YAML: {error.problem}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start}); save the file as UTF-8") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:  # a control character, an impossible date, a number of 5,000 digits
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from error
-    except OSError as error:
-        raise InputError(f"--config {path}: {error.strerror or error}") from error
 
 
 def _build(cls: type[Any], given: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(cls):
         if field.init and field.name not in given and _default(field) is _UNSET:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
-    try:
+    with explained(cls.__name__, ValueError):  # from __post_init__
         return cls(**given)
-    except ValueError as error:  # from __post_init__
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{cls.__name__}: {' '.join(str(error).split())}") from error
 
 
 def _unknown_option(option: str, known: Sequence[str]) -> str:

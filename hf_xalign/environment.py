@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
+import re
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -24,13 +26,11 @@ _PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "p
 
 def versions() -> dict[str, str | None]:
     """Return the versions of hf_xalign, Python and packages that affect results, or None for missing packages."""
-    found: dict[str, str | None] = {"hf_xalign": __version__, "python": platform.python_version()}
+    found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
     for package in _PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+    return {"hf_xalign": __version__, "python": platform.python_version(), **found}
 
 
 def git_state() -> dict[str, Any] | None:
@@ -97,9 +97,8 @@ def hardware() -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")  # platform.processor() is empty on most Linux systems
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+    with contextlib.suppress(OSError):  # platform.processor() is empty on most Linux systems
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        if name := re.search(r"(?m)^model name.*?:(.*)", text):
+            return name[1].strip()
     return platform.processor() or platform.machine()

@@ -64,18 +64,13 @@ _MEANT = {name: fields.split() for fields, names in _HABITS.items() for name in 
 
 def find_disk_full(error: BaseException | None) -> BaseException | None:
     """Return the error of a full disk, quota or file-size limit among an error and its causes, or None."""
-    for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
-            return cause
-        if not isinstance(cause, InputError) and _FULL_TEXT.search(str(cause)):
-            return cause
-    return None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        yield error
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            return error
+        if not isinstance(error, InputError) and _FULL_TEXT.search(str(error)):
+            return error
         error = error.__cause__ or error.__context__
+    return None
 
 
 class InputError(ValueError):

@@ -74,7 +74,6 @@ def ray_executor(address: str, *, workers: int, gpus: int = 0) -> Iterator[Run]:
 
     The address `local` starts Ray on this machine with `workers` cores. A task takes one core and `gpus` GPUs.
 
-
     Raises:
         InputError: Ray is missing, or no cluster answers.
     """
@@ -143,16 +142,10 @@ def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
 
 def _start(initializer: Callable[..., None] | None, *arguments: Any) -> None:
     """Prepare a worker that ends with its parent; otherwise a worker of a killed parent would wait forever."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent: Any = parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     if initializer:
         initializer(*arguments)
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _call(function: Callable[..., Any], task: tuple[Any, ...]) -> Future[Any]:

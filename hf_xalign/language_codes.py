@@ -114,7 +114,6 @@ def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | N
     The code itself is preferred, then one with the same meaning, then the same language in the same script, which is
     the likely one if a code has none. Codes with another script are never returned.
 
-
     Example:
         >>> closest_language("zh-Hans", ("en", "zh-TW", "zh_CN")), closest_language("sr-Latn", ("sr", "en"))
         (('zh_CN', True), None)
@@ -152,7 +151,6 @@ def find_language(text: str, *speakers: str) -> str | None:
     """Return a text that is a language code, or the code of a language's English name, or None.
 
     Names in the languages `speakers` are known too. A name may have a script or a region after it.
-
 
     Example:
         >>> find_language("Hindi"), find_language("ENG"), find_language("zh_Hans"), find_language("source")

@@ -21,7 +21,6 @@ class MarkedTasks:
     A task is a function and its arguments. It returns the content of its marker and the files that it wrote. A task is
     run again if its marker or one of its files is missing or damaged.
 
-
     Attributes:
         folder: folder of the files.
         work: folder of the markers.

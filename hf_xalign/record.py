@@ -458,7 +458,6 @@ def portable(value: Any) -> Any:
 
     A home folder becomes `~`. Relative paths and addresses are unchanged.
 
-
     Example:
         >>> portable(["--train_data", "de=/home/me/my text/de.tsv", "--aligner", "dictionary:../me/en-de.txt"])
         ['--train_data', 'de=de.tsv', '--aligner', 'dictionary:en-de.txt']

@@ -168,11 +168,9 @@ def hardware_line(hardware: Mapping[str, Any]) -> str:
 
 def cost_lines(record: Mapping[str, Any]) -> list[str]:
     """Return a line on the trained parameters, if the record has them."""
-    lines = []
-    if trainable := record.get("trainable"):
-        share = f"{100 * trainable['share']:.2f}% of the encoder"
-        lines.append(f"trainable parameters: {trainable['parameters']:,} ({share})")
-    return lines
+    if not (own := record.get("trainable")):
+        return []
+    return [f"trainable parameters: {own['parameters']:,} ({100 * own['share']:.2f}% of the encoder)"]
 
 
 def drift_lines(record: Mapping[str, Any]) -> list[str]:
@@ -194,15 +192,12 @@ def format_table(record: Mapping[str, Any]) -> str:
     if warnings := record.get("warnings"):
         lines += ["", *(f"WARNING: {warning}" for warning in warnings)]
     lines += drift_lines(record)
-    for language, before, after, change in loss_rows(record):
-        if change is not None:
-            lines.append(f"loss on held-out text, {language}: {before:.3f} -> {after:.3f}")
+    losses = (row for row in loss_rows(record) if row[-1] is not None)
+    lines += [f"loss on held-out text, {code}: {before:.3f} -> {after:.3f}" for code, before, after, _ in losses]
     if costs := cost_lines(record):
         lines += ["", *costs]
     saved = record.get("saved_to") or {}
-    if isinstance(saved, str):
-        saved = {"model": saved}
-    if saved:
+    if saved := {"model": saved} if isinstance(saved, str) else saved:
         longest = max(map(len, saved)) + 2
         several = ",\n" + " " * longest
         lines += ["", *(f"{what + ':':<{longest}}{path.replace(', ', several)}" for what, path in saved.items())]

@@ -57,9 +57,9 @@ def test_damaged_rows_are_mapped_again(tmp_path, monkeypatch):
     stored = Dataset.from_parquet(str(tmp_path / "n.parquet"), cache_dir=str(tmp_path))
     calls = []
 
-    def double(row):
-        calls.append(row["n"])
-        return {"m": 2 * row["n"]}
+    def double(rows):
+        calls.extend(rows["n"])
+        return {"m": [2 * n for n in rows["n"]]}
 
     for damage, expected in ((False, 3), (False, 0), (True, 3)):
         calls.clear()

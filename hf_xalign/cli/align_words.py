@@ -131,7 +131,7 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     if args.format != "jsonl":
         _warn_of_unsplit(text[:_SAMPLE])
-        text = map_rows(text, _split_at_blanks, batched=True, desc="Splitting at blanks")
+        text = map_rows(text, _split_at_blanks, desc="Splitting at blanks")
     if args.aligner == "encoder":
         from hf_xalign.modeling.loading import choose_device, load_encoder
 

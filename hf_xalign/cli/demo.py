@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hf_xalign.cli import train
 from hf_xalign.cli.train import Arguments
-from hf_xalign.config import parse_launcher
+from hf_xalign.config import parse_command
 
 CONFIG = "fao_joint_builtin.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
@@ -21,5 +21,5 @@ same settings:
 
 def main(name: str, words: Sequence[str]) -> int:
     """Run the recipe and return its exit status."""
-    args, passed = parse_launcher(Arguments, words, prog=f"hf-xalign {name}", description=DESCRIPTION)
+    args, passed = parse_command(Arguments, words, prog=f"hf-xalign {name}", description=DESCRIPTION, passing=True)
     return train.start("fao", ["--config", CONFIG, *passed], args.processes, args.accelerate_config)

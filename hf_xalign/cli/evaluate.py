@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hf_xalign.cache import check_output
 from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
-from hf_xalign.cli.pairs import BASE, TextOptions
+from hf_xalign.cli.pairs import TextOptions
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,12 +48,8 @@ another run. The lines above the table name the text and its links."""
 
 @dataclass(kw_only=True)
 class Arguments(TextOptions):
-    """The models, the scores, and the options of the text."""
+    """The scores, and the options of the models and the text."""
 
-    model: str = setting(
-        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
-    )
-    base: str | None = setting(None, metavar="MODEL", help=BASE)
     probe: list[list[str]] | None = setting(
         None,
         metavar=("NAME", "LANG=FILE"),
@@ -70,16 +66,12 @@ class Arguments(TextOptions):
         help="also score words by these protocols: mao (as published), or identical, specials, legacy, joined by + "
         "(default: those of the run)",
     )
-    layer: int | None = setting(
-        None, help="layer to score: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
-    )
     prompt: str | None = setting(
         None, help="text before every sentence, such as 'query: ' for e5 (default: the one in the run's training)"
     )
     batch_size: int | None = setting(
         None, least=1, help="sentences per forward pass (default: that of the run, otherwise 64)"
     )
-    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
     examples: str | None = setting(None, metavar="FOLDER", help="write the scores of single sentences, for compare")
     json: str | None = setting(None, metavar="FILE", help="also write the scores to this file, as fractions")
 
@@ -89,20 +81,19 @@ class Arguments(TextOptions):
 
 def run(args: Arguments) -> None:
     """Score the models and print a table."""
-    job = pairs.find_model(args.model, args.base)
+    job = pairs.find_model(args)
     if args.json:
         check_output(args.json, file=True)
-    args.check_files()
 
-    from hf_xalign.data.encoding import check_pieces, set_prompt
+    from hf_xalign.data.encoding import check_pieces
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
-    from hf_xalign.modeling.loading import choose_device, load_encoder
+    from hf_xalign.modeling.loading import choose_device
     from hf_xalign.recipes.parts.probes import keep_examples, read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
-    device = choose_device(args.device)
+    choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
     seed = _check_examples(args, job, probes) if args.examples else 0
     text, lines = None, list[str]()
@@ -110,31 +101,22 @@ def run(args: Arguments) -> None:
         text, lines = pairs.read_text(args, job, linked="words" in args.tasks)
     options = _options(args, job)
     prompt = args.prompt if args.prompt is not None or job is None else job.setting("prompt")
-    names = {"before": args.base or (job.base if job else None), "after": args.model}
+    names: dict[str, str | None] = {"before": None, "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
     examples: dict[str, Examples] = {"before": {}, "after": {}}
     probed: dict[tuple[str, int], Any] = {}
-    for stage, name in names.items():  # only one model in memory at a time
-        if name:
-            try:
-                model, tokenizer = load_encoder(name, device)
-            except InputError as error:
-                lines.append(pairs.without_base(error, needed=stage == "after" or bool(args.base)))
-                names[stage] = None
-                continue
-            if prompt is not None:
-                set_prompt(tokenizer, prompt)
-            if text is not None:
-                check_pieces(text, tokenizer, f"{name}, the text")
-            if text is not None:
-                kept = examples[stage] if args.examples else None
-                scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, kept)
-            pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
-            for number, probe in enumerate(probes):
-                found = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
-                scores[stage] = merge_scores(scores[stage], probe.scores(found))
-                probed[stage, number] = found
-            del model
+    for stage, name, model, tokenizer in pairs.load_stages(args, job, prompt, lines):
+        names[stage] = name
+        if text is not None:
+            check_pieces(text, tokenizer, f"{name}, the text")
+            kept = examples[stage] if args.examples else None
+            scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, kept)
+        pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
+        for number, probe in enumerate(probes):
+            found = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
+            scores[stage] = merge_scores(scores[stage], probe.scores(found))
+            probed[stage, number] = found
+        del model
     fill_words(scores, pooling)
     if args.examples:  # written at the end, so that an interrupted command can be run again
         fill_words(examples, pooling)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
-from hf_xalign.cli.pairs import BASE, TextOptions
-from hf_xalign.errors import InputError
+from hf_xalign.cli.pairs import TextOptions
 from hf_xalign.record import portable
 
 DESCRIPTION = """Open a page to look at an encoder before and after alignment (extra `app`).
@@ -28,54 +27,34 @@ loads nothing from elsewhere, and takes at most 512 words."""
 
 @dataclass(kw_only=True)
 class Arguments(TextOptions):
-    """The folder, the base, the options of the text and the address."""
+    """The options of the models and the text, and the address."""
 
-    model: str = setting(
-        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
-    )
-    base: str | None = setting(None, metavar="MODEL", help=BASE)
     max_pairs: int = setting(500, least=1, help="pairs of each source or language")
-    layer: int | None = setting(
-        None, help="layer of the vectors: -1 is the last, 0 the embeddings (default: -1, or the mapped one)"
-    )
-    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
     host: str = setting("127.0.0.1", help="address to answer on, and to open in the browser")
     port: int | None = setting(None, help="port to answer on (default: the first free one from 7860)")
 
 
 def run(args: Arguments) -> None:
     """Load text and encoders, and serve the page until Ctrl-C."""
-    job = pairs.find_model(args.model, args.base)
-    args.check_files()
+    job = pairs.find_model(args)
 
-    from hf_xalign.data.encoding import set_prompt
     from hf_xalign.explore.held_out import HeldOut
     from hf_xalign.explore.page import Views, check_gradio, make_page, serve
-    from hf_xalign.modeling.loading import choose_device, load_encoder
 
     check_gradio()
     text, lines = pairs.read_text(args, job, shown=_last_names)
-    device, stages = choose_device(args.device), {}
+    stages, names, missing = {}, {}, list[str]()
     layer = args.layer if args.layer is not None else job.layer if job else -1
-    names = {"before": args.base or (job.base if job else None), "after": args.model}
-    for stage, name in names.items():
-        if name:
-            try:
-                model, tokenizer = load_encoder(name, device)
-            except InputError as error:
-                print(pairs.without_base(error, needed=stage == "after" or bool(args.base)), file=sys.stderr)
-                continue
-            if job and (prompt := job.setting("prompt")) is not None:
-                set_prompt(tokenizer, prompt)
-            stages[stage] = HeldOut(model, tokenizer, text, layer=layer, desc=f"Encoding by {name}")
+    prompt = job.setting("prompt") if job else None
+    for stage, name, model, tokenizer in pairs.load_stages(args, job, prompt, missing):
+        stages[stage] = HeldOut(model, tokenizer, text, layer=layer, desc=f"Encoding by {name}")
+        names[stage] = _last_names(name)
+    sys.stderr.writelines(f"{line}\n" for line in missing)
+    title = "Before and after alignment"
+    models = ". ".join(f"{stage.capitalize()}: {name}" for stage, name in names.items())
     if len(stages) == 1:
-        stages = {_last_names(args.model): stages["after"]}
-        title, models = "An encoder of several languages", f"Model: {_last_names(args.model)}"
-    else:
-        title, models = (
-            "Before and after alignment",
-            ". ".join(f"{stage.capitalize()}: {_last_names(str(names[stage]))}" for stage in stages),
-        )
+        stages = {names["after"]: stages["after"]}
+        title, models = "An encoder of several languages", f"Model: {names['after']}"
     page = make_page(Views(stages, text), title, f"{models}. Text: {'. '.join(lines)}.")
     print(f"open {serve(page, args.host, args.port)} (Ctrl-C ends it)", flush=True)
     page.block_thread()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
@@ -64,9 +65,14 @@ def run(args: Arguments) -> None:
     tokens = model.config.vocab_size
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
     # The weights of the language-model head have the size of the old vocabulary.
-    save_encoder(model, folder, prefix, {name: own for name, own in carried.items() if tokens not in own.shape})
+    carried = {name: own for name, own in carried.items() if tokens not in own.shape}
     tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
-    tokenizer.save_pretrained(folder)
+    try:
+        save_encoder(model, folder, prefix, carried)
+        tokenizer.save_pretrained(folder)
+    except BaseException:  # a full disk leaves no half of a model, and the command can be run again
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     for name, count in counts.items():
         print(f"new pieces, {name}: {count:,}")
     before, after = (known(text["source"][:], add_special_tokens=False).input_ids for known in (old, tokenizer))

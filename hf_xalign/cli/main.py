@@ -1,9 +1,9 @@
 """Entry point of `hf-xalign`.
 
 Each command has a module with `DESCRIPTION`, the dataclass `Arguments` of its options, and `run(args)`, which may
-return an exit status. A command that passes words on to a recipe has `main(name, words)` instead. `main` imports only
-the module of the command, and no module imports torch or transformers before it runs, so that help and mistyped
-options answer at once.
+return an exit status. A command that passes words on to a recipe has `main(name, words)` instead, and some commands
+are recipes themselves. `main` imports only the module of the command, and no module imports torch or transformers
+before it runs, so that help and mistyped options answer at once.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ options:
   --debug     show the traceback of an error
 
 Run hf-xalign COMMAND --help for the options of a command."""
-_HOME = dict.fromkeys(("compare", "distances", "reproduce"), "recipe")  # {command: module of several commands}
-_PASSING = ("train", "compare", "distances", "reproduce", "demo")  # commands that pass unknown words on to a recipe
+_RECIPES = ("compare", "distances", "reproduce")  # commands that are recipes, which parse their own command line
+_PASSING = ("train", "demo")  # commands that pass unknown words on to a recipe
 DEBUG_VARIABLE = "HF_XALIGN_DEBUG"  # read by recipes in their own processes
 
 
@@ -63,20 +63,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug, options = False, set[str]()
     try:
         name, words, debug = _command(words)
-        module = importlib.import_module(f"hf_xalign.cli.{_HOME.get(name, name.replace('-', '_'))}")
-        if arguments := getattr(module, "Arguments", None):
-            options = {f"--{option}" for option in arguments.__dataclass_fields__}
         # Recipes have a setting `--debug`, so for them the flag counts only before the command.
-        if debug := debug or (name not in _PASSING and "--debug" in words):
+        if debug := debug or (name not in _RECIPES + _PASSING and "--debug" in words):
             os.environ[DEBUG_VARIABLE] = "1"
+        room = "recipes" if name in _RECIPES else "cli"
+        module = importlib.import_module(f"hf_xalign.{room}.{name.replace('-', '_')}")
+        if name in _RECIPES:
+            _configure_logging()
+            return module.main([word for word in words if word != "--"]) or 0
+        options = {f"--{option}" for option in module.Arguments.__dataclass_fields__}
         if name in _PASSING:
             _configure_logging()
-            return module.main(name, words) or 0
+            return module.main(name, words)
+        from hf_xalign.cache import disk_errors
         from hf_xalign.config import parse_command
 
         args = parse_command(module.Arguments, words, prog=f"hf-xalign {name}", description=module.DESCRIPTION)
         _configure_logging()
-        return module.run(args) or 0
+        with disk_errors(getattr(args, "output", None) or getattr(args, "folder", None)):
+            return module.run(args) or 0
     except (InputError, NonFiniteLossError) as error:
         message = _typed(str(error), options)
         return _fail(error, 2 if isinstance(error, InputError) else 1, debug, message)

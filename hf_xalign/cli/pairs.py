@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -54,8 +54,16 @@ class PairOptions(PairColumns):
 
 @dataclass(kw_only=True)
 class TextOptions(PairOptions):
-    """Options of held-out text, as pairs or word-aligned."""
+    """Options of a model and its base, and of held-out text, as pairs or word-aligned."""
 
+    model: str = setting(
+        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
+    )
+    base: str | None = setting(
+        None,
+        metavar="MODEL",
+        help="model to compare with: the encoder before training (default: the one in the run's results.json)",
+    )
     data: list[str] | None = setting(
         None,
         metavar="PAIRS",
@@ -73,13 +81,8 @@ class TextOptions(PairOptions):
         None, help="the pivot: language of the target side (default: that of the run, otherwise en)"
     )
     max_pairs: int | None = None
-
-    def check_files(self) -> None:
-        """Raise an InputError if a file is missing."""
-        check_files([self.links] if self.links else self.data or [])
-
-
-BASE = "model to compare with: the encoder before training (default: the one in the run's results.json)"
+    layer: int | None = setting(None, help="layer: -1 is the last, 0 the embeddings (default: -1, or the mapped one)")
+    device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
 
 
 class Run(NamedTuple):
@@ -108,12 +111,14 @@ class Run(NamedTuple):
         return value
 
 
-def find_model(name: str, base: str | None) -> Run | None:
-    """Return the run of a folder or Hub id, or None for any other model, without heavy imports.
+def find_model(args: TextOptions) -> Run | None:
+    """Return the run of the model's folder or Hub id, or None for any other model, without heavy imports.
 
     Raises:
-        InputError: `name` or `base` is not a model, or the run's folder has no model or several.
+        InputError: the model or its base is not a model, the run's folder has no model or several, or a file of text
+            is missing.
     """
+    name = args.model
     check_models([name], whole=False)
     run, folder = find_run(name), Path(name).expanduser()
     if folder.is_dir() and not any((folder / file).is_file() for file in _MODEL_FILES):
@@ -123,7 +128,8 @@ def find_model(name: str, base: str | None) -> Run | None:
             raise InputError(f"{name} has scores but no models. Fine-tune with --save_models true to keep the models.")
         if run and run.record.get("maps"):
             raise InputError(f"{name} has maps between two spaces, not a model. Their scores are in its {FILENAME}.")
-    check_models([name, base])
+    check_models([name, args.base])
+    check_files([args.links] if args.links else args.data or [])
     return run
 
 
@@ -152,11 +158,31 @@ def find_run(name: str) -> Run | None:
     return found and found._replace(name=name)
 
 
-def without_base(error: InputError, *, needed: bool) -> str:
-    """Return a line that explains why there are no scores before training, or raise the error if they are needed."""
-    if needed:
-        raise error
-    return f"the base is not scored ({error}). Name a base by --base."
+def load_stages(
+    args: TextOptions, run: Run | None, prompt: str | None, lines: list[str]
+) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield `before` and `after` with the name, the encoder and the tokenizer of the base, if any, and of the model.
+
+    The tokenizer gets the prompt. If the base of a run cannot be loaded, a line says so; it is needed only if `--base`
+    names it. The caller deletes the encoder, so that only one is in memory.
+    """
+    from hf_xalign.data.encoding import set_prompt
+    from hf_xalign.modeling.loading import choose_device, load_encoder
+
+    device = choose_device(args.device)
+    for stage, name in (("before", args.base or (run.base if run else None)), ("after", args.model)):
+        if name:
+            try:
+                model, tokenizer = load_encoder(name, device)
+            except InputError as error:
+                if stage == "after" or args.base:
+                    raise
+                lines.append(f"the base is not scored ({error}). Name a base by --base.")
+                continue
+            if prompt is not None:
+                set_prompt(tokenizer, prompt)
+            yield stage, name, model, tokenizer
+            del model, tokenizer
 
 
 def read_text(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from hf_xalign.checks import setting
 from hf_xalign.cli.pairs import PairColumns
@@ -21,13 +20,8 @@ The folder gets part-*.parquet, prepare.json (settings and counts) and prepare.h
 Run the same command again to resume a killed run. The result does not depend on --workers."""
 
 
-def _limit(name: str, help: str) -> Any:
-    """Return the option of a limit, with its default."""
-    return setting(getattr(Limits, name), metavar="N", help=help)
-
-
 @dataclass(kw_only=True)
-class Arguments(PairColumns):
+class Arguments(PairColumns, Limits):
     """The input, the steps and the output."""
 
     sources: list[str] = setting(positional=True, nargs="+", metavar="SOURCE", help="sentence pairs, see above")
@@ -38,13 +32,6 @@ class Arguments(PairColumns):
         metavar="STEP",
         help="steps to leave out; each removes: " + "; ".join(f"{step} ({what})" for step, what in STEPS.items()),
     )
-    max_words: int = _limit("max_words", "largest number of words on a side")
-    max_ratio: float = _limit("max_ratio", "largest ratio of the sides' lengths")
-    min_script: float = _limit("min_script", "least share of letters in the language's script")
-    min_numbers: float = _limit("min_numbers", "least share of digits that both sides have")
-    min_language: float = _limit("min_language", "least confidence of the language identifier")
-    near: float = _limit("near", "least Jaccard similarity of near duplicates")
-    min_margin: float = _limit("min_margin", "least margin, with --margin")
     margin: str | None = setting(None, metavar="MODEL", help="score pairs by this encoder: Hub id, folder or builtin")
     device: str | None = setting(None, help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
     shard_pairs: int = setting(1_000_000, least=1, help="pairs in a shard")

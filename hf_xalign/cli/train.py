@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import os
 import runpy
@@ -13,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hf_xalign import config, recipes
 from hf_xalign.checks import GIVEN, check_choice, excludes, setting
@@ -29,23 +27,6 @@ METHODS = {  # {method: line of `hf-xalign train --help`}
     "finetune": "fine-tune for a task in one language, and score it on many",
     "continual": "fine-tune for a task while linked words of other languages stay aligned",
 }
-
-
-def script(name: str) -> Path:
-    """Return the file of a recipe."""
-    return FOLDER / f"{name}.py"
-
-
-def option_lines(arguments: type[Any]) -> str:
-    """Return the help text of the fields that a recipe's arguments do not inherit."""
-    own = [field for field in dataclasses.fields(arguments) if field.name in arguments.__annotations__]
-    width = max(len(field.name) for field in own) + 2
-    return "\n".join(["options:", *(f"  --{field.name:<{width}}{field.metadata['help']}" for field in own)])
-
-
-def config_names(method: str) -> list[str]:
-    """Return the names of a method's configurations."""
-    return sorted(path.stem for path in (FOLDER / "configs").glob(f"{method}_*.yaml"))
 
 
 DESCRIPTION = """Train an encoder by the recipe of a method.
@@ -85,13 +66,13 @@ def main(name: str, words: Sequence[str]) -> int:
     method, *words = words
     check_choice(METHODS, method=method)
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
-    configs = "".join(f"\n  {config}" for config in config_names(method))
+    configs = "".join(f"\n  {path.stem}" for path in sorted((FOLDER / "configs").glob(f"{method}_*.yaml")))
     epilog = (
         f"configurations inside the package, for --config:{configs}\n\n"
         f"`hf-xalign train {method} -- --help` lists all settings of the recipe."
     )
     about = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
-    args, passed = config.parse_launcher(Arguments, words, **about)
+    args, passed = config.parse_command(Arguments, words, passing=True, **about)
     return start(method, passed, args.processes, args.accelerate_config)
 
 
@@ -105,7 +86,7 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     if "--help" in words or "-h" in words:
         recipe.main(["--help"])
     config.check(recipe.ARGUMENTS, words)
-    command = [str(script(method)), *words]
+    command = [str(FOLDER / f"{method}.py"), *words]
     if accelerate_config is not None:
         settings = config.packaged_file(accelerate_config, "accelerate", "--accelerate_config")
         return _launch(["--config_file", str(settings), *command])

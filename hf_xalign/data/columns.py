@@ -34,22 +34,9 @@ _DIRECTED = _SIDES[0][0] | _SIDES[0][1]
 # Words that may stand next to a language or a side, and alone name a column of text.
 _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
 # Usual names of columns that hold no side.
-_OTHER = {
-    "id",
-    "idx",
-    "index",
-    "key",
-    "name",
-    "title",
-    "body",
-    "context",
-    "url",
-    "domain",
-    "lang",
-    "language",
-    "split",
-}
-_OTHER |= {"label", "category", "score", "query", "question", "answer", "premise", "hypothesis", "negative", "prompt"}
+_OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url", "domain", "lang", "language"}
+_OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
+_OTHER |= {"negative", "prompt"}
 _DOUBTFUL = {"id", "no"}  # codes that more often name a column of numbers
 _PARTS = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
 _BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
@@ -168,13 +155,12 @@ def looks_like_header(
     if cells[0].strip().casefold() == cells[1].strip().casefold():
         return False
     meanings = [_meaning(cell, asked) for cell in cells]
-    named, bare = [], []
-    for cell, meaning in zip(cells, meanings, strict=True):
-        if code := meaning.language:
-            is_code = len(cell.strip()) < 4 and cell.isascii()
-            if not is_code or _BARE_CODE.fullmatch(cell.strip()):
-                named.append(code)
-                bare.append(is_code)
+    codes = {
+        cell: meaning.language
+        for cell, meaning in zip(map(str.strip, cells), meanings, strict=True)
+        if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell))
+    }
+    named, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
     if named and all(bare) and all(len(cell.split()) < 2 for cell in following):
         return False
     if len(named) == 2:

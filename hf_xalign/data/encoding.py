@@ -33,7 +33,6 @@ _BOUNDARY = "▁"
 # Words with an unknown piece: share of a language's words that is warned of, share that is refused, sampled texts.
 _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
-_FIRST = 1000  # pairs in which an error counts truncated sentences
 _CHARACTERS = 1_000_000  # characters of sentences that are encoded at once
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
@@ -53,17 +52,27 @@ class EncodedWords(NamedTuple):
     spans: list[np.ndarray]
 
 
+def check_fast(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
+    """Raise an InputError for a tokenizer that is not a fast one and so cannot do a task."""
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer, so it cannot {task}. Use the fast tokenizer of the "
+            "same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
+        )
+
+
+def tokenizer_name(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return the folder or Hub id of a tokenizer, or its class, for messages."""
+    return tokenizer.name_or_path or type(tokenizer).__name__
+
+
 def word_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """Return the tokenizer to use on text that is already split into words.
 
     Many tokenizers mark the start of a word by the blank before it (byte-level ones, Gemma's). Split text has no
     blanks, so for these tokenizers this returns a copy that puts a blank before each word.
     """
-    if not tokenizer.is_fast:
-        raise InputError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer, so it cannot tell which tokens a word has. Use the "
-            "fast tokenizer of the same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
-        )
+    check_fast(tokenizer, "tell which tokens a word has")
     backend = tokenizer.backend_tokenizer
     running = backend.encode("a a", add_special_tokens=False).tokens
     split = backend.encode(["a", "a"], is_pretokenized=True, add_special_tokens=False).tokens
@@ -110,15 +119,10 @@ def _encodings(
 ) -> Iterator[tuple[Encoding, Sequence[str]]]:
     """Yield encodings with their sentences, made a few at a time: an encoding takes about 100 bytes for each token."""
 
+    limited: dict[str, Any] = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
+
     def encode(part: Sequence[Sequence[str]]) -> list[Encoding]:
-        return tokenizer(
-            [list(words) for words in part],
-            is_split_into_words=True,
-            truncation=limit < 10**9,
-            max_length=limit if limit < 10**9 else None,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        ).encodings
+        return tokenizer([list(words) for words in part], is_split_into_words=True, **limited).encodings
 
     part: list[Sequence[str]] = []
     characters = 0
@@ -214,14 +218,13 @@ def check_pieces(
 def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list[int]]:
     """Return up to 1,000 random row numbers of each language."""
     found: dict[str | None, list[np.ndarray]] = defaultdict(list)
-    if column is None:
-        found[None] = [np.arange(len(dataset))]
     start = 0
     for table in scan_columns(dataset, column) if column else ():
         codes = table[column].combine_chunks().dictionary_encode()
         for number, language in enumerate(codes.dictionary.to_pylist()):
             found[language].append(start + np.flatnonzero(codes.indices.to_numpy() == number).astype(np.int32))
         start += len(table)
+    found = found if column else {None: [np.arange(len(dataset))]}
     return {
         language: np.sort(np.random.default_rng(0).permutation(np.concatenate(parts))[:_SAMPLE]).tolist()
         for language, parts in sorted(found.items(), key=str)
@@ -241,10 +244,9 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     highest = _HIGHEST[tokenizer][1]
     rows = len(cast(Any, model).get_input_embeddings().weight)
     if highest >= rows:
-        name = f"the tokenizer {tokenizer.name_or_path}" if tokenizer.name_or_path else "the tokenizer"
         raise InputError(
-            f"{name} has ids up to {highest}, but the encoder has only {rows} word embeddings. Take the encoder's own "
-            "tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+            f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {highest}, but the encoder has only {rows} word "
+            "embeddings. Take the encoder's own tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
         )
 
 
@@ -400,31 +402,19 @@ def encode_pairs(
     encoded = map_rows(
         dataset,
         encode_batch,
-        batched=True,
         with_indices=True,
         num_proc=num_proc,
         remove_columns=dataset.column_names,
         desc="Encoding pairs",
     )
-    dropped = len(dataset) - len(encoded)
     limit = _token_limit(tokenizer, max_length)
-    if dropped:
-        logger.info(
-            "%d of %d pairs dropped: no link left after truncation to %d tokens a side", dropped, len(dataset), limit
-        )
-    if len(encoded) == 0:
-        first = encode(dataset[:_FIRST])
-        cut = sum(
-            len(ids) >= limit and bool((np.asarray(ends) == 0).any())
-            for side in ("source", "target")
-            for ids, ends in zip(first[f"{side}_ids"], first[f"{side}_ends"], strict=True)
-        )
-        if not cut:
-            raise InputError("no pair keeps a word link after encoding. Check the links.")
+    if not len(encoded):
         raise InputError(
-            f"no pair keeps a word link after encoding: {cut:,} of the first {2 * len(first['links']):,} sentences "
-            f"are cut at {limit:,} tokens. Split long text into sentences, or raise max_length."
+            f"no pair keeps a word link after truncation to {limit:,} tokens a side. Check the links, split long text "
+            "into sentences, or raise max_length."
         )
+    if dropped := len(dataset) - len(encoded):
+        logger.info("%d of %d pairs dropped: no link left in %d tokens a side", dropped, len(dataset), limit)
     return encoded
 
 
@@ -433,8 +423,8 @@ _MARK = "[prompt] "
 
 def prompt_of(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return the prompt of a tokenizer, "" if it has none."""
-    template = _template(_processors(tokenizer))
-    return next((name.removeprefix(_MARK) for name in template["special_tokens"] if name.startswith(_MARK)), "")
+    names = _template(tokenizer)[1]["special_tokens"]
+    return next((name.removeprefix(_MARK) for name in names if name.startswith(_MARK)), "")
 
 
 def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTokenizerBase:
@@ -455,25 +445,23 @@ def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTok
         >>> tokenizer("cat").input_ids, prompt_of(tokenizer)
         ([1, 2, 3], 'query: ')
     """
-    states = _processors(tokenizer)
-    template = _template(states)
-    for sequence in (template["single"], template["pair"]):
-        sequence[:] = [part for part in sequence if not _name(part).startswith(_MARK)]
-    template["special_tokens"] = {
-        name: token for name, token in template["special_tokens"].items() if not name.startswith(_MARK)
-    }
+    states, template = _template(tokenizer)
+    tokens = template["special_tokens"]
+    for name in [name for name in tokens if name.startswith(_MARK)]:
+        del tokens[name]
+        for sequence in (template["single"], template["pair"]):
+            sequence.remove(_special(name, 0))
     if prompt:
         ids, text, both = (tokenizer(one, add_special_tokens=False).input_ids for one in (prompt, "a", f"{prompt}a"))
         if both != [*ids, *text]:
             raise InputError(
-                f"prompt={prompt!r}: {tokenizer.name_or_path or 'this tokenizer'} splits a text differently after the "
-                f"prompt than alone ({tokenizer.convert_ids_to_tokens(both)}). End the prompt with a blank, or put it "
-                "into the text"
+                f"prompt={prompt!r}: {tokenizer_name(tokenizer)} splits a text differently after the prompt than "
+                f"alone ({tokenizer.convert_ids_to_tokens(both)}). End it with a blank, or put it into the text"
             )
         name = _MARK + prompt
         for sequence in (template["single"], template["pair"]):
             sequence.insert(sequence.index({"Sequence": {"id": "A", "type_id": 0}}), _special(name, 0))
-        template["special_tokens"][name] = {"id": name, "ids": ids, "tokens": tokenizer.convert_ids_to_tokens(ids)}
+        tokens[name] = {"id": name, "ids": ids, "tokens": tokenizer.convert_ids_to_tokens(ids)}
     state = states[0] if len(states) == 1 else {"type": "Sequence", "processors": states}
     made: Any = processors.Sequence([]) if len(states) > 1 else processors.TemplateProcessing("$A", "$A $B", [])
     made.__setstate__(json.dumps(state).encode())
@@ -495,41 +483,26 @@ def prompted(tokenizer: PreTrainedTokenizerBase, prompt: str | None) -> Iterator
         tokenizer.backend_tokenizer.post_processor = before
 
 
-def _processors(tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
-    """Return the states of a tokenizer's post-processors, with a template among them."""
-    if not tokenizer.is_fast:
-        raise InputError(f"{type(tokenizer).__name__} cannot have a prompt. Use the fast tokenizer of the same model.")
+def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the states of a tokenizer's post-processors, and the template among them, made if there is none."""
+    check_fast(tokenizer, "have a prompt")
     processor: Any = tokenizer.backend_tokenizer.post_processor
-    state = json.loads(processor.__getstate__()) if processor else None
-    states = [] if state is None else state["processors"] if state["type"] == "Sequence" else [state]
-    states = [_as_template(one) if one["type"].startswith(("Bert", "Roberta")) else one for one in states]
-    if not any(one["type"] == "TemplateProcessing" for one in states):
-        states.append(_as_template(None))
-    return states
-
-
-def _template(states: list[dict[str, Any]]) -> dict[str, Any]:
-    return next(one for one in states if one["type"] == "TemplateProcessing")
-
-
-def _as_template(state: dict[str, Any] | None) -> dict[str, Any]:
-    """Convert BERT's or RoBERTa's post-processor, or None, into a template."""
-    texts = [{"Sequence": {"id": text, "type_id": 0}} for text in "AB"]
-    if state is None:
-        return {"type": "TemplateProcessing", "single": texts[:1], "pair": texts, "special_tokens": {}}
-    bert = state["type"].startswith("Bert")
-    (cls, cls_id), (sep, sep_id) = state["cls"], state["sep"]
-    second = int(bert)
-    single = [_special(cls, 0), texts[0], _special(sep, 0)]
-    pair = [*single, *([] if bert else [_special(sep, 0)]), {"Sequence": {"id": "B", "type_id": second}}]
-    tokens = {name: {"id": name, "ids": [number], "tokens": [name]} for name, number in ((cls, cls_id), (sep, sep_id))}
-    whole = [*pair, _special(sep, second)]
-    return {"type": "TemplateProcessing", "single": single, "pair": whole, "special_tokens": tokens}
+    state = json.loads(processor.__getstate__()) if processor else {"type": "Sequence", "processors": []}
+    states = state["processors"] if state["type"] == "Sequence" else [state]
+    if template := next((one for one in states if one["type"] == "TemplateProcessing"), None):
+        return states, template
+    template = {"type": "TemplateProcessing", "special_tokens": {}}
+    for name, texts in (("single", ["a"]), ("pair", ["a", "a"])):
+        parts = template[name] = list[Any]()
+        [own] = tokenizer(*texts).encodings
+        for token, number, kind, text in zip(own.tokens, own.ids, own.type_ids, own.sequence_ids, strict=True):
+            if text is None:
+                template["special_tokens"][token] = {"id": token, "ids": [number], "tokens": [token]}
+                parts.append(_special(token, kind))
+            elif (part := {"Sequence": {"id": "AB"[text], "type_id": kind}}) not in parts[-1:]:
+                parts.append(part)
+    return [*(one for one in states if not one["type"].startswith(("Bert", "Roberta"))), template], template
 
 
 def _special(name: str, type_id: int) -> dict[str, Any]:
     return {"SpecialToken": {"id": name, "type_id": type_id}}
-
-
-def _name(part: dict[str, Any]) -> str:
-    return next(iter(part.values()))["id"]

@@ -12,7 +12,6 @@ import ctypes
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,7 @@ def release_pages(files: frozenset[str]) -> None:
         addresses, mode, *_, name = line.split(maxsplit=5)
         if name in files and mode.startswith("r-"):  # a page that was written to would be lost
             start, end = (int(address, 16) for address in addresses.split("-"))
-            _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
 
 
 def count_languages(pairs: Dataset) -> Counter[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,18 @@ import pyarrow
 import pyarrow.compute
 from datasets import Dataset, LargeList, List
 
-from hf_xalign.cache import cache_dir, make_once, map_rows
+from hf_xalign.cache import cache_dir, digest, make_once, map_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
-from hf_xalign.data.readers import MARK, file_format, is_conllu, open_parquet, read_jsonl, read_lines
+from hf_xalign.data.readers import (
+    MARK,
+    file_format,
+    is_conllu,
+    open_parquet,
+    parquet_batches,
+    read_jsonl,
+    read_lines,
+)
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.errors import InputError
 
@@ -61,7 +67,11 @@ def load_monolingual(
     found = found if column == name else found.rename_column(column, name)
     if path.is_file():
         return found
-    return map_rows(found.with_format("arrow"), _clean_batch, batched=True, desc="Reading").with_format(None)
+
+    def cleaned(table: Any) -> Any:
+        return pyarrow.table({name: _clean(table[name].combine_chunks()) for name in table.column_names})
+
+    return map_rows(found.with_format("arrow"), cleaned, desc="Reading").with_format(None)
 
 
 def _no_column(source: str | Path, column: str, there: Iterable[str], row: str = "") -> InputError:
@@ -79,11 +89,11 @@ def _read(path: Path, column: str) -> Dataset:
         raise InputError(f"{path}: the file is empty. Write one sentence on each line.")
     if is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
-    key = hashlib.blake2b(json.dumps([_READING, hash_file(path), file_format(path), column]).encode(), digest_size=16)
-    table = cache_dir("monolingual") / f"{key.hexdigest()}.arrow"
+    key = digest(_READING, hash_file(path), file_format(path), column)
+    table = cache_dir("monolingual") / f"{key}.arrow"
     batches = _parquet(path, column) if file_format(path) == ".parquet" else _lines(path, column)
     make_once(table, lambda: write_rows(batches, table, str(path), "sentences"))
-    return Dataset(Dataset.from_file(str(table)).data, fingerprint=key.hexdigest())
+    return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
 
 
 def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
@@ -93,18 +103,15 @@ def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
         kind = file.schema_arrow.field(column).type
         if pyarrow.types.is_nested(kind) and not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)):
             raise InputError(f"{path}: the column {column!r} holds {kind}, not text. Write it as text.")
-        for group in range(file.num_row_groups):
-            for batch in file.iter_batches(_BATCH, row_groups=[group], columns=[column], use_threads=False):
-                yield pyarrow.record_batch([_clean(batch[column])], names=[column])
+        for batch in parquet_batches(file, _BATCH, [column]):
+            yield pyarrow.record_batch([_clean(batch[column])], names=[column])
 
 
 def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     """Yield the lines of plain text, or a column of JSON Lines without its empty lines."""
-    rows: Iterator[tuple[int, Mapping[str, Any]]]
-    if file_format(path) == ".txt":
-        rows = ((row, {column: line}) for row, line in read_lines(path))
-    else:
-        rows = ((row, record) for row, record in read_jsonl(path) if record is not None)
+    plain = file_format(path) == ".txt"
+    lines: Any = ((row, {column: line}) for row, line in read_lines(path)) if plain else read_jsonl(path)
+    rows: Iterator[tuple[int, Mapping[str, Any]]] = ((row, record) for row, record in lines if record is not None)
     kind = None
     while batch := list(itertools.islice(rows, _BATCH)):
         for row, record in batch:
@@ -127,7 +134,3 @@ def _clean(values: Any) -> Any:
         lists = ([word and word.replace(MARK, "") for word in row] if row else row for row in values.to_pylist())
         return pyarrow.array(lists, values.type)
     return values
-
-
-def _clean_batch(table: Any) -> Any:
-    return pyarrow.table({name: _clean(table[name].combine_chunks()) for name in table.column_names})

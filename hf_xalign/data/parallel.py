@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import logging
 import os
 import re
@@ -23,19 +22,19 @@ import regex
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from hf_xalign.cache import cache_dir, make_once, map_rows
+from hf_xalign.cache import cache_dir, digest, make_once, map_rows
 from hf_xalign.checks import check_range
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.readers import (
     FORMATS,
     MARK,
     Columns,
-    Record,
     Rows,
     check_row_language,
     clean_text,
     file_format,
     open_parquet,
+    parquet_batches,
     read_aligned,
     read_file,
 )
@@ -43,28 +42,30 @@ from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language, closest_language, likely_language, same_language
 from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
 
 
-_TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
-_LINKED_SCHEMA = pyarrow.schema(
-    {
-        **dict.fromkeys(("source", "target", "source_lang", "target_lang"), _TEXT),
-        **dict.fromkeys(("source_words", "target_words"), _WORDS),
-        "links": pyarrow.list_(pyarrow.list_(pyarrow.int32())),
-    }
-)
+Pair = tuple[str, str, str, str]
+Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
+OnEmpty = Literal["error", "drop"]
+
+COLUMNS = ("source", "target", "source_lang", "target_lang")
+PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
+
+_READING = 3  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
-
-
-def is_linked(path: Path) -> bool:
-    """Return whether a Parquet file has the columns of words and links that `hf-xalign align-words` writes."""
-    with open_parquet(path) as file:
-        return set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
+_WORDS = pyarrow.list_(pyarrow.string())
+_SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
+_LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
+_SAMPLE = 100  # pairs whose scripts are checked
+# Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
+_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
+PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
+_HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
 
 def read_linked(
@@ -80,19 +81,19 @@ def read_linked(
     with open_parquet(path) as file:
         if missing := [name for name in _LINKED_SCHEMA.names if name not in file.schema_arrow.names]:
             raise InputError(f"{path}: no column {', '.join(missing)}. The files of a folder need the same columns.")
-        for group in range(file.num_row_groups):
-            for batch in file.iter_batches(
-                _BATCH, row_groups=[group], columns=_LINKED_SCHEMA.names, use_threads=False
-            ):
-                try:
-                    batch = _without_marks(batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA))
-                except pyarrow.ArrowException as error:
-                    raise InputError(f"{path}: a column has the wrong type ({error})") from error
-                blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
-                linked |= keep_unlinked
-                empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
-                first += len(batch)
-                yield _in_asked_form(batch.filter(pyarrow.array(linked & ~blank)), columns)
+        for batch in parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
+            with explained(f"{path}: a column has the wrong type", pyarrow.ArrowException):
+                batch = _without_marks(batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA))
+            blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
+            linked |= keep_unlinked
+            empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
+            first += len(batch)
+            batch = batch.filter(pyarrow.array(linked & ~blank))
+            for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
+                if asked is not None:  # the rows may have `deu` for `de`
+                    codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
+                    batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
+            yield batch
     if empty or unlinked:
         logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
 
@@ -108,17 +109,6 @@ def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
                 empty = column.is_null() if column.null_count else None
                 texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)
             batch = batch.set_column(place, name, texts)
-    return batch
-
-
-def _in_asked_form(batch: pyarrow.RecordBatch, columns: Columns) -> pyarrow.RecordBatch:
-    """Replace the language codes of a batch by the codes asked for, such as `deu` by `de`."""
-    for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
-        if asked is not None:
-            place = _LINKED_SCHEMA.get_field_index(name)
-            batch = batch.set_column(
-                place, _LINKED_SCHEMA.field(place), pyarrow.repeat(pyarrow.scalar(asked), len(batch))
-            )
     return batch
 
 
@@ -152,25 +142,6 @@ def _check_rows(
         bad[owners[(ends[:, column] < 0) | (ends[:, column] >= words)]] = True
     refuse(bad, "a link points outside the sentence")
     return blank, batch["links"].value_lengths().to_numpy() > 0
-
-
-Pair = tuple[str, str, str, str]
-Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
-OnEmpty = Literal["error", "drop"]
-
-COLUMNS = ("source", "target", "source_lang", "target_lang")
-PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
-
-_READING = 3  # raise it when the same input gives other rows: cached tables are then replaced
-_PAIRS_A_BATCH = 10_000
-_SCHEMA = pyarrow.schema(
-    {**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, pyarrow.list_(pyarrow.string()))}
-)
-_SAMPLE = 100  # pairs whose scripts are checked
-# Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
-_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
-PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
-_HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
 
 def load_sources(
@@ -252,22 +223,20 @@ def load_parallel(
         raise InputError(f"{source}: the source language is the pivot, {target_lang}. Give the other side's language.")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
-    kind, files, hub, columns, rows = _open(source, asked, split, revision)
-    linked = kind in ("shards", ".parquet") and source_column is None and is_linked(files[0])
+    kind, files, dataset, columns, rows = _open(source, asked, split, revision)
+    linked = False
+    if kind in ("shards", ".parquet") and source_column is None:
+        with open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
+            linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if kind == "aligned" else (name, name)
-    info = datasets.DatasetInfo()
-    if hub is not None:
-        content = ["hub", hub._fingerprint]
-        info.download_checksums = hub.info.download_checksums
-    else:
-        content = ["all linked" if linked and keep_unlinked else "linked" if linked else kind, *map(hash_file, files)]
+    content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *map(hash_file, files)]
     settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
-    key = hashlib.blake2b(json.dumps([_READING, content, settings]).encode(), digest_size=16).hexdigest()
+    key = digest(_READING, kind, content, settings)
     table = cache_dir("parallel") / f"{key}.arrow"
     if linked:
         rules = {"drop_empty": on_empty == "drop", "keep_unlinked": keep_unlinked}
         shards = (read_linked(file, columns, **rules) for file in files)
-        batches = _first(itertools.chain.from_iterable(shards), max_pairs)
+        batches = take_rows(itertools.chain.from_iterable(shards), max_pairs)
     else:
         pairs = _pairs(_read(rows, columns, names[0], kind), names, on_empty)
         batches = _batches(itertools.islice(pairs, max_pairs))
@@ -279,6 +248,7 @@ def load_parallel(
     elif not linked:
         counts = " and ".join(f"{column} of {count:,}" for column, count in given.items())
         logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
+    info = datasets.DatasetInfo(download_checksums=dataset.info.download_checksums if dataset else None)
     found = Dataset(data, info=info, fingerprint=key)
     logger.info("%s: %s pairs, the first: %s", name, f"{len(found):,}", describe_pair(found[0]))
     _check_sides(found, name)
@@ -347,14 +317,8 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
-    parts = [as_parallel(part, f"dataset {number} of {len(parts)}") for number, part in enumerate(parts, 1)]
-    for number, part in enumerate(parts, 1):
-        if {*part.column_names} - {*WORDS} != {*parts[0].column_names} - {*WORDS}:
-            raise InputError(
-                f"dataset {number} of {len(parts)} has the columns {part.column_names}, but the first has "
-                f"{parts[0].column_names}. Word-align all of them or none."
-            )
-    return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(list(parts))
+    names = {f"dataset {number} of {len(parts)}": part for number, part in enumerate(parts, 1)}
+    return _joined({name: as_parallel(part, name) for name, part in names.items()}, WORDS)
 
 
 def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
@@ -367,24 +331,20 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
 
 def check_dataset(data: Any, name: str) -> Dataset:
     """Return `data`, or raise an InputError that says how to make it a `datasets.Dataset`."""
-    kind = type(data).__name__
-    match data:
-        case Dataset():
-            return data
-        case Mapping() if any(isinstance(part, Dataset | datasets.IterableDataset) for part in data.values()):
-            how = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
-        case _ if hasattr(data, "__iter__") and not hasattr(data, "__len__"):
-            how = "is a stream, but its rows are read several times. Load it without streaming, or take its first "
-            how += "rows: Dataset.from_list(list(stream.take(100_000)))"
-        case Mapping():
-            how = "is not a datasets.Dataset. Convert it by Dataset.from_dict(...)"
-        case list() | tuple():
-            how = "is not a datasets.Dataset. Convert it by Dataset.from_list(...)"
-        case _ if hasattr(data, "to_parquet") and hasattr(data, "columns"):  # pandas and its like
-            how = "is not a datasets.Dataset. Convert it by Dataset.from_pandas(...)"
-        case _:
-            how = "is not a datasets.Dataset. Load it by load_parallel or datasets.load_dataset"
-    raise InputError(f"{name} ({kind}) {how}.")
+    if isinstance(data, Dataset):
+        return data
+    parts = list(data.values()) if isinstance(data, Mapping) else []
+    if any(isinstance(part, Dataset | datasets.IterableDataset) for part in parts):
+        how = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
+    elif hasattr(data, "__iter__") and not hasattr(data, "__len__"):
+        how = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "
+        how += "Dataset.from_list(list(stream.take(100_000)))"
+    else:
+        frame = hasattr(data, "to_parquet") and hasattr(data, "columns")  # pandas and its like
+        kinds = {"dict": isinstance(data, Mapping), "list": isinstance(data, list | tuple), "pandas": frame}
+        convert = [f"Convert it by Dataset.from_{kind}(...)" for kind, true in kinds.items() if true]
+        how = f"is not a datasets.Dataset. {[*convert, 'Load it by load_parallel or datasets.load_dataset'][0]}"
+    raise InputError(f"{name} ({type(data).__name__}) {how}.")
 
 
 def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
@@ -400,11 +360,11 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     """
     dataset = check_dataset(data, name)
     if "translation" not in dataset.column_names or "source" in dataset.column_names:
-        for column, language in {"source_lang": source_lang, "target_lang": target_lang}.items():
-            if language is not None and column in dataset.column_names:
+        given = {"source_lang": source_lang, "target_lang": target_lang}
+        for column, language in [(column, code) for column, code in given.items() if code is not None]:
+            if column in dataset.column_names:
                 raise InputError(f"{column}={language}: {name} has a column {column} already. Remove the argument.")
-            if language is not None:
-                dataset = dataset.add_column(column, [language] * len(dataset))
+            dataset = dataset.add_column(column, [language] * len(dataset))
         return dataset
     feature = dataset.features["translation"]
     there = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
@@ -418,7 +378,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
         )
     languages = ((others[0], source_lang or others[0]), (own[target], target))
     options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
-    return map_rows(dataset, _translated, batched=True, desc="Reading translations", **options)
+    return map_rows(dataset, _translated, desc="Reading translations", **options)
 
 
 def join_languages(data: Any, name: str) -> Dataset:
@@ -433,13 +393,18 @@ def join_languages(data: Any, name: str) -> Dataset:
         part = read_dataset(rows, f"{name}[{language!r}]")
         known = "source_lang" in part.column_names
         parts[language] = part if known else part.add_column("source_lang", [language] * len(part))
-    first = next(iter(parts.values()), None)
-    for language, part in parts.items():
-        if first is not None and (odd := sorted({*part.column_names} ^ {*first.column_names})):
-            raise InputError(f"{name}[{language!r}]: only some languages have a column {odd[0]}. Give all the same.")
-    if first is None:
+    if not parts:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
-    return concatenate_datasets(list(parts.values()))
+    return _joined({f"{name}[{language!r}]": part for language, part in parts.items()})
+
+
+def _joined(parts: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:
+    """Concatenate datasets, given by their names in messages, whose columns may differ only in the optional ones."""
+    first, *others = parts.values()
+    for name, part in parts.items():
+        if odd := sorted(({*part.column_names} ^ {*first.column_names}) - {*optional}):
+            raise InputError(f"{name}: only some of the datasets have a column {odd[0]}. Give all the same columns.")
+    return concatenate_datasets([first, *others]) if others else first
 
 
 def _translated(batch: dict[str, list[Any]], languages: Sequence[tuple[str, str]]) -> dict[str, list[Any]]:
@@ -473,13 +438,13 @@ def _open(
 ) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
     """Return a source's kind, its files or else its dataset, its columns, and its rows."""
     scheme, files = find_source(source, PAIRS, split)
-    if scheme == "hub":
-        return "hub", [], *_of_dataset(load_hub(str(source), split, revision), columns, str(source))
+    saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
+    if saved or scheme == "hub":
+        found = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
+        rows = enumerate(found.select_columns(columns.select(found.column_names, str(source))), 1)
+        return "hub", [], found, columns, cast(Rows, rows)
     if scheme == "folder":
-        folder = files[0]
-        if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
-            return "saved", [], *_of_dataset(_load_saved(folder, split), columns, str(folder))
-        shards = finished_shards(folder)
+        shards = finished_shards(files[0])
         records = (record for shard in shards for _, record in read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     if scheme != "file":
@@ -489,16 +454,11 @@ def _open(
     return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
 
 
-def _of_dataset(found: Dataset, columns: Columns, name: str) -> tuple[Dataset, Columns, Rows]:
-    return found, columns, cast(Rows, enumerate(found.select_columns(columns.select(found.column_names, name)), 1))
-
-
 def _load_saved(folder: Path, split: str) -> Dataset:
     """Load a dataset, or a split of several, from a folder that `save_to_disk` wrote."""
-    try:
+    kinds = OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException
+    with explained(f"{folder}: cannot be read as a folder of Dataset.save_to_disk", *kinds):
         found = datasets.load_from_disk(str(folder))
-    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
-        raise InputError(f"{folder}: cannot be read as a folder of Dataset.save_to_disk ({error})") from error
     if isinstance(found, Dataset):
         return found
     if split not in found:
@@ -572,42 +532,36 @@ def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     said = kind in (".tsv", ".csv")  # the reader of the header has logged it
     for row, record in rows:
-        if record is not None and not said and (found := columns.locate(record)[1]):
-            said = True
-            if found[:2] not in plain:
-                columns.announce(found, name)
         if record is None:
             yield row, None, (None, None)
             continue
+        if not said and (found := columns.locate(record)[1]):
+            said = True
+            if found[:2] not in plain:
+                columns.announce(found, name)
         if row == 1 and "links" in record:
             logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
-        pair = columns.read(record, f"{name}, row {row}")
-        yield row, pair, _words(record, pair, columns, f"{name}, row {row}")
-
-
-def _words(record: Record, pair: Pair, columns: Columns, where: str) -> Words:
-    """Return the words of both sides of a row, None for a side without words."""
-    own = WORDS[::-1] if columns.source == "target" else WORDS
-    source, target = (
-        None if record.get(name) is None else check_words(record[name], f"{where}: {name}", text)
-        for name, text in zip(own, pair)
-    )
-    return source, target
+        where = f"{name}, row {row}"
+        pair = columns.read(record, where)
+        source, target = (
+            None if record.get(own) is None else check_words(record[own], f"{where}: {own}", text)
+            for own, text in zip(WORDS[::-1] if columns.source == "target" else WORDS, pair)
+        )
+        yield row, pair, (source, target)
 
 
 def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatch]:
-    while batch := list(itertools.islice(pairs, _PAIRS_A_BATCH)):
+    while batch := list(itertools.islice(pairs, _BATCH)):
         columns = zip(*((*pair, *words) for pair, words in batch), strict=True)
         arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA)]
         yield pyarrow.record_batch(arrays, schema=_SCHEMA)
 
 
-def _first(batches: Iterator[pyarrow.RecordBatch], rows: int | None) -> Iterator[pyarrow.RecordBatch]:
-    """Yield batches up to a number of rows."""
-    for batch in batches:
+def take_rows(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
+    """Yield Arrow batches or tables up to a number of rows; the last one may be cut."""
+    while rows != 0 and (batch := next(batches, None)) is not None:
         yield (part := batch.slice(0, rows))
-        if rows is not None and not (rows := rows - len(part)):
-            return
+        rows = None if rows is None else rows - len(part)
 
 
 def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> None:

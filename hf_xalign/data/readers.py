@@ -34,7 +34,7 @@ from hf_xalign.cache import check_regular
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import WORDS
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.language_codes import check_language, closest_language, find_language, same_language
 
 logger = logging.getLogger(__name__)
@@ -86,13 +86,13 @@ def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file as bytes, decompressed if its name ends in `.gz`."""
     check_regular(path)
     packed = Path(path).name.lower().endswith(".gz")
-    try:
-        with gzip.open(path) if packed else open(path, "rb") as stream:
-            yield cast(IO[bytes], stream)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged gzip data ({error}). Copy or compress the file again.") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    damaged = EOFError, zlib.error, gzip.BadGzipFile
+    with (
+        explained(f"{path}: cannot be read", OSError),
+        explained(f"{path}: damaged gzip data", *damaged, advice=". Copy or compress the file again."),
+        gzip.open(path) if packed else open(path, "rb") as stream,
+    ):
+        yield cast(IO[bytes], stream)
 
 
 def clean_text(text: str) -> str:
@@ -130,19 +130,12 @@ def read_lines(
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a stream with their ends; a line of more than `_LONGEST_LINE` bytes comes in pieces."""
     first = stream.readline(_LONGEST_LINE + 1)
-    if b"\r" not in first.rstrip(b"\r\n") or (first.endswith(b"\n") and stream.read(1)):
-        stream.seek(0)
-        yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
+    alone = len(first) <= _LONGEST_LINE and not (first.endswith(b"\n") and stream.read(1))
+    if alone and b"\r" in first.rstrip(b"\r\n"):
+        yield from (line + b"\r" for line in first.removesuffix(b"\n").removesuffix(b"\r").split(b"\r"))
         return
     stream.seek(0)
-    rest = b""
-    while block := stream.read(1 << 20):
-        *lines, rest = (rest + block).split(b"\r")
-        yield from (line + b"\r" for line in lines)
-        if len(rest) > _LONGEST_LINE:
-            break
-    if rest.strip(b"\n"):
-        yield rest
+    yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
 
 
 def _other_encoding(raw: bytes, row: int = 1) -> str | None:
@@ -170,35 +163,27 @@ def read_jsonl(path: str | Path) -> Rows:
             record = json.loads(line)
             if "\\ud" in line or "\\uD" in line:
                 json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, row {row}: not JSON ({error.msg} at column {error.colno})") from error
-        except UnicodeEncodeError as error:
-            raise InputError(f"{path}, row {row}: a \\u escape is half a surrogate pair, which is not text") from error
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deeply nested brackets
-            raise InputError(f"{path}, row {row}: Python cannot read this JSON ({error})") from error
-        if not isinstance(record, dict):
-            raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
-        yield row, record
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+            raise InputError(f"{path}, row {row}: not JSON ({error})") from error
+        yield row, _object(record, path, row)
+
+
+def _object(record: Any, path: str | Path, row: int) -> dict[str, Any]:
+    if not isinstance(record, dict):
+        raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
+    return record
 
 
 def load_json(path: str | Path) -> Any:
     """Return the content of a JSON file; a file that is not valid UTF-8 JSON raises an InputError."""
-    try:
-        with open_bytes(path) as stream:
-            raw = stream.read()
+    remedy = "If each line is a record, call the file .jsonl."
+    with content_errors(path, "not JSON", remedy), open_bytes(path) as stream:
+        raw = stream.read()
         if encoding := _other_encoding(raw):
             raise InputError(f"{path}: {encoding}, not UTF-8. {_convert(encoding)}")
         content = json.loads(raw.decode("utf-8-sig"))
-        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON but not text
-    except UnicodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error}). Convert the file.") from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: not JSON ({error.msg}). If each line is a record, call the file .jsonl."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: Python cannot read this JSON ({error})") from error
-    return content
+        json.dumps(content, ensure_ascii=False).encode()
+        return content
 
 
 def read_json(path: str | Path) -> Rows:
@@ -217,9 +202,7 @@ def read_json(path: str | Path) -> Rows:
     for name, records in lists.items():
         for record in records if isinstance(records, list) else ():
             row += 1
-            if not isinstance(record, dict):
-                raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
-            yield row, record if name is None else {"list": name, **record}
+            yield row, ({} if name is None else {"list": name}) | _object(record, path, row)
     if not row:
         raise InputError(f"{path}: no rows. Write a list of objects, or an object of such lists.")
 
@@ -234,11 +217,10 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     if file_format(Path(path)) != ".csv":
         yield from ((row, line.split("\t") if line.strip() else []) for row, line in lines)
         return
-    first = next(lines, (1, ""))
-    text = (f"{line}\n" for _, line in itertools.chain([first], lines))
-    separator = ";" if first[1].count(";") > first[1].count(",") else ","
-    if excel := _EXCEL.fullmatch(first[1]):
-        separator = excel[1]
+    _, first = next(lines, (1, ""))
+    text = (f"{line}\n" for line in itertools.chain([first], (line for _, line in lines)))
+    excel = _EXCEL.fullmatch(first)
+    separator = excel[1] if excel else ";" if first.count(";") > first.count(",") else ","
     reader = csv.reader(text, delimiter=separator, strict=True)
     try:
         for cells in itertools.islice(reader, 1 if excel else 0, None):
@@ -252,9 +234,7 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     header = list(names)
     for row, cells in read_cells(path):
         if not header:
-            header = cells
-            if twice := [name for name in header if header.count(name) > 1]:
-                raise InputError(f"{path}: the column {twice[0]!r} occurs {header.count(twice[0])} times. Rename one.")
+            header = _distinct(cells, path)
         elif not cells:
             yield row, None
         elif len(cells) != len(header):
@@ -263,6 +243,12 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             raise InputError(f"{path}, row {row}: {len(cells)} {kind}, expected {wanted}")
         else:
             yield row, dict(zip(header, cells, strict=True))
+
+
+def _distinct(names: list[str], path: str | Path) -> list[str]:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path}: the column {twice[0]!r} occurs {names.count(twice[0])} times. Rename one.")
+    return names
 
 
 def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
@@ -440,7 +426,8 @@ class Columns:
             raise self.missing(flat, where)
         source_lang = check_row_language(record, "source_lang", self.source_lang, where)
         target_lang = check_row_language(record, "target_lang", self.target_lang, where)
-        source, target = (_text(flat[column], column, where) for column in found[:2])
+        texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in found[:2])
+        source, target = (clean_text(text).strip() for text in texts)
         return source, target, source_lang, target_lang
 
     def locate(self, record: Record) -> tuple[Record, Pair | None]:
@@ -479,12 +466,11 @@ def check_row_language(record: Record, column: str, asked: str | None, where: st
     return asked if asked is not None else str(own)
 
 
-def _text(value: Any, column: str, where: str) -> str:
-    if value is None:
-        return ""
+def text_of(value: Any, column: str, where: str) -> str:
+    """Return a value, or raise an InputError if it is not text."""
     if not isinstance(value, str):
         raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
-    return clean_text(value).strip()
+    return value
 
 
 def read_file(path: Path, columns: Columns) -> Rows:
@@ -544,13 +530,8 @@ def read_aligned(source: Path, target: Path) -> Rows:
 
 def _parquet(path: Path, columns: Columns) -> Rows:
     with open_parquet(path) as file:
-        wanted = columns.select(file.schema_arrow.names, str(path))
-        row = 0
-        for group in range(file.num_row_groups):
-            for batch in file.iter_batches(1000, row_groups=[group], columns=wanted, use_threads=False):
-                for record in batch.to_pylist():
-                    row += 1
-                    yield row, record
+        batches = parquet_batches(file, 1000, columns.select(file.schema_arrow.names, str(path)))
+        yield from enumerate((record for batch in batches for record in batch.to_pylist()), 1)
 
 
 @contextmanager
@@ -558,27 +539,28 @@ def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
     check_regular(path)
     try:
-        # Arrow keeps every chunk it has read unless the buffer is small and row groups are read one at a time.
+        # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
         with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file:
-            names = file.schema_arrow.names
-            if twice := [name for name in names if names.count(name) > 1]:
-                raise InputError(f"{path}: the column {twice[0]!r} occurs {names.count(twice[0])} times. Rename one.")
-            check_expansion(file, path)
+            _distinct(file.schema_arrow.names, path)
+            # By row group, because Arrow aborts the process on a column with damaged metadata.
+            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+            packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
+            if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
+                raise InputError(
+                    f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for "
+                    "text. Write the file again."
+                )
             yield file
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow raises all three for damaged files
         raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
 
 
-def check_expansion(file: pyarrow.parquet.ParquetFile, path: Path) -> None:
-    """Raise an InputError for a Parquet file that would fill the memory, by its size or its compression."""
-    # By row group, because Arrow aborts the process on a column with damaged metadata.
-    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-    packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
-    if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
-        raise InputError(
-            f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
-            "Write the file again."
-        )
+def parquet_batches(
+    file: pyarrow.parquet.ParquetFile, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows of a file in batches, one row group after another, so that only one is in memory."""
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:
@@ -590,9 +572,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
     source_lang, target_lang = columns.source_lang, columns.target_lang
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
-    unit, found = 0, 0
-    seen: set[str] = set()
-    away: Counter[tuple[str, str]] = Counter()
+    unit, found, seen, away = 0, 0, set[str](), Counter[tuple[str, str]]()
     with open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
@@ -612,20 +592,14 @@ def _tmx(path: Path, columns: Columns) -> Rows:
                 element.clear()
                 for body in root:
                     body.clear()  # empty units would pile up in memory
-        except ParseError as error:
-            raise InputError(f"{path}: not well-formed XML ({error})") from error
-        except DefusedXmlException as error:
+        except (DefusedXmlException, LookupError, ParseError, RecursionError, ValueError) as error:
             raise InputError(
-                f"{path}: declares XML entities, which could exhaust memory. Remove its DTD ({error})."
+                f"{path}: this XML cannot be read after unit {unit} ({type(error).__name__}: {error}). Save it as "
+                "well-formed XML in UTF-8, without entities and deep nesting."
             ) from error
-        except (LookupError, ValueError) as error:
-            raise InputError(f"{path}: its encoding cannot be read ({error}). Save it as UTF-8.") from error
-        except RecursionError as error:
-            raise InputError(f"{path}: unit {unit} has elements nested too deeply ({error})") from error
         finally:  # also if the caller stops after the first pairs
-            for (asked, tag), count in away.items():
-                if count:
-                    logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{found:,}", tag, asked)
+            for (asked, tag), count in (+away).items():
+                logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{found:,}", tag, asked)
             if found < unit:
                 there = ", ".join(sorted(seen))
                 lacking = f"{unit - found:,} of {unit:,} units lack {source_lang} or {target_lang}"
@@ -641,26 +615,19 @@ def _tag(element: Element) -> str:
 
 
 def _segments(unit: Element) -> dict[str, str]:
-    """Return `{language tag: text}` of one unit, with the first variant of each tag."""
-    segments: dict[str, str] = {}
-    for variant in unit:
-        if _tag(variant) != "tuv":
-            continue
-        tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
-        segment = next((child for child in variant if _tag(child) == "seg"), None)
-        if segment is not None:
-            segments.setdefault(tag, _segment_text(segment))
-    return segments
-
-
-def _segment_text(segment: Element) -> str:
-    """Return the segment's text without the markup of its original format.
+    """Return `{language tag: text}` of one unit, with the first variant of each tag, without markup of its format.
 
     A line break becomes a blank. So does other markup between two words, unless their script has no blanks. Markup
     around one character or inside a word, such as of a hot key, is removed without a blank.
     """
-    text = _INSIDE_WORD.sub(r"\1\2", _with_codes(segment))
-    return _MARKUP.sub("", _PARTING.sub(" ", text))
+    segments: dict[str, str] = {}
+    for variant in unit:
+        tag = next((variant.attrib[name] for name in _LANG_ATTRIBUTES if name in variant.attrib), "")
+        segment = next((child for child in variant if _tag(child) == "seg"), None)
+        if _tag(variant) == "tuv" and segment is not None and tag not in segments:
+            text = _INSIDE_WORD.sub(r"\1\2", _with_codes(segment))
+            segments[tag] = _MARKUP.sub("", _PARTING.sub(" ", text))
+    return segments
 
 
 def _with_codes(element: Element) -> str:
@@ -723,19 +690,14 @@ class DictionaryLinker:
         """Return the links (i, j) of each sentence pair, given as words."""
         links = []
         for source, target in zip(sources, targets, strict=True):
-            counts, others = Counter(source), Counter(target)
-            found = []
-            for i, word in enumerate(source):
-                partner = _only(word, self._to_target, counts, others)
-                if partner is not None and _only(partner, self._to_source, others, counts) == word:
-                    found.append((i, target.index(partner)))
-            links.append(found)
+            words, others = set(source), set(target)
+            found = [(word, self._to_target.get(word, set()) & others) for word in source]
+            links.append(
+                [
+                    (i, target.index(*partners))
+                    for i, (word, partners) in enumerate(found)
+                    if len(partners) == 1 and self._to_source[next(iter(partners))] & words == {word}
+                    if source.count(word) == 1 == target.count(*partners)
+                ]
+            )
         return links
-
-
-def _only(word: str, translations: Mapping[str, set[str]], own: Counter[str], other: Counter[str]) -> str | None:
-    """Return the only translation of `word` in the other sentence; None if it is ambiguous or `word` is repeated."""
-    if own[word] != 1 or word not in translations:
-        return None
-    found = [translation for translation in translations[word] if translation in other]
-    return found[0] if len(found) == 1 else None

@@ -12,10 +12,11 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.encoding import check_pieces, special_frame, token_ids
+from hf_xalign.checks import check_range
+from hf_xalign.data.encoding import check_pieces, special_frame, token_ids, tokenizer_name
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +58,9 @@ def sentence_frame(tokenizer: PreTrainedTokenizerBase) -> SentenceFrame:
     frame = SentenceFrame(before, pair[head : len(pair) - tail], after)
     if not frame.between or pair != [*before, *text, *frame.between, *text, *after]:
         raise InputError(
-            f"{tokenizer.name_or_path or type(tokenizer).__name__} encodes two sentences as "
-            f"{tokenizer.convert_ids_to_tokens(pair)}. There must be a separator between them, and the same special "
-            "tokens at the ends as around one sentence. Take the model's own tokenizer, or give it a post-processor "
-            "with a pair template (tokenizers.processors.TemplateProcessing)."
+            f"{tokenizer_name(tokenizer)} encodes two sentences as {tokenizer.convert_ids_to_tokens(pair)}, without a "
+            "separator, or with other tokens at the ends than one sentence. Take the model's own tokenizer, or give "
+            "it a pair template (tokenizers.processors.TemplateProcessing)."
         )
     return frame
 
@@ -82,12 +82,8 @@ def encode_sentence_pairs(
     """
     dataset = as_parallel(dataset, "the dataset")
     limit = min(max_tokens, tokenizer.model_max_length - sentence_frame(tokenizer).pair_specials)
-    if min_tokens < 1 or 2 * min_tokens > limit:
-        raise InputError(
-            f"min_tokens={min_tokens} excludes every pair of at most {limit} tokens (max_tokens={max_tokens}, the "
-            f"tokenizer's model_max_length {tokenizer.model_max_length}). min_tokens must be at least 1 and at most "
-            "half of that."
-        )
+    with explained(f"pairs of at most {limit} tokens"):
+        check_range(least=1, most=limit // 2, min_tokens=min_tokens)
     if limit < max_tokens:
         logger.info("max_tokens=%d exceeds the tokenizer's limit for a pair, %d, which is used", max_tokens, limit)
     check_pieces(dataset.select_columns(list(COLUMNS)), tokenizer, "the dataset")
@@ -101,7 +97,6 @@ def encode_sentence_pairs(
     encoded = map_rows(
         dataset.select_columns(list(COLUMNS)),
         encode_batch,
-        batched=True,
         with_indices=True,
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",

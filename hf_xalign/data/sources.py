@@ -52,13 +52,6 @@ class SourceKind(NamedTuple):
     inside: str = ""
 
 
-class Place(NamedTuple):
-    """Location of a source's text; a Hub dataset has no paths."""
-
-    scheme: Scheme
-    paths: Sequence[Path] = ()
-
-
 _ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
 
 
@@ -70,7 +63,7 @@ def parse_source(text: str) -> tuple[str, str | None]:
     return source, source.removeprefix(BUILTIN) if source.startswith(BUILTIN) else None
 
 
-def parse_named(text: str, option: str) -> tuple[str, str]:
+def parse_named(text: str, option: str = "") -> tuple[str, str]:
     """Split `de=words.txt` into source and language, for an option whose files say nothing of their language.
 
     Raises:
@@ -78,7 +71,8 @@ def parse_named(text: str, option: str) -> tuple[str, str]:
     """
     source, language = parse_source(text)
     if language is None:
-        raise InputError(f"{option}={text}: the language is missing. Write it in front, as in de={text}")
+        where = f"{option}={text}" if option else text
+        raise InputError(f"{where}: the language is missing. Write it in front, as in de={text}")
     return source, language
 
 
@@ -104,8 +98,10 @@ def builtin_file(source: str, split: str, kind: str = "") -> Path:
     raise InputError(f"there is no {source} ({split}). The package holds {', '.join(there)}.")
 
 
-def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, split: str = "train") -> Place:
-    """Return the location of a source's text: in the package, on disk, or, if the name can be a Hub id, on the Hub.
+def find_source(
+    source: str | Path | Sequence[str | Path], kind: SourceKind, split: str = "train"
+) -> tuple[Scheme, Sequence[Path]]:
+    """Return the form and the files of a source: in the package, on disk, or, if the name can be a Hub id, none.
 
     `source` is a source without language prefix, or paths; `split` is the split of text in the package.
 
@@ -115,9 +111,9 @@ def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, spl
     name = _current(str(source)) if isinstance(source, (str, Path)) else ""
     place = os.path.expanduser(name)
     if name.startswith(BUILTIN) and "package" in kind.schemes:
-        return Place("package", [builtin_file(name, split, kind.inside)])
+        return "package", [builtin_file(name, split, kind.inside)]
     if os.path.isdir(place) and "folder" in kind.schemes:
-        return Place("folder", [Path(place)])
+        return "folder", [Path(place)]
     if not isinstance(source, (str, Path)):
         paths = [Path(part).expanduser() for part in source]
     elif "," in name and "aligned" in kind.schemes and not os.path.exists(place):
@@ -131,12 +127,12 @@ def find_source(source: str | Path | Sequence[str | Path], kind: SourceKind, spl
         if path.exists():
             continue
         if "pattern" in kind.schemes and (files := sorted(map(Path, glob.glob(str(path))))):
-            return Place("pattern", files)
+            return "pattern", files
         if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz")):
-            return Place("hub")
+            return "hub", []
         package = f", {BUILTIN}de," if "package" in kind.schemes else ","
         raise InputError(f"{path}: no such file{nearby(path, f'name a file{package} or a Hub dataset as owner/name')}")
-    return Place("file" if len(paths) == 1 else "aligned", paths)
+    return "file" if len(paths) == 1 else "aligned", paths
 
 
 def check_files(items: Iterable[str]) -> None:

@@ -33,6 +33,7 @@ _FORMS = [
 ]
 _USUAL = re.compile(r"[BIESLUMW]-.+")
 _NO_KIND = "SPAN"
+_REMEDY = "Correct it, or write all labels in one scheme, such as BIO."
 
 
 class Span(NamedTuple):
@@ -168,15 +169,11 @@ def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Ca
     plain = names - {*usual, OUTSIDE, UNLABELLED}
     halves = {name[2:] for name in usual if name[0] == "B"} & {name[2:] for name in usual if name[0] != "B"}
     if plain and usual and (OUTSIDE in names or halves):
-        row, word, label = next(
-            (row, word, label)
-            for row, labels in enumerate(sentences)
-            for word, label in enumerate(labels, 1)
-            if label in plain
-        )
+        row = next(row for row, labels in enumerate(sentences) if plain & {*labels})
+        word, label = next((word, label) for word, label in enumerate(sentences[row], 1) if label in plain)
         raise InputError(
             f"{place(row)}, word {word}: the label {label!r} marks no span, but others do, such as {usual[0]!r}. "
-            "Correct it, or write all labels in one scheme, such as BIO."
+            f"{_REMEDY}"
         )
 
 
@@ -195,7 +192,7 @@ def _check_scheme(
                 if scheme is None:
                     raise InputError(
                         f"{place(row)}, word {word}: the label {label!r} is in another scheme than the labels before "
-                        f"it ({', '.join(seen.values())}). Write all labels in one scheme, such as BIO."
+                        f"it ({', '.join(seen.values())}). {_REMEDY}"
                     )
                 seen[mark[0]] = label
     parts = seen.keys()
@@ -208,7 +205,6 @@ def _check_scheme(
                 if first not in (singles or "B") if one else first != "B" or (ends and last not in ends):
                     raise InputError(
                         f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is not a whole span "
-                        f"in {scheme}, the scheme of the other labels. Correct it, or write all labels in one scheme, "
-                        "such as BIO."
+                        f"in {scheme}, the scheme of the other labels. {_REMEDY}"
                     )
     return scheme or "BIO"

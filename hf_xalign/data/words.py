@@ -19,6 +19,7 @@ from datasets import Dataset
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import parse_language
 
 WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
 
@@ -43,15 +44,14 @@ _TOKEN = regex.compile(
 # White space and invisible characters, in which a text and its words may differ.
 _INVISIBLE = regex.compile(r"[\s\p{Cc}\p{Cf}]+")
 # Languages whose Latin alphabet has I ı and İ i; those of the second set only if the code names the script.
-_DOTLESS = {"tr", "tur", "az", "aze", "azj", "crh", "gag", "tly", "lzz", "zza", "diq", "kiu"}
-_DOTLESS_LATIN = {"kk", "kaz", "tt", "tat", "ba", "bak", "azb", "ota", "kdr", "krc", "nog", "kum"}
+_DOTLESS = {"tr", "az", "crh", "gag", "tly", "lzz", "zza", "kiu"}
+_DOTLESS_LATIN = {"kk", "tt", "ba", "azb", "ota", "kdr", "krc", "nog", "kum"}
 _UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")
 
 _LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")
 _CLUSTERS = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*|[^\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+")
 _THAI = regex.compile(r"\p{Thai}")
 
-_TWO_LETTERS = {"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bur": "my"}
 _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 
 
@@ -74,7 +74,7 @@ def split_words(text: str, lang: str) -> list[str]:
         >>> split_words("我喜欢iPhone", "zh")
         ['我', '喜', '欢', 'iPhone']
     """
-    segment = _segmenter(_base_code(lang))
+    segment = _segmenter(parse_language(lang).language)
     words = _TOKEN.finditer(text)
     if segment is None:
         return [match.group() for match in words]
@@ -132,12 +132,12 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
 
 def split_pairs(dataset: Dataset) -> Dataset:
     """Add the columns of [`~hf_xalign.align_words`] with empty links: `source_words`, `target_words` and `links`."""
-    return map_rows(dataset, _without_links, batched=True, desc="Splitting words")
 
+    def split(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        source, target = batch_words(batch)
+        return {"source_words": source, "target_words": target, "links": [[] for _ in source]}
 
-def _without_links(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    source, target = batch_words(batch)
-    return {"source_words": source, "target_words": target, "links": [[] for _ in source]}
+    return map_rows(dataset, split, desc="Splitting words")
 
 
 def lower_word(word: str, lang: str | None) -> str:
@@ -163,16 +163,16 @@ def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> lis
 
 @cache
 def _case_rules(lang: str | None) -> Literal["dotless", "dotted"] | None:
-    code, *more = (lang or "und").replace("_", "-").lower().split("-")
-    script = next((tag for tag in more if len(tag) == 4 and tag.isalpha()), "")
-    if (script == "latn" and code in _DOTLESS_LATIN) or (script in ("", "latn") and code in _DOTLESS):
+    own = parse_language(lang or "und")
+    dotless = _DOTLESS | _DOTLESS_LATIN if own.script == "Latn" else _DOTLESS if own.script is None else set()
+    if own.language in dotless:
         return "dotless"
-    return "dotted" if code in ("lt", "lit") else None
+    return "dotted" if own.language == "lt" else None
 
 
 def splitter_version(langs: Iterable[str]) -> str:
     """Return a version string of [`split_words`] for these languages; caches depend on it."""
-    thai = any(_base_code(lang) == "th" for lang in langs)
+    thai = any(parse_language(lang).language == "th" for lang in langs)
     return f"{_VERSION}, regex {version('regex')}" + (f", pythainlp {version('pythainlp')}" if thai else "")
 
 
@@ -190,12 +190,6 @@ def lettered_words(text: str | Sequence[str]) -> list[str]:
 def has_letter(word: str) -> bool:
     """Return whether any character of the word is a letter of some script."""
     return any(character.isalpha() for character in word)
-
-
-@cache
-def _base_code(lang: str) -> str:
-    code = lang.replace("_", "-").split("-")[0].lower()
-    return _TWO_LETTERS.get(code, code)
 
 
 @cache

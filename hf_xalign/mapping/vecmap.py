@@ -95,12 +95,12 @@ def vecmap(
     return LanguageMap(source_side, target_side, "vecmap, rotation", layers)
 
 
-def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor]) -> Tensor:
-    """Normalize vectors (words, dim); each `center` subtracts the next of `means`."""
-    given = iter(means)
+def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+    """Normalize vectors (words, dim) into `out`, or a copy; each `center` subtracts the next of `means`."""
+    done, given = vectors.clone() if out is None else out.copy_(vectors), iter(means)
     for step in steps:
-        vectors = unit(vectors) if step == "unit" else vectors - next(given).to(vectors)
-    return vectors
+        unit(done, out=done) if step == "unit" else done.sub_(next(given).to(done))
+    return done
 
 
 def step_means(vectors: Tensor, steps: tuple[Step, ...]) -> list[Tensor]:
@@ -108,7 +108,9 @@ def step_means(vectors: Tensor, steps: tuple[Step, ...]) -> list[Tensor]:
     means: list[Tensor] = []
     for n, step in enumerate(steps):
         if step == "center":
-            totals = [take_steps(part.double(), steps[:n], means).sum(0) for part in vectors.split(_ROWS)]
+            # One buffer: a new one for each part would split the heap, which then grows by 250 MB.
+            buffer = vectors.new_empty(min(_ROWS, len(vectors)), vectors.shape[1], dtype=torch.float64)
+            totals = [take_steps(part, steps[:n], means, buffer[: len(part)]).sum(0) for part in vectors.split(_ROWS)]
             means.append(torch.stack(totals).sum(0) / len(vectors))
     return means
 

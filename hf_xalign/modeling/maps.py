@@ -308,7 +308,7 @@ class LanguageMap:
             return cls(sides["source"], sides.get("target"), about["method"], tuple(about["layers"]), *languages)
 
 
-def unit(vectors: Tensor) -> Tensor:
-    """Divide vectors float (..., dim) by their lengths; zero vectors stay."""
+def unit(vectors: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Divide vectors float (..., dim) by their lengths; zero vectors stay. `out` may be the vectors themselves."""
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return vectors / torch.where(length > 0, length, 1.0)
+    return torch.div(vectors, torch.where(length > 0, length, 1.0), out=out)

@@ -7,7 +7,6 @@ searched over all chunks, and the shards are written. The result does not depend
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import glob
 import itertools
@@ -29,7 +28,7 @@ import xxhash
 from hf_xalign._version import __version__
 from hf_xalign.cache import check_output, disk_errors
 from hf_xalign.checks import check_range
-from hf_xalign.data.parallel import stream_parallel
+from hf_xalign.data.parallel import stream_parallel, take_rows
 from hf_xalign.data.shards import open_work, shard_name, write_shard
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
@@ -61,17 +60,10 @@ def write_shards(
     counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
     stream = _batches(kept, origins, shard_pairs, counts)
     shards = [
-        write_shard(folder / shard_name(number, total), _take(stream, shard_pairs))
+        write_shard(folder / shard_name(number, total), take_rows(stream, shard_pairs))
         for number in progress(range(total), desc="Writing", unit=" shards", leave=False)
     ]
     return shards, counts
-
-
-def _take(tables: Iterator[pyarrow.Table], rows: int) -> Iterator[pyarrow.Table]:
-    """Yield tables until they have this many rows, or all."""
-    while rows > 0 and (table := next(tables, None)) is not None:
-        rows -= len(table)
-        yield table
 
 
 def _batches(
@@ -159,7 +151,16 @@ def prepare(
         >>> record["pairs"], record["removed"]["de-en"]["empty"]
         ({'read': 2, 'kept': 1}, 1)
     """
-    limits = _available(limits or Limits(), encoder is not None)
+    limits, versions = limits or Limits(), dict[str, str]()
+    skip = {*limits.skip, *(() if encoder else ("margin",))}
+    for step, package in _PACKAGES.items():
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            if step not in skip:
+                logger.warning("step %r is skipped: it needs %s (pip install hf-xalign[prepare])", step, package)
+            skip.add(step)
+    limits = dataclasses.replace(limits, skip=[step for step in STEPS if step in skip])
     check_range(least=1, shard_pairs=shard_pairs, workers=workers)
     folder = Path(output).expanduser()
     check_output(folder)
@@ -175,7 +176,7 @@ def prepare(
     }
     # The text is not part of the identity, because each chunk has its own digest.
     held = np.sort(np.fromiter(tests, np.uint64, len(tests)))
-    identity = [record, reading, xxhash.xxh3_64_hexdigest(held.data), __version__, _versions()]
+    identity = [record, reading, xxhash.xxh3_64_hexdigest(held.data), __version__, versions]
     with open_work(folder, json.dumps(identity)) as work, disk_errors(folder):
         summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
         if not summaries:
@@ -239,25 +240,6 @@ def _chunks(sources: Sequence[str], reading: Mapping[str, Any]) -> Iterator[Chun
             number += 1
         if number == first:
             logger.warning("%s: there are no sentence pairs in it", mask_secrets(source))
-
-
-def _available(limits: Limits, encoder: bool) -> Limits:
-    """Return limits that skip the steps whose library is not installed, and log a warning for each."""
-    skip = {*limits.skip, *(() if encoder else ("margin",))}
-    for step, package in _PACKAGES.items():
-        if step not in skip and package not in _versions():
-            logger.warning("step %r is skipped: it needs %s (pip install hf-xalign[prepare])", step, package)
-            skip.add(step)
-    return dataclasses.replace(limits, skip=[step for step in STEPS if step in skip])
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions of the optional libraries that are installed."""
-    found = {}
-    for package in _PACKAGES.values():
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
 
 
 def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, str]]:

@@ -5,6 +5,7 @@ This module and [`~hf_xalign.prepare.chunks`] run in worker processes, so they d
 
 from __future__ import annotations
 
+import contextlib
 import html
 import html.entities
 import unicodedata
@@ -83,26 +84,28 @@ _URL = regex.compile(
     rf"|[a-z0-9._%+-]+@(?:{_DOMAIN})",
     regex.IGNORECASE | regex.V1,
 )
+_SIGN = regex.compile("://|@|www[.]", regex.IGNORECASE)  # of an address, which is slower to find
 _PUNYCODE = regex.compile(r"\bxn--[-a-z0-9]+")
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Limits:
-    """Limits of the rules, which `STEPS` explains.
-
-    `skip` names steps that are left out. `min_numbers` is the least share of equal digits, and `min_language` the
-    least confidence of the identifier in the expected language. `near` is the least Jaccard similarity of near
-    duplicates, computed from their sets of character 5-grams.
-    """
+    """Limits of the rules, which `STEPS` explains, and steps to skip."""
 
     skip: Sequence[str] = ()
-    max_words: int = setting(150, least=1)
-    max_ratio: float = setting(3.0, least=1)
-    min_script: float = setting(0.3, least=0, most=1)
-    min_numbers: float = setting(0.5, least=0, most=1)
-    min_language: float = setting(0.1, least=0, most=1)
-    near: float = setting(0.7, least=0, most=1)
-    min_margin: float = 1.0
+    max_words: int = setting(150, least=1, metavar="N", help="largest number of words on a side")
+    max_ratio: float = setting(3.0, least=1, metavar="N", help="largest ratio of the sides' lengths")
+    min_script: float = setting(
+        0.3, least=0, most=1, metavar="N", help="least share of letters in the language's script"
+    )
+    min_numbers: float = setting(0.5, least=0, most=1, metavar="N", help="least share of digits that both sides have")
+    min_language: float = setting(
+        0.1, least=0, most=1, metavar="N", help="least confidence of the language identifier in the expected language"
+    )
+    near: float = setting(
+        0.7, least=0, most=1, metavar="N", help="least Jaccard similarity of the character 5-grams of near duplicates"
+    )
+    min_margin: float = setting(1.0, metavar="N", help="least margin, with --margin")
 
     def __post_init__(self) -> None:
         for step in self.skip:
@@ -166,10 +169,6 @@ def make_rules(limits: Limits, test: frozenset[int] = frozenset()) -> dict[str, 
 
     `test` is the result of [`test_hashes`].
     """
-
-    def overlaps(pair: Pair) -> bool:
-        return any(not test.isdisjoint(_hashes(bare(side))) for side in pair[:2])
-
     rules: dict[str, Callable[[Pair], bool]] = {
         "empty": lambda pair: not (bare(pair.source) and bare(pair.target)),
         "identical": lambda pair: bare(pair.source) == bare(pair.target),
@@ -179,10 +178,10 @@ def make_rules(limits: Limits, test: frozenset[int] = frozenset()) -> dict[str, 
         "numbers": lambda pair: _shared_digits(pair) < limits.min_numbers,
         "urls": lambda pair: _urls(pair.source) != _urls(pair.target),
         "language": lambda pair: any(_confidence(*side) < limits.min_language for side in _sides(pair)),
+        "test": lambda pair: any(not test.isdisjoint(_hashes(bare(side))) for side in pair[:2]),
     }
-    if test:
-        rules["test"] = overlaps
-    return {step: rule for step, rule in rules.items() if step not in limits.skip}
+    skipped = {*limits.skip, *([] if test else ["test"])}
+    return {step: rule for step, rule in rules.items() if step not in skipped}
 
 
 def test_hashes(texts: Iterable[str]) -> frozenset[int]:
@@ -215,11 +214,9 @@ def _unicode_scripts(code: str) -> frozenset[str]:
     """Return the Unicode scripts of a code of ISO 15924, an empty set if there are none."""
     found = set()
     for script in _SCRIPTS.get(code, [code]):
-        try:
+        with contextlib.suppress(regex.error):
             regex.compile(rf"\p{{Script={script}}}")
-        except regex.error:
-            continue
-        found.add(script)
+            found.add(script)
     return frozenset(found - {*_NO_SCRIPT})
 
 
@@ -230,7 +227,6 @@ def scripts(language: str) -> frozenset[str]:
     The result is the script in the code, or the likely one of the region in the code. Without either, it is all
     scripts that are likely in some region or that CLDR has a locale for, except Latin locales, which may be
     transcriptions.
-
 
     Example:
         >>> [sorted(scripts(code)) for code in ("srp_Latn", "sr", "pa-PK", "ja", "deu")]
@@ -285,15 +281,13 @@ def identified_scripts(language: str) -> frozenset[str]:
 def unjudged(language: str, skip: Sequence[str] = ()) -> dict[str, str]:
     """Return {step: reason} for the steps, without those to skip, that cannot check all text of a language."""
     found = {}
-    if "script" not in skip and not scripts(language):
-        found["script"] = "the script of this language is not known"
-    if "language" not in skip and (others := scripts(language) - (known := identified_scripts(language))):
+    own = scripts(language)
+    if not own:
+        found = {"script": "the script of this language is not known", "language": "the identifier does not know it"}
+    elif "language" not in skip and (others := own - (known := identified_scripts(language))):
         found["language"] = f"the identifier does not know it in {'/'.join(sorted(others))}"
-        if known:
-            found["language"] += f", but checks text in {'/'.join(sorted(known))}"
-    elif "language" not in skip and not scripts(language):
-        found["language"] = "the identifier does not know it"
-    return found
+        found["language"] += f", but checks text in {'/'.join(sorted(known))}" if known else ""
+    return {step: reason for step, reason in found.items() if step not in skip}
 
 
 def _confidence(text: str, language: str) -> float:
@@ -324,11 +318,7 @@ def _shared_digits(pair: Pair) -> float:
 
 def _urls(text: str) -> set[str]:
     """Return the addresses in a text, decoded from percent-encoding and Punycode."""
-    return {_address(found) for found in _URL.findall(text)} if _may_hold_url(text) else set()
-
-
-def _may_hold_url(text: str) -> bool:
-    return "://" in text or "@" in text or "www." in text.lower()
+    return {_address(found) for found in _URL.findall(text)} if _SIGN.search(text) else set()
 
 
 @lru_cache(maxsize=1000)
@@ -346,4 +336,4 @@ def _decode_label(found: Any) -> str:
 
 
 def _without_urls(text: str) -> str:
-    return _URL.sub(" ", text) if _may_hold_url(text) else text
+    return _URL.sub(" ", text) if _SIGN.search(text) else text

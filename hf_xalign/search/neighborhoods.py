@@ -48,9 +48,11 @@ class Neighbourhoods:
         parts = candidates.split(_ROWS)
         total = torch.stack([part.sum(0, dtype=torch.float64) for part in parts]).sum(0)
         self.center = (total / len(candidates)).to(candidates)
+        buffer = torch.empty_like(parts[0])
+        moved = (torch.sub(part, self.center, out=buffer[: len(part)]) for part in parts)
         self.farthest, self.longest = (
-            torch.stack([torch.linalg.vector_norm(part - shift, dim=1).max() for part in parts]).max()
-            for shift in (self.center, torch.zeros_like(self.center))
+            torch.stack([torch.linalg.vector_norm(part, dim=1).max() for part in found]).max()
+            for found in (moved, parts)
         )
         self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
         self.blocks = max(self.listed, len(candidates) // BLOCK)

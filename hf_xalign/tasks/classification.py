@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.encoding import EncodedWords, check_vocabulary, special_frame, tokenize_words, word_tokenizer
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
@@ -24,9 +25,6 @@ from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_wo
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
 logger = logging.getLogger(__name__)
-
-# Takes the columns of a batch of examples and their rows; returns new columns, and the number of truncated items.
-_Encoder = Callable[[dict[str, list], list[int]], tuple[dict[str, list], int]]
 
 
 class _Classification(Task):
@@ -59,9 +57,8 @@ class _Classification(Task):
     ) -> Dataset:
         """Encode examples; rows also have the columns of [`LanguageInputs.columns`]."""
         examples.check_labels(self.labels, "the training text")
-        specials = sum(map(len, special_frame(tokenizer)))
-        if max_length <= specials:
-            raise InputError(f"max_length={max_length} is too small: {specials} special tokens surround every text")
+        with explained("special tokens surround every text"):
+            check_range(above=sum(map(len, special_frame(tokenizer))), max_length=max_length)
         inputs = languages.columns(examples.language)
         if inputs and examples.group_size > 1:
             raise InputError(
@@ -70,12 +67,13 @@ class _Classification(Task):
         for column in [name for name in ("tokens", "text_a", "text_b") if name in examples.rows.column_names]:
             check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
         own = {"source_lang": examples.language, **inputs}
-        encode_rows = self._encoder(examples, tokenizer, min(max_length, tokenizer.model_max_length), languages)
-        cut = 0
+        limit, cut = min(max_length, tokenizer.model_max_length), 0
+        encoder = word_tokenizer(tokenizer) if "tokens" in examples.rows.column_names else tokenizer
+        segments = languages.segments and "token_type_ids" in tokenizer.model_input_names
 
         def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
             nonlocal cut
-            columns, lost = encode_rows(batch, rows)
+            columns, lost = self._columns(batch, lambda row: examples.place(rows[row]), encoder, limit, segments)
             cut += lost
             same = {name: [value] * len(rows) for name, value in own.items()}
             return {**columns, "length": list(map(len, columns["input_ids"])), **same}
@@ -94,9 +92,13 @@ class _Classification(Task):
             logger.warning("%s: %d %s by max_length=%d tokens", examples.name, cut, unit, max_length)
         return encoded
 
-    def _encoder(
-        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
-    ) -> _Encoder:
+    def _columns(
+        self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool
+    ) -> tuple[dict[str, list], int]:
+        """Return the columns of a batch of examples, and the number of truncated items.
+
+        `place` describes the place of an example in the batch. `tokenizer` is a [`word_tokenizer`] for lists of words.
+        """
         raise NotImplementedError
 
 
@@ -140,40 +142,32 @@ class TokenTask(_Classification):
                 f"metric=span_f1 needs BIO labels, or tags without prefixes, got {self.labels.describe()}"
             )
 
-    def _encoder(
-        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
-    ) -> _Encoder:
-        splitter = word_tokenizer(tokenizer)
-
-        def encode(batch: dict[str, list], rows: list[int]) -> tuple[dict[str, list], int]:
-            sentences = batch["tokens"]
-            encoded = tokenize_words(splitter, sentences, limit)
-            empty = _empty_words(encoded, limit)
-            if empty and self.on_empty_word == "error":
-                row, word = empty[0]
-                shown = ascii(sentences[row][word])
-                raise InputError(
-                    f"{examples.place(rows[row])}: the tokenizer drops word {word + 1} ({shown}), which has a label. "
-                    "Remove the word, or encode it as the unknown token by on_empty_word=unk"
-                )
-            if empty:
-                sentences = [list(words) for words in sentences]
-                for row, word in empty:
-                    sentences[row][word] = str(tokenizer.unk_token)
-                encoded = tokenize_words(splitter, sentences, limit)
-            columns: dict[str, list] = {
-                "input_ids": encoded.input_ids,
-                "first": [np.where(span[:, 1] > 0, span[:, 0], -1) for span in encoded.spans],
-                "word_labels": [
-                    [NO_TAG if name == UNLABELLED else self.labels.ids[name] for name in names]
-                    for names in batch["labels"]
-                ],
-            }
-            if self.spans:
-                columns["ends"] = [span[:, 1] for span in encoded.spans]
-            return columns, sum(int((span[:, 1] == 0).sum()) for span in encoded.spans)
-
-        return encode
+    def _columns(
+        self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool
+    ) -> tuple[dict[str, list], int]:
+        sentences = batch["tokens"]
+        encoded = tokenize_words(tokenizer, sentences, limit)
+        empty = _empty_words(encoded, limit)
+        if empty and self.on_empty_word == "error":
+            row, word = empty[0]
+            raise InputError(
+                f"{place(row)}: the tokenizer drops word {word + 1} ({sentences[row][word]!a}), which has a "
+                "label. Remove the word, or encode it as the unknown token by on_empty_word=unk"
+            )
+        if empty:
+            sentences = [list(words) for words in sentences]
+            for row, word in empty:
+                sentences[row][word] = str(tokenizer.unk_token)
+            encoded = tokenize_words(tokenizer, sentences, limit)
+        ids = self.labels.ids | {UNLABELLED: NO_TAG}
+        columns: dict[str, list] = {
+            "input_ids": encoded.input_ids,
+            "first": [np.where(span[:, 1] > 0, span[:, 0], -1) for span in encoded.spans],
+            "word_labels": [[ids[name] for name in names] for names in batch["labels"]],
+        }
+        if self.spans:
+            columns["ends"] = [span[:, 1] for span in encoded.spans]
+        return columns, sum(int((span[:, 1] == 0).sum()) for span in encoded.spans)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Add the labels of the N words that have a label and a token.
@@ -268,25 +262,20 @@ class SequenceTask(_Classification):
     labels: LabelSet
     metric: Literal["accuracy"] = "accuracy"
 
-    def _encoder(
-        self, examples: Examples, tokenizer: PreTrainedTokenizerBase, limit: int, languages: LanguageInputs
-    ) -> _Encoder:
-        pair = "text_b" in examples.rows.column_names
-        segments = pair and languages.segments and "token_type_ids" in tokenizer.model_input_names
-
-        def encode(batch: dict[str, list], rows: list[int]) -> tuple[dict[str, list], int]:
-            encoded = tokenizer(
-                batch["text_a"],
-                batch["text_b"] if pair else None,
-                truncation=True,
-                max_length=limit,
-                return_attention_mask=False,
-                return_token_type_ids=segments,
-            )
-            labels = [self.labels.ids[name] for name in batch["label"]]
-            return {**encoded, "label": labels}, sum(bool(one.overflowing) for one in encoded.encodings)
-
-        return encode
+    def _columns(
+        self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool
+    ) -> tuple[dict[str, list], int]:
+        pair = "text_b" in batch
+        encoded = tokenizer(
+            batch["text_a"],
+            batch["text_b"] if pair else None,
+            truncation=True,
+            max_length=limit,
+            return_attention_mask=False,
+            return_token_type_ids=pair and segments,
+        )
+        labels = [self.labels.ids[name] for name in batch["label"]]
+        return {**encoded, "label": labels}, sum(bool(one.overflowing) for one in encoded.encodings)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Add `labels` int64 (B,)."""

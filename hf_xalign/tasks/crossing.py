@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,13 +12,13 @@ import datasets
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
+from hf_xalign.cache import digest
 from hf_xalign.data.code_switching import GROUP, code_switch_pairs
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, tree_columns
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.pretraining.masking import example_draws
 from hf_xalign.data.readers import is_conllu
-from hf_xalign.data.span_labels import span_parts
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records
 from hf_xalign.tasks.qa.reading import COLUMNS, pair_code, read_questions
@@ -75,7 +74,7 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
     }
     name = f"{contexts.name} with the questions of {questions.name}"
     code = pair_code(*languages.pop()) if len(languages) == 1 else pair_code(questions.language, contexts.language)
-    return Examples(name, code, both, contexts.unit, _fingerprint(questions, contexts))
+    return Examples(name, code, both, contexts.unit, digest(questions.fingerprint, contexts.fingerprint))
 
 
 def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Examples:
@@ -101,7 +100,8 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
     mixed = halves.select(2 * np.arange(len(examples)) + ~second)
     mixed = mixed.add_column("english", np.where(second, sides[1][0], sides[0][0]).tolist())
     name = f"{examples.name} mixed with {english.name} (seed {seed})"
-    return Examples(name, examples.language, mixed, examples.unit, _fingerprint(examples, english, str(seed)))
+    fingerprint = digest(examples.fingerprint, english.fingerprint, seed)
+    return Examples(name, examples.language, mixed, examples.unit, fingerprint)
 
 
 def code_switch(examples: Examples, english: Examples) -> Examples:
@@ -118,7 +118,7 @@ def code_switch(examples: Examples, english: Examples) -> Examples:
         examples,
         name=f"{examples.name} code-switched with {english.name}",
         rows=halves.remove_columns(GROUP),
-        fingerprint=_fingerprint(examples, english, "switched"),
+        fingerprint=digest(examples.fingerprint, english.fingerprint, "switched"),
         group_size=2,
     )
 
@@ -133,10 +133,6 @@ def _sides(examples: Examples) -> tuple[Sequence[str], Sequence[str]]:
     raise InputError(f"{examples.name}: its examples ({', '.join(columns)}) are not questions or pairs of texts")
 
 
-def _fingerprint(one: Examples, other: Examples, more: str = "") -> str:
-    return hashlib.blake2b(f"{one.fingerprint} {other.fingerprint} {more}".encode(), digest_size=16).hexdigest()
-
-
 def derive_examples(
     part: Examples, source: str, language: DerivedLanguage, *, split: str = "train", revision: str | None = None
 ) -> Examples:
@@ -145,21 +141,10 @@ def derive_examples(
     For a language with `syntax`, `source` must also have the trees; otherwise an InputError is raised.
     """
     rows = part.rows if language.word_order is None else with_trees(part.rows, source, split=split, revision=revision)
-    content = f"{part.fingerprint} {language}".encode()
-    derived = derive_rows(rows, language, part.name)
-    return replace(
-        part, language=language.code, rows=derived, fingerprint=hashlib.blake2b(content, digest_size=16).hexdigest()
-    )
-
-
-def derive_rows(rows: Dataset, language: DerivedLanguage, name: str) -> Dataset:
-    """Rewrite labelled rows, with trees if `language` has `syntax`, in the derived language."""
-    moved = {}
-    if "labels" in rows.column_names:
-        spans = span_parts(label for labels in rows["labels"] for label in labels)
-        moved = {"spans" if spans else "labels": "labels"}
-    with explained(name):
-        return derive(rows, replace(language, on_unknown="keep"), _texts(rows), **moved)
+    labels = "labels" if "labels" in rows.column_names else None
+    with explained(part.name):
+        derived = derive(rows, replace(language, on_unknown="keep"), _texts(rows), labels=labels)
+    return replace(part, language=language.code, rows=derived, fingerprint=digest(part.fingerprint, str(language)))
 
 
 def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: str | None = None) -> Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import logging
@@ -15,7 +14,8 @@ from typing import Any, Literal
 
 from datasets import ClassLabel, Dataset
 
-from hf_xalign.checks import check_range
+from hf_xalign.cache import digest
+from hf_xalign.checks import check_lengths, check_range
 from hf_xalign.data.parallel import hub_commit, load_hub
 from hf_xalign.data.readers import (
     WITHHELD,
@@ -29,8 +29,9 @@ from hf_xalign.data.readers import (
     read_json,
     read_jsonl,
     read_table,
+    text_of,
 )
-from hf_xalign.data.sources import SourceKind, find_source, parse_source
+from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, span_parts, word_labels
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
@@ -207,18 +208,12 @@ class Examples:
         if labels != self.rows["labels"][:]:
             rows = self.rows.remove_columns("labels").add_column("labels", labels)
             object.__setattr__(self, "rows", rows.select_columns(self.rows.column_names))
-        if missing := sum(own.count(UNLABELLED) for own in labels):
-            words = sum(map(len, labels))
-            if missing == words:
-                raise InputError(
-                    f"{self.name}: all words are labelled _, so none has a label. Name another label_column."
-                )
-            logger.warning(
-                "%s: %s of %s words have no label (_); they are left out of training and scores",
-                self.name,
-                f"{missing:,}",
-                f"{words:,}",
-            )
+        words, missing = sum(map(len, labels)), sum(own.count(UNLABELLED) for own in labels)
+        if missing and missing == words:
+            raise InputError(f"{self.name}: all words are labelled _, so none has a label. Name another label_column.")
+        if missing:
+            count = f"{missing:,} of {words:,}"
+            logger.warning("%s: %s words have no label (_), and are not trained on or scored", self.name, count)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -238,15 +233,15 @@ class Examples:
         """Raise an InputError that names the first label that is not in `labels`, which come from `source`."""
         if not (strange := self.label_names - set(labels.names)):
             return
-        column = "label" if "label" in self.rows.column_names else "labels"
-        for row, found in enumerate(self.rows[column]):
-            for word, name in enumerate([found] if column == "label" else found):
-                if name in strange:
-                    at = "" if column == "label" else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})"
-                    raise InputError(
-                        f"{self.place(row)}{at}: the label {name!r} is not among the {labels.describe()} of {source}. "
-                        "List all labels by labels=labels.json, or remove such examples."
-                    )
+        single = "label" in self.rows.column_names
+        column = [[label] for label in self.rows["label"]] if single else self.rows["labels"]
+        row, own = next((row, own) for row, own in enumerate(column) if strange & {*own})
+        word = next(word for word, name in enumerate(own) if name in strange)
+        at = "" if single else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})"
+        raise InputError(
+            f"{self.place(row)}{at}: the label {own[word]!r} is not among the {labels.describe()} of {source}. List "
+            "all labels by labels=labels.json, or remove such examples."
+        )
 
 
 def read_examples(
@@ -288,9 +283,7 @@ def read_examples(
         >>> read_examples(f"de={path}", "sequence").rows[0]
         {'text_a': 'Guten Tag', 'label': 'greeting', 'line': 1}
     """
-    source, language = parse_source(item)
-    if language is None:
-        raise InputError(f"{item}: the language is missing. Write it before the source, as in en={source}.")
+    source, language = parse_named(item)
     check_range(least=1, max_examples=max_examples)
     unit, records, commit = read_records(source, split=split, revision=revision)
     rows: list[dict[str, Any]] = []
@@ -300,34 +293,27 @@ def read_examples(
             break
         where = f"{source}, {unit} {line}"
         record, left_out = name_columns(record, language, where)
+        if not left_out:
+            make = _words if kind == "token" else _texts
+            row = make(record, text_columns, label_column, where)
+            if kind == "token" and is_withheld(row["tokens"]):
+                left_out = "with withheld words (_)"
+            elif row.get("label") == UNLABELLED:
+                left_out = "labelled _"
         if left_out:
             others[left_out] += 1
-            continue
-        if kind == "token":
-            default = "upos" if "upos" in record and "labels" not in record else "labels"
-            row = _words(record, text_columns, label_column or default, where)
-            if is_withheld(row["tokens"]):
-                others["with withheld words (_)"] += 1
-                continue
         else:
-            row = _texts(record, text_columns, label_column or "label", where)
-            if row["label"] == UNLABELLED:
-                others["labelled _"] += 1
-                continue
-        rows.append({**row, "line": line})
+            rows.append({**row, "line": line})
     skipped = ", ".join(f"{count} {why}" for why, count in sorted(others.items()))
-    if not rows and [*others] == ["with withheld words (_)"]:
-        raise InputError(f"{source}: {WITHHELD}")
     if not rows:
+        if [*others] == ["with withheld words (_)"]:
+            raise InputError(f"{source}: {WITHHELD}")
         raise InputError(f"{source}: it has no examples{skipped and f' in {language}; there are {skipped}'}")
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
     if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
         logger.info("%s: %s words are _, and are kept because their sentences have other words", source, f"{blank:,}")
-    digest = hashlib.blake2b(digest_size=16)
-    for row in rows:
-        digest.update(json.dumps(row).encode())
-    return Examples(source, language, Dataset.from_list(rows), unit, digest.hexdigest(), commit)
+    return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), commit)
 
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
@@ -376,40 +362,39 @@ def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[s
     return found
 
 
-def _words(record: dict[str, Any], text_columns: Sequence[str], label_column: str, where: str) -> dict[str, Any]:
+def _words(
+    record: dict[str, Any], text_columns: Sequence[str], label_column: str | None, where: str
+) -> dict[str, Any]:
     if len(text_columns) > 1:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
+    label_column = label_column or ("upos" if "upos" in record and "labels" not in record else "labels")
     words, labels = (_get(record, name, where) for name in (column, label_column))
     if isinstance(words, str) and isinstance(labels, str):
         words, labels = ([part for part in text.split(" ") if part] for text in (words, labels))
     for name, found in ((column, words), (label_column, labels)):
-        if not isinstance(found, list):
-            raise InputError(
-                f"{where}: column {name!r} holds {type(found).__name__}, not a list with one entry for each word"
-            )
-    if len(words) != len(labels):
-        raise InputError(
-            f"{where}: {len(words)} words in {column!r} but {len(labels)} labels in {label_column!r}. "
-            "Give every word one label."
-        )
-    if not words:
-        raise InputError(f"{where}: the sentence has no words. Remove it.")
+        if not isinstance(found, list) or not found:
+            raise InputError(f"{where}: column {name!r} holds {found!r:.60}, not a list with an entry for each word")
+    with explained(where):
+        check_lengths("word", **{f"words in {column!r}": words, f"labels in {label_column!r}": labels})
     return {
         "tokens": [clean_text(text_of(word, column, where)) for word in words],
-        "labels": [_label(label, label_column, where) for label in labels],
+        "labels": [label_of(label, label_column, where) for label in labels],
     }
 
 
-def _texts(record: dict[str, Any], text_columns: Sequence[str], label_column: str, where: str) -> dict[str, Any]:
+def _texts(
+    record: dict[str, Any], text_columns: Sequence[str], label_column: str | None, where: str
+) -> dict[str, Any]:
     if len(text_columns) > 2:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
-    columns = tuple(text_columns) or (_PAIR if set(_PAIR) & set(record) else ("text",))
+    columns, label_column = tuple(text_columns), label_column or "label"
+    columns = columns or (_PAIR if set(_PAIR) & set(record) else ("text",))
     texts = [text_of(_get(record, column, where), column, where) for column in columns]
     row = {name: clean_text(text).strip() for name, text in zip(_PAIR, texts, strict=False)}
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
         raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
-    return {**row, "label": _label(_get(record, label_column, where), label_column, where)}
+    return {**row, "label": label_of(_get(record, label_column, where), label_column, where)}
 
 
 def _get(record: dict[str, Any], column: str, where: str) -> Any:
@@ -421,15 +406,8 @@ def _get(record: dict[str, Any], column: str, where: str) -> Any:
     return record[column]
 
 
-def text_of(value: Any, column: str, where: str) -> str:
-    """Return a value, or raise an InputError if it is not text."""
-    if not isinstance(value, str):
-        raise InputError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
-    return value
-
-
-def _label(value: Any, column: str, where: str) -> str:
-    if value is None or isinstance(value, (bool, float, list, dict)) or value == "":
-        shown = json.dumps(value)
-        raise InputError(f"{where}: column {column!r} has the label {shown}. Write a text or a whole number.")
+def label_of(value: Any, column: str, where: str) -> str:
+    """Return a label or an id as text, or raise an InputError if it is neither text nor a whole number."""
+    if type(value) not in (str, int) or value == "":
+        raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or a whole number.")
     return str(value)

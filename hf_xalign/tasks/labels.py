@@ -43,7 +43,7 @@ class LabelSet:
             ordered = [OUTSIDE, *(f"{part}-{kind}" for kind in kinds for part in "BI")]
         else:
             ordered = sorted(found, key=lambda name: (name != OUTSIDE, name))
-        return cls._checked(ordered, "the training text")
+        return cls._of(ordered, "the training text")
 
     @classmethod
     def load(cls, source: str) -> LabelSet:
@@ -71,10 +71,10 @@ class LabelSet:
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))
         rest = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
-        return cls._checked([*content, *rest], f"labels={source}")
+        return cls._of([*content, *rest], f"labels={source}")
 
     @classmethod
-    def _checked(cls, names: list[str], where: str) -> LabelSet:
+    def _of(cls, names: list[str], where: str) -> LabelSet:
         if len(names) < 2:
             raise InputError(
                 f"{where}: there are {len(names)} different labels ({', '.join(names)}), but a classifier needs two"

@@ -124,34 +124,31 @@ def check_mapped(name: str, adapter: str | None) -> None:
 
 
 def _auto_class(task: Task, config: Any) -> Any:
-    name = f"AutoModel{task.head}"
-    if type(config) not in getattr(transformers, f"MODEL_{_MAPPINGS[task.head]}_MAPPING"):
-        raise InputError(f"models of type {config.model_type} have no {name}, which tasks of kind {task.kind} need")
-    return getattr(transformers, name)
+    found = getattr(transformers, f"AutoModel{task.head}")
+    if type(config) not in found._model_mapping:
+        raise InputError(
+            f"models of type {config.model_type} have no {found.__name__}, which tasks of kind {task.kind} need"
+        )
+    return found
 
 
-_MAPPINGS = {
-    "ForTokenClassification": "FOR_TOKEN_CLASSIFICATION",
-    "ForSequenceClassification": "FOR_SEQUENCE_CLASSIFICATION",
-    "ForQuestionAnswering": "FOR_QUESTION_ANSWERING",
-}
+_HEADS = ("ForTokenClassification", "ForSequenceClassification", "ForQuestionAnswering")
 
 
 def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
     """Raise an InputError for a head for another task or other labels, even if its weights would fit."""
-    trained = [kind for kind in config.architectures or [] if kind.endswith(tuple(_MAPPINGS))]
+    trained = [kind for kind in config.architectures or [] if kind.endswith(_HEADS)]
     if not trained:
         return
     there = _label_names(config)
     wanted = task.config().get("id2label")
-    if trained[0].endswith(task.head) and (wanted is None or there == tuple(wanted.values())):
-        return
-    shown = f" for {', '.join(there)}" if there else ""
-    raise InputError(
-        f"{name} is a {trained[0]}{shown}, whose head does not fit this task. Save its encoder alone, by "
-        "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep the head, list its labels "
-        "in their order by labels=labels.json"
-    )
+    if not trained[0].endswith(task.head) or (wanted is not None and there != tuple(wanted.values())):
+        shown = f" for {', '.join(there)}" if there else ""
+        raise InputError(
+            f"{name} is a {trained[0]}{shown}, whose head does not fit this task. Save its encoder alone, by "
+            "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep the head, list its "
+            "labels in their order by labels=labels.json"
+        )
 
 
 def _label_names(config: Any) -> tuple[str, ...]:
@@ -171,7 +168,7 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     advice = "load the encoder with hf_xalign.tasks.load_task_model, which adds a new head"
     if kind.endswith("Model") and backbone_of(base) is base:
         raise InputError(f"{kind} has no head for a task: {advice}")
-    if kind.endswith(tuple(_MAPPINGS)) and not kind.endswith(task.head):
+    if kind.endswith(_HEADS) and not kind.endswith(task.head):
         raise InputError(f"{kind} has no head for a task of kind {task.kind}: {advice}")
     if (wanted := task.config().get("id2label")) is None:
         return
@@ -182,8 +179,7 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
             f"this {kind} has a head for {shown}, but the task's labels are {', '.join(names)}. List the task's "
             f"labels in the model's order, or {advice}"
         )
-    for key, value in task.config().items():
-        setattr(config, key, value)
+    config.update(task.config())
 
 
 def _last_map(config: MappedEncoderConfig, name: str) -> int:
@@ -204,8 +200,7 @@ def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
         for k, language in enumerate(rotated.config.languages)
     }
     config = rotated.config.encoder
-    for key, value in task.config().items():
-        setattr(config, key, value)
+    config.update(task.config())
     model = _auto_class(task, config).from_config(config, dtype=torch.float32)
     backbone: nn.Module = backbone_of(model)
     missing, _ = backbone.load_state_dict(rotated.unmapped.state_dict(), strict=False)

@@ -221,8 +221,7 @@ def link_text(
         )
     if subwords:
         pairs, fit = (
-            part
-            and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, batched=True, desc="Splitting subwords")
+            part and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, desc="Splitting subwords")
             for part in (train, corpus.more)
         )
     rules = (aligner, data.symmetrization, data.one_to_one, drop_identical)

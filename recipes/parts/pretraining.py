@@ -144,7 +144,7 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
         languages.append(derived.code)
         for found in (corpora, held_out):
             if found:
-                found[derived.code] = derive(found[languages[0]], derived, _column(found[languages[0]]))
+                found[derived.code] = derive(found[languages[0]], derived, [_column(found[languages[0]])])
     if data.parallel:
         pairs = load_sources(data.parallel, **data.columns())
     model = _encoder(data, tokenizer, old_ids, args.seed)

@@ -174,8 +174,9 @@ def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):
         ["distances", "--stages", "raw=builtin", "--layers", "-1", "4"],
     ):
         calls = []
-        monkeypatch.setattr(f"hf_xalign.recipes.{words[0]}.main", calls.append)
-        assert main(words) == 0 and calls == [words[1:]]
+        with monkeypatch.context() as patch:
+            patch.setattr(f"hf_xalign.recipes.{words[0]}.main", calls.append)
+            assert main(words) == 0 and calls == [words[1:]]
     with pytest.raises(SystemExit):
         main(["distances", "--help"])
     text = capsys.readouterr().out

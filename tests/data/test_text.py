@@ -373,7 +373,7 @@ def test_lower_case_is_that_of_the_language(word, lang, lower):
 
 
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "_PAIRS_A_BATCH", 7)
+    monkeypatch.setattr(parallel, "_BATCH", 7)
     numbers = [str(random.Random(0).random()) for _ in range(3)] + [str(i) for i in range(97)]
     path = write(tmp_path / "p.tsv", "".join(f"s{n}\tt{n}\n" for n in numbers))
     assert of_file(path) == [(f"s{n}", f"t{n}", "de", "en") for n in numbers]
@@ -439,8 +439,8 @@ def test_a_source_is_looked_for_in_one_way_whatever_its_text(tmp_path, monkeypat
                 with pytest.raises(InputError, match=r"no such file|is a folder"):
                     find_source(source, kind)
             else:
-                assert find_source(source, kind, "test").scheme == scheme, (source, kind)
-    assert [path.name for path in find_source("b_*.json", LABELLED).paths] == ["b_1.json", "b_2.json"]
+                assert find_source(source, kind, "test")[0] == scheme, (source, kind)
+    assert [path.name for path in find_source("b_*.json", LABELLED)[1]] == ["b_1.json", "b_2.json"]
 
 
 def test_words_of_a_treebank_come_with_its_trees(tmp_path):

@@ -188,7 +188,7 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
         left = [found for found in expected if found[1]]
         dataset = Dataset.from_list([{**row, "source_lang": f"l{k}"} for k, row in enumerate(rows)])
         if not left:
-            with pytest.raises(InputError, match="no pair keeps a word link after encoding"):
+            with pytest.raises(InputError, match="no pair keeps a word link"):
                 encode_pairs(dataset, tokenizer, max_length=limit)
             return
         encoded = encode_pairs(dataset, tokenizer, max_length=limit)
@@ -202,7 +202,7 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
                     assert row[f"{side}_ids"][start:end] == tokens != []
             spans = zip(row["source_starts"] + row["target_starts"], row["source_ends"] + row["target_ends"])
             assert all((start, end) == (0, 0) or 0 < start < end < limit for start, end in spans)
-        counts = re.findall(r"(\d+) of (\d+) pairs dropped: no link left after truncation", caplog.text)
+        counts = re.findall(r"(\d+) of (\d+) pairs dropped: no link left in", caplog.text)
         dropped = len(rows) - len(left)
         assert counts == ([(str(dropped), str(len(rows)))] if dropped else [])
 

@@ -240,7 +240,7 @@ def test_word2vec(tmp_path, monkeypatch):
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
         (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),
         (lambda: read_word2vec(tmp_path / "long.bin"), "word 1 has no end"),
-        (lambda: read_word2vec(tmp_path / "plain.gz"), r"plain\.gz: damaged gzip data \(Not a gzipped file"),
+        (lambda: read_word2vec(tmp_path / "plain.gz"), r"plain\.gz: damaged gzip data: Not a gzipped file"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged gzip data"),
         ({"anchors": some_anchors(), "layer": 12}, r"no anchors of layer 12. Give one of \(-2, -1\)"),
         ({"anchors": some_anchors(["a", "a\u2028b"])}, "white space"),

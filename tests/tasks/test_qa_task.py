@@ -13,7 +13,7 @@ from transformers import BertForQuestionAnswering
 
 from hf_xalign.tasks import LanguageInputs, QuestionTask
 from hf_xalign.tasks.qa.scores import answer_tokens, score_answers
-from hf_xalign.tasks.qa.task import NO_ANSWER, NOWHERE, TokenText, best_spans, encode_questions, window_spans
+from hf_xalign.tasks.qa.task import NO_ANSWER, NOWHERE, TokenText, best_spans, window_spans
 
 TASK = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
 LENGTH = 24
@@ -27,7 +27,8 @@ def encode(rows, training=True, tokenizer=None, languages=None, codes=(), **opti
     options = {"max_length": LENGTH, "overlap": 6, "max_question_tokens": 8, **options}
     rows = asked(rows, *codes) if isinstance(rows, list) else rows
     given = tokenizer or make_tokenizer(), languages or LanguageInputs()
-    return encode_questions(rows, *given, training=training, **options)
+    task = QuestionTask(**{name: options.pop(name) for name in ("overlap", "max_question_tokens") if name in options})
+    return task.encode(rows, *given, training=training, **options)
 
 
 def ids_of(text):

@@ -75,14 +75,14 @@ _SPECIALS: dict[LinkedTokens, int] = {"words": 0, "cls": 1, "cls_sep": 2, "all":
 Sentence = tuple[dict[str, Any], Side, np.ndarray]  # row, side, and the ascending indices of its words in use
 
 
+@dataclass(eq=False)
 class CachedVectors:
     """Memory-mapped word vectors (rows, layers, dim), float32 or bfloat16, in a raw file of `cache_features`."""
 
-    def __init__(self, path: Path, shape: tuple[int, int, int], dtype: torch.dtype):
-        self.path = path
-        self.shape = shape
-        self.dtype = dtype
-        self._map: np.ndarray | None = None
+    path: Path
+    shape: tuple[int, int, int]
+    dtype: torch.dtype
+    _map: np.ndarray | None = field(default=None, init=False, repr=False)
 
     def read(self, rows: np.ndarray) -> torch.Tensor:
         """Read rows as float32 (len(rows), layers, dim); -1, a word that was not stored, raises an IndexError."""
@@ -219,16 +219,14 @@ class PairCollator(LinkCollator):
         links, sentences = self._sentences(rows)
         ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
         input_ids, attention_mask = torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
-        spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in sentences])
-        owners = np.repeat(np.arange(len(sentences)), [len(used) for _, _, used in sentences])
         batch = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
             **self._link_tensors(links, sentences, number_used(sentences)),
-            **_index_tensors("token", word_token_index(spans, owners, ids.shape[1], self.pooling)),
+            **self._tokens("token", sentences, ids.shape[1]),
         }
         if self.every_word:
-            batch["word_sentences"] = torch.from_numpy(owners)
+            batch["word_sentences"] = torch.from_numpy(_owners(sentences))
         if "target_sentence" in rows[0]:
             stored = [row[f"{side}_sentence"] for row, side, _ in sentences]
             batch["sentences0"] = torch.from_numpy(np.array(stored, dtype=np.float32))
@@ -245,12 +243,20 @@ class PairCollator(LinkCollator):
             width = int(mask[kept].sum(1).max())
             batch["kept_ids"] = input_ids[kept, :width].clone()
             batch["kept_mask"] = attention_mask[kept, :width].clone()
-            own = self._kept(links, sentences)
-            spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in own])
-            owners = np.repeat(np.arange(len(own)), [len(used) for _, _, used in own])
-            tokens = word_token_index(spans, owners, width, self.pooling)
-            batch.update(_index_tensors("kept", tokens))
+            batch.update(self._tokens("kept", self._kept(links, sentences), width))
         return batch
+
+    def _tokens(self, name: str, sentences: Sequence[Sentence], width: int) -> dict[str, torch.Tensor]:
+        """Return the [`TokenIndex`] of the words in use, in a batch of these sentences that is padded to `width`."""
+        spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in sentences])
+        tokens = word_token_index(spans, _owners(sentences), width, self.pooling)
+        parts = {f"{name}_index": tokens.index, f"{name}_word": tokens.word, f"{name}_counts": tokens.counts}
+        return {key: tensor for key, tensor in parts.items() if tensor is not None}
+
+
+def _owners(sentences: Sequence[Sentence]) -> np.ndarray:
+    """Return the sentence of each word in use."""
+    return np.repeat(np.arange(len(sentences)), [len(used) for _, _, used in sentences])
 
 
 def _divisors(counts: list[int], sub_batch: int) -> torch.Tensor:
@@ -284,11 +290,6 @@ def number_used(sentences: Sequence[Sentence]) -> list[np.ndarray]:
         total += len(used)
         places.append(place)
     return places
-
-
-def _index_tensors(name: str, tokens: TokenIndex) -> dict[str, torch.Tensor]:
-    parts = {f"{name}_index": tokens.index, f"{name}_word": tokens.word, f"{name}_counts": tokens.counts}
-    return {key: tensor for key, tensor in parts.items() if tensor is not None}
 
 
 @dataclass
@@ -420,7 +421,6 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
     return map_rows(
         dataset,
         split,
-        batched=True,
         with_indices=True,
         remove_columns=dataset.column_names,
         desc="Splitting pairs into links",

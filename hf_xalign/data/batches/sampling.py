@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -43,24 +44,22 @@ class LanguageBandit:
     def __init__(self, languages: int):
         even = [self.SLOTS // languages + (code < self.SLOTS % languages) for code in range(languages)]
         self.slots = [even, list(even)]
-        self._counts, self._gains, self._losses = np.zeros((3, languages))
+        self._state = np.zeros((3, languages))  # of each language: count, gain and loss
 
     def learn(self, losses: np.ndarray, counts: np.ndarray) -> None:
         """Record one trained window and decide the next: summed `losses` and `counts` of pairs, float (languages,)."""
-        seen = counts > 0
-        means = np.where(seen, losses / np.where(seen, counts, 1), self._losses)
-        known = seen & (self._losses > 0)
-        gains = np.where(known, 1 - means / np.where(known, self._losses, 1), 0)
+        seen, before = counts > 0, self._state[2]
+        means = np.where(seen, losses / np.where(seen, counts, 1), before)
+        known = seen & (before > 0)
+        gains = np.where(known, 1 - means / np.where(known, before, 1), 0)
         trained = np.array(self.slots[-2]) / self.SLOTS * seen
-        self._losses = means
-        self._counts = self.DISCOUNT * self._counts + trained
-        self._gains = self.DISCOUNT * self._gains + trained * gains
+        self._state = np.stack([*(self.DISCOUNT * self._state[:2] + [trained, trained * gains]), means])
         self.slots.append(self._decide())
 
     def _decide(self) -> list[int]:
-        means = self._gains / np.maximum(self._counts, 1e-12)
+        means = self._state[1] / np.maximum(self._state[0], 1e-12)
         means /= max(np.abs(means).max(), 1e-12)
-        counts = self._counts + np.array(self.slots[-1]) / self.SLOTS
+        counts = self._state[0] + np.array(self.slots[-1]) / self.SLOTS
         slots = np.full(len(counts), self.SLOTS // (2 * len(counts)))
         counts += slots / self.SLOTS
         for _ in range(self.SLOTS - int(slots.sum())):
@@ -72,21 +71,17 @@ class LanguageBandit:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in JSON types."""
-        return {"slots": self.slots, **{name: getattr(self, f"_{name}").tolist() for name in _NUMBERS}}
+        return {"slots": self.slots, "state": self._state.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
-        self.slots = state["slots"]
-        for name in _NUMBERS:
-            setattr(self, f"_{name}", np.array(state[name]))
-
-
-_NUMBERS = ("counts", "gains", "losses")
+        self.slots, self._state = state["slots"], np.array(state["state"])
 
 
 LanguageSampling = Literal["proportional", "each", "temperature", "ucb"]
 
 
+@dataclass(eq=False, repr=False)
 class PairSampler(Sampler[int]):
     """Sample the pair indices of one epoch.
 
@@ -104,38 +99,29 @@ class PairSampler(Sampler[int]):
     the shares that `bandit` decides for each window.
     """
 
-    WINDOW_STEPS = 50
+    WINDOW_STEPS: ClassVar[int] = 50
 
-    def __init__(
-        self,
-        lengths: Sequence[int] | np.ndarray,
-        languages: Sequence[str] | np.ndarray,
-        *,
-        step_pairs: int,
-        seed: int = 0,
-        group_by_length: bool = True,
-        language_sampling: LanguageSampling = "proportional",
-        alpha: float = 0.3,
-        bandit: LanguageBandit | None = None,
-        shuffle: bool = True,
-        multiple: int = 1,
-    ):
-        self.lengths = np.asarray(lengths)
-        names = np.asarray(languages)
+    lengths: np.ndarray
+    languages: InitVar[Sequence[str] | np.ndarray]
+    _: KW_ONLY
+    step_pairs: int
+    seed: int = 0
+    group_by_length: bool = True
+    language_sampling: LanguageSampling = "proportional"
+    alpha: float = 0.3
+    bandit: LanguageBandit | None = None
+    shuffle: bool = True
+    multiple: int = 1
+    epoch: int = field(default=0, init=False)
+
+    def __post_init__(self, languages: Sequence[str] | np.ndarray) -> None:
+        self.lengths, names = np.asarray(self.lengths), np.asarray(languages)
         # A few bytes a pair: NumPy's inverse and its usual indices would need eight each.
         self.codes = np.zeros(len(names), dtype=np.int16)
         for code, name in enumerate(np.unique(names)):
             self.codes[names == name] = code
         self.sizes = np.array([np.count_nonzero(self.codes == code) for code in range(int(self.codes.max()) + 1)])
-        self.step_pairs = step_pairs
-        self.seed = seed
-        self.group_by_length = group_by_length and shuffle
-        self.language_sampling = language_sampling
-        self.alpha = alpha
-        self.bandit = bandit
-        self.shuffle = shuffle
-        self.multiple = multiple
-        self.epoch = 0
+        self.group_by_length &= self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration."""
@@ -162,11 +148,8 @@ class PairSampler(Sampler[int]):
             drawn = [np.concatenate([*self._ordered(corpus, step, rng)]) for corpus in self._corpora()]
             yield np.stack([np.resize(own, rounds) for own in drawn], axis=1).reshape(-1)
         elif self.language_sampling == "temperature":
-            bounds = np.cumsum(self.sizes**self.alpha)
-            quotas = np.diff(np.rint(bounds / bounds[-1] * len(self.lengths)).astype(np.int64), prepend=0)
-            drawn = [
-                np.resize(rng.permutation(own), quota) for own, quota in zip(self._corpora(), quotas, strict=True)
-            ]
+            quotas = zip(self._corpora(), _quotas(self.sizes**self.alpha, len(self.lengths)), strict=True)
+            drawn = [np.resize(rng.permutation(own), quota) for own, quota in quotas]
             yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
         elif self.bandit is not None:
             yield from self._decided(self.bandit, rng)
@@ -190,11 +173,9 @@ class PairSampler(Sampler[int]):
                     f"language_sampling=ucb decides {self.WINDOW_STEPS} steps ahead, but the dataloader prefetches "
                     "more than that: lower dataloader_num_workers or dataloader_prefetch_factor"
                 )
-            bounds = np.cumsum(bandit.slots[turn])
-            size = min(window, len(self.lengths) - number * window)
-            quotas = np.diff(np.rint(bounds / bounds[-1] * size).astype(np.int64), prepend=0)
             parts = []
-            for code, quota in enumerate(quotas):
+            size = min(window, len(self.lengths) - number * window)
+            for code, quota in enumerate(_quotas(np.array(bandit.slots[turn]), size)):
                 while len(left[code]) < quota:
                     left[code] = np.concatenate([left[code], rng.permutation(streams[code])])
                 parts.append(left[code][:quota])
@@ -230,6 +211,12 @@ class PairSampler(Sampler[int]):
             lengths = self.lengths[chunk[own]].astype(np.int64)
             rank[own[np.argsort(-lengths, kind="stable")]] = (np.arange(len(own)) + 0.5) / len(own)
         return np.argsort(rank, kind="stable")
+
+
+def _quotas(weights: np.ndarray, total: int) -> np.ndarray:
+    """Divide a total in proportion to weights, int64 (weights,)."""
+    bounds = np.cumsum(weights)
+    return np.diff(np.rint(bounds / bounds[-1] * total).astype(np.int64), prepend=0)
 
 
 def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -273,12 +260,12 @@ class PairedRow(NamedTuple):
     pairs: list[dict[str, Any]]
 
 
+@dataclass(eq=False)
 class PairedStreams:
     """Map-style dataset of a task and a parallel corpus; [`PairedSampler`] draws its indices."""
 
-    def __init__(self, task: Dataset, pairs: Dataset):
-        self.task = task
-        self.pairs = pairs
+    task: Dataset
+    pairs: Dataset
 
     def __len__(self) -> int:
         return len(self.task)
@@ -287,6 +274,7 @@ class PairedStreams:
         return PairedRow(self.task[index[0]], [self.pairs[pair] for pair in index[1]])
 
 
+@dataclass(eq=False, repr=False)
 class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
     """Sample the task's examples, each with `share` pairs from an endless stream over the parallel corpus.
 
@@ -297,12 +285,12 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
     If `step_examples * share` is a whole number, each step takes whole groups of pairs of similar length.
     """
 
-    def __init__(self, task: Sampler[int], stream: PairSampler, *, share: float, step_examples: int = 1):
-        self.task = task
-        self.stream = stream
-        self.share = share
-        self.step_examples = step_examples
-        self.epoch = 0
+    task: Sampler[int]
+    stream: PairSampler
+    _: KW_ONLY
+    share: float
+    step_examples: int = 1
+    epoch: int = field(default=0, init=False)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration."""
@@ -329,6 +317,7 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
             yield row, tuple(pairs)
 
 
+@dataclass(eq=False)
 class PairedCollator:
     """Collate rows of [`PairedStreams`], padding task and pairs separately.
 
@@ -337,18 +326,11 @@ class PairedCollator:
     the target sides. With these, the batch also holds `pair_token_type_ids` int64 (2P, width).
     """
 
-    def __init__(
-        self,
-        task: Callable[[list[dict[str, Any]]], Batch],
-        pairs: PairCollator,
-        *,
-        language_rows: Mapping[str, int] | None = None,
-        pivot: str | None = None,
-    ):
-        self.task = task
-        self.pairs = pairs
-        self.language_rows = language_rows
-        self.pivot = pivot
+    task: Callable[[list[dict[str, Any]]], Batch]
+    pairs: PairCollator
+    _: KW_ONLY
+    language_rows: Mapping[str, int] | None = None
+    pivot: str | None = None
 
     def __call__(self, rows: list[PairedRow]) -> Batch:
         """Collate `rows`."""

@@ -30,7 +30,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from hf_xalign.cache import read_json
-from hf_xalign.checks import check, needs, setting
+from hf_xalign.checks import GIVEN, check, needs, setting, show
 from hf_xalign.data.derived.word_order import Tree, WordOrder
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
@@ -55,17 +55,16 @@ class Alphabet:
     characters: str
 
     def __post_init__(self) -> None:
-        if list(self.characters) != sorted(set(self.characters)):
-            raise InputError("the characters of an alphabet must be in ascending order, each once. Use Alphabet.of.")
-        if wrong := [c for c in self.characters if c.isspace() or c == WORD_START or ord(c) in LETTERS]:
+        found, most = self.characters, len(LETTERS)
+        if list(found) != sorted(set(found)) or len(found) > most:
+            raise InputError(
+                f"an alphabet has at most {most:,} characters in ascending order, each once. Use Alphabet.of, which "
+                "takes the most frequent ones."
+            )
+        if wrong := [c for c in found if c.isspace() or c == WORD_START or ord(c) in LETTERS]:
             raise InputError(
                 f"{wrong[0]!r} (U+{ord(wrong[0]):04X}) cannot be in an alphabet: blanks and {WORD_START} are not "
                 "transliterated, and text with Tangut letters is transliterated already. Use Alphabet.of."
-            )
-        if len(self.characters) > len(LETTERS):
-            raise InputError(
-                f"{len(self.characters):,} different characters, but only {len(LETTERS):,} letters. Use Alphabet.of, "
-                "which takes the most frequent ones."
             )
 
     @classmethod
@@ -190,40 +189,35 @@ class DerivedLanguage:
             - `transliteration`: replace each character by `alphabet`; hides sentence ends, so it comes last.
         seed: seed of the random orders.
         shared: pieces of the vocabulary that stay the same in both languages; all other pieces are transliterated.
-        alphabet: alphabet of the transliteration.
-        word_order: learned from the trees of the language whose order is wanted.
+        alphabet: alphabet of the transliteration, from `Alphabet.of(words)`.
+        word_order: learned by `WordOrder.learn` from the trees of the language whose order is wanted.
         on_unknown: `error` refuses a character outside the alphabet, `keep` leaves it unchanged.
     """
 
     base: str
-    operations: tuple[Operation, ...] = setting(distinct=True)
+    operations: tuple[Operation, ...] = setting(
+        distinct=True,
+        rules=[needs(when="transliteration", alphabet=GIVEN), needs(when="syntax", word_order=GIVEN)],
+    )
     seed: int = 0
     shared: SharedPieces | None = setting(
         None, rules=[needs("of the pieces that are not transliterated", operations="transliteration")]
     )
-    alphabet: Alphabet | None = None
-    word_order: WordOrder | None = None
+    alphabet: Alphabet | None = setting(None, rules=[needs(operations="transliteration")])
+    word_order: WordOrder | None = setting(None, rules=[needs(operations="syntax")])
     on_unknown: Literal["error", "keep"] = "error"
 
     def __post_init__(self) -> None:
         operations = tuple(self.operations)
         object.__setattr__(self, "operations", operations)
-        shown = ", ".join(operations) or "none"
         if not _LANGUAGE.fullmatch(self.base):
             raise InputError(f"base={self.base!r} is not a language code such as en")
         check(self)
-        if "syntax" in operations[1:]:
-            raise InputError(f"operations: {shown}; syntax comes first, because trees describe the natural sentences")
-        if "transliteration" in operations[:-1]:
-            raise InputError(f"operations: {shown}; transliteration comes last, because it hides where sentences end")
-        for operation, name, what in (
-            ("transliteration", "alphabet", "Alphabet.of(words)"),
-            ("syntax", "word_order", "WordOrder.learn(trees of the language whose order is wanted)"),
-        ):
-            if (operation in operations) != (getattr(self, name) is not None):
-                raise InputError(
-                    f"operations: {shown}; the operation {operation} and {name}={what} go together: give both or none"
-                )
+        if "syntax" in operations[1:] or "transliteration" in operations[:-1]:
+            raise InputError(
+                f"operations={show(operations)}: syntax comes first, because trees describe natural sentences, and "
+                "transliteration last, because it hides where sentences end"
+            )
 
     @property
     def code(self) -> str:
@@ -296,26 +290,16 @@ class DerivedLanguage:
         found = (about.pop("format", None), about.pop("version", None)) if isinstance(about, dict) else None
         if found != (_FORMAT, _VERSION):
             raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
-        if about["alphabet"] is not None:
-            about["alphabet"] = Alphabet(about["alphabet"])
-        if about["word_order"] is not None:
-            about["word_order"] = WordOrder.from_json(about["word_order"])
-        # Older files have a share of words: 0 is none.
-        shared = about["shared"] or None
-        if isinstance(shared, float):
-            raise InputError(
-                f"it was made by an older version, which shared {shared:g} of the words, not of the pieces. Derive "
-                "the language again"
-            )
-        about["shared"] = shared and SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
+        for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
+            about[name] = None if about[name] is None else make(about[name])
+        if shared := about["shared"]:
+            about["shared"] = SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
         return cls(**about)
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
         assert self.word_order is not None  # checked in the constructor
-        if tree is None:
-            raise InputError("syntax needs the sentence's dependency tree")
-        if list(tree.words) != list(words):
-            raise InputError(f"the tree has other words: {' '.join(tree.words)!r}, not {' '.join(words)!r}")
+        if tree is None or list(tree.words) != list(words):
+            raise InputError(f"syntax needs the dependency tree of this sentence: {' '.join(words)!r}")
         order = self.word_order.order(tree, _generator(self.seed, "syntax", words))
         last = len(words) - 1
         if words and words[last] in SENTENCE_ENDS:

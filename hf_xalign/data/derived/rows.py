@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
+from datasets import Dataset, Features, LargeList, List, Value
 
 from hf_xalign.cache import map_rows
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.code_switching import is_text
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import check_columns
-from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans, span_parts
 from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
@@ -24,45 +24,29 @@ _PAIR = ("source", "target", "source_lang", "target_lang", "source_words", "targ
 
 
 def derive(
-    dataset: Dataset,
-    language: DerivedLanguage,
-    columns: str | Sequence[str],
-    *,
-    labels: str | Sequence[str] = (),
-    spans: str | Sequence[str] = (),
+    dataset: Dataset, language: DerivedLanguage, columns: Sequence[str], *, labels: str | None = None
 ) -> Dataset:
     """Rewrite text of the natural language in a derived one; labels move with their words.
 
-    `columns` hold text (strings with blanks between words, or word lists). If there is one, `labels` may hold one
-    value for each of its words, and `spans` one BIO label for each word, as strings or class labels, see
-    [`move_spans`]. A language with `syntax` also needs the [`tree_columns`]. Other list columns are dropped, because
-    their values may belong to words that moved.
+    `columns` hold text (strings with blanks between words, or word lists). If there is one, the column `labels` may
+    hold one string for each of its words; labels of spans are BIO labels, see [`move_spans`]. A language with `syntax`
+    also needs the [`tree_columns`]. Other list columns are dropped, because their values may belong to words that
+    moved.
     """
-    columns, labels, spans = _names(columns), _names(labels), _names(spans)
     trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
-    _check_columns(dataset, [*columns, *labels, *spans], trees)
-    if len(columns) != 1 and (labels or spans):
-        raise InputError(f"labels belong to the words of one column, but there are {', '.join(columns)}. Name one.")
-    _check_text(dataset, columns)
-    for name in (*labels, *spans):
-        if not _is_list(dataset.features[name]):
-            raise InputError(f"column {name} holds {dataset.features[name]}, not a list with one label for each word")
-    named = {*columns, *labels, *spans}
+    _check_columns(dataset, trees, *([] if labels is None else [labels]))
+    named = {*columns, labels}
     kept = [name for name, feature in dataset.features.items() if name in named or not _is_list(feature)]
     if left := sorted(set(dataset.column_names).difference(kept, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
+    spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row or ()))
     return map_rows(
         dataset,
         _derive_batch,
-        batched=True,
         with_indices=True,
         remove_columns=[name for name in dataset.column_names if name not in kept],
         features=Features({name: dataset.features[name] for name in kept}),
-        fn_kwargs={
-            "language": language,
-            "trees": trees,
-            "labels": dict.fromkeys(labels, None) | {name: _span_mover(dataset, name) for name in spans},
-        },
+        fn_kwargs={"language": language, "trees": trees, "labels": labels, "spans": spans},
         desc=f"Deriving {language.code}",
     )
 
@@ -83,13 +67,11 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
     (natural), `source_lang`, `target_lang`, `source_words`, `target_words` and `links`, one link for each word.
     """
     trees = tree_columns([column])[column] if "syntax" in language.operations else ()
-    _check_columns(dataset, [column], {column: trees})
-    _check_text(dataset, [column])
+    _check_columns(dataset, {column: trees})
     words, text = List(Value("string")), Value("string")
     return map_rows(
         dataset,
         _pair_batch,
-        batched=True,
         with_indices=True,
         remove_columns=dataset.column_names,
         features=Features(dict(zip(_PAIR, (*[text] * 4, words, words, List(List(Value("int32")))), strict=True))),
@@ -128,24 +110,21 @@ def _derive_batch(
     *,
     language: DerivedLanguage,
     trees: Mapping[str, Sequence[str]],
-    labels: Mapping[str, Callable[[list, list[int]], list] | None],
+    labels: str | None,
+    spans: bool,
 ) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name in (*trees, *labels)}
+    found: dict[str, list[Any]] = {name: [] for name in (*trees, *([labels] if labels else []))}
     for i, row in enumerate(rows):
         for name, columns in trees.items():
             value = batch[name][i]
             words, order, derived = _sentence(batch, i, row, name, columns, language)
             found[name].append(" ".join(derived) if isinstance(value, str) else derived)
-        for name, move in labels.items():
-            values = batch[name][i]
-            if values is None or len(values) != len(words):
-                count = "none" if values is None else len(values)
-                raise InputError(
-                    f"row {row}: {len(words)} words in {next(iter(trees))}, but {count} values in {name}. Give one "
-                    "value for each word."
-                )
-            with explained(f"row {row}, {name}"):
-                found[name].append(move(values, order) if move else [values[k] for k in order])
+        if labels:
+            values = batch[labels][i] or ()
+            with explained(f"row {row}"):
+                check_lengths("word", **{f"words in {name}": words, f"values in {labels}": values})
+            with explained(f"row {row}, {labels}"):
+                found[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
     return found
 
 
@@ -184,38 +163,19 @@ def _sentence(
         return words, order, [language.spell(words[k]) for k in order]
 
 
-def _moved_classes(values: list[int], order: list[int], *, names: list[str]) -> list[int]:
-    moved = move_spans([names[value] for value in values], order)
-    if missing := sorted(set(moved) - set(names)):
-        raise InputError(f"the class labels have no {missing[0]} ({', '.join(names)}). Add it to the column's names.")
-    return [names.index(label) for label in moved]
-
-
-def _span_mover(dataset: Dataset, name: str) -> Callable[[list, list[int]], list]:
-    label = dataset.features[name].feature
-    if isinstance(label, ClassLabel):
-        return partial(_moved_classes, names=label.names)
-    if not is_text(label):
-        raise InputError(f"column {name} holds {label}, neither strings nor class labels")
-    return move_spans
-
-
-def _names(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
-
-
 def _is_list(feature: Any) -> bool:
     return isinstance(feature, (List, LargeList, list))
 
 
-def _check_columns(dataset: Dataset, names: Sequence[str], trees: Mapping[str, Sequence[str]]) -> None:
+def _check_columns(dataset: Dataset, trees: Mapping[str, Sequence[str]], *labels: str) -> None:
+    """Raise an InputError if a column of text, of its tree or of labels is missing or of another type."""
     needed = [name for columns in trees.values() for name in columns]
     remedy = "syntax needs dependency trees: read them from CoNLL-U by load_treebank." if needed else ""
-    check_columns(dataset, [*names, *needed], "the dataset", remedy)
-
-
-def _check_text(dataset: Dataset, names: Sequence[str]) -> None:
-    for name in names:
+    check_columns(dataset, [*trees, *labels, *needed], "the dataset", remedy)
+    for name in (*trees, *labels):
         feature = dataset.features[name]
-        if not is_text(feature) and not (isinstance(feature, (List, LargeList)) and is_text(feature.feature)):
-            raise InputError(f"column {name} is neither text nor lists of words ({feature})")
+        words = isinstance(feature, (List, LargeList)) and is_text(feature.feature)
+        if not words and (name in labels or not is_text(feature)):
+            raise InputError(f"column {name} is neither text nor lists of words or labels ({feature})")
+    if labels and len(trees) > 1:
+        raise InputError(f"labels belong to the words of one column, but there are {', '.join(trees)}. Name one.")

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_xalign.data.builtin import build_charsmap
 from hf_xalign.data.derived.language import LETTERS, Alphabet, normalized_character
+from hf_xalign.data.encoding import tokenizer_name
 from hf_xalign.data.pretraining.vocabulary import rebuild, tokenizer_spec
 from hf_xalign.errors import InputError
 
@@ -46,7 +47,7 @@ def extend_tokenizer(
     piece and of its copy. The model then needs `model.resize_token_embeddings(len(tokenizer))`.
     """
     spec = tokenizer_spec(tokenizer)
-    name = tokenizer.name_or_path or type(tokenizer).__name__
+    name = tokenizer_name(tokenizer)
     model = spec["model"]
     parts = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
     instead = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, List, Value
 
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.readers import WITHHELD, is_conllu, is_withheld, read_conll
 from hf_xalign.errors import InputError, explained
 
@@ -37,9 +38,7 @@ class Tree(NamedTuple):
 
     def check(self) -> None:
         """Raise an InputError for lists of different lengths, heads outside the sentence, and cycles of heads."""
-        lengths = [len(part) for part in self]
-        if len(set(lengths)) > 1:
-            raise InputError(f"{lengths[0]} words, but {lengths[1]} upos, {lengths[2]} heads and {lengths[3]} deprels")
+        check_lengths("word", **self._asdict())
         for number, head in enumerate(self.heads, 1):
             if not 0 <= head <= len(self.words):
                 raise InputError(f"word {number} has the head {head}, in a sentence of {len(self.words)} words")

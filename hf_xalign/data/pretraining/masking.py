@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from hf_xalign.data.encoding import tokenizer_name
 from hf_xalign.errors import InputError
 
 IGNORED = -100  # label of a token that is not predicted, as in torch's and transformers' cross entropy
@@ -31,10 +32,9 @@ def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
     """Return the token ids for [`mask_tokens`]; a tokenizer without mask token raises an InputError."""
     if tokenizer.mask_token_id is None:
         raise InputError(
-            f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer has no mask token, which masked "
-            "language modelling needs. Take a model that was trained with one, switch the TLM/MLM term off, or add "
-            "one by tokenizer.add_special_tokens({'mask_token': '[MASK]'}) and, if the vocabulary grows, "
-            "model.resize_token_embeddings(len(tokenizer))"
+            f"{tokenizer_name(tokenizer)}: the tokenizer has no mask token, which masked language modelling needs. "
+            "Take a model that was trained with one, switch the TLM/MLM term off, or add one by "
+            "tokenizer.add_special_tokens({'mask_token': '[MASK]'}) and model.resize_token_embeddings(len(tokenizer))"
         )
     special = np.unique(tokenizer.all_special_ids)
     known = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
@@ -129,14 +129,21 @@ def dict_mlm_labels(
     The label of a masked token becomes its translation, if it has one, with `probability` (0.5 in ALIGN-MLM). The
     encoder's input does not change. Arguments and labels are those of [`mask_tokens`].
     """
-    hidden = labels != IGNORED
-    draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
-    tokens = labels[hidden]
-    changed = draws[:, 0] < probability
-    tokens[changed] = translations.draw(tokens[changed], draws[changed, 1])
+    changed, draws = _changed(labels, examples, probability, seed, epoch)
     relabelled = labels.copy()
-    relabelled[hidden] = tokens
+    relabelled[changed] = translations.draw(labels[changed], draws)
     return relabelled
+
+
+def _changed(
+    labels: np.ndarray, examples: np.ndarray, probability: float, seed: int, epoch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the masked tokens that DICT-MLM changes, bool (B, T), and a number for the translation of each."""
+    changed = labels != IGNORED
+    draws = example_draws(examples, 2 * changed.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
+    chosen = draws[:, 0] < probability
+    changed[changed] = chosen
+    return changed, draws[chosen, 1]
 
 
 def dict_mlm_inputs(
@@ -160,12 +167,8 @@ def dict_mlm_inputs(
     each token. `translations` translate numbers `language * LANGUAGE + token`. Returns the inputs and their language
     ids, int64 (B, T) each.
     """
-    hidden = labels != IGNORED
-    draws = example_draws(examples, 2 * hidden.sum(axis=1), seed=seed, epoch=epoch, stream=2).reshape(-1, 2)
-    changed = np.zeros_like(hidden)
-    changed[hidden] = draws[:, 0] < probability
-    numbers = languages[changed] * LANGUAGE + labels[changed]
-    numbers = translations.draw(numbers, draws[draws[:, 0] < probability, 1])
+    changed, draws = _changed(labels, examples, probability, seed, epoch)
+    numbers = translations.draw(languages[changed] * LANGUAGE + labels[changed], draws)
     inputs, switched = masked.copy(), languages.copy()
     switched[changed], inputs[changed] = np.divmod(numbers, LANGUAGE)
     return inputs, switched

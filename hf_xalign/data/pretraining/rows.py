@@ -26,10 +26,10 @@ from hf_xalign.data.encoding import (
     token_ids,
     word_tokenizer,
 )
-from hf_xalign.data.parallel import COLUMNS, as_parallel
+from hf_xalign.data.parallel import COLUMNS, as_parallel, check_columns
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
 logger = logging.getLogger(__name__)
@@ -134,14 +134,9 @@ def check_block_size(
 ) -> None:
     """Check the tokenizer and block size before any text is read."""
     masking_vocabulary(tokenizer)
-    if block_size > (limit := position_limit(config)):
-        raise InputError(
-            f"block_size={block_size}: this encoder ({config.model_type}) takes at most {limit} tokens, including "
-            "special tokens. Set block_size to that or less."
-        )
     least = sentence_frame(tokenizer).pair_specials + 2 if pairs else sum(map(len, special_frame(tokenizer))) + 1
-    if block_size < least:
-        raise InputError(f"block_size={block_size}: special tokens and text need at least {least}")
+    with explained(f"tokens of a row, with special tokens, in this encoder ({config.model_type})"):
+        check_range(least=least, most=position_limit(config), block_size=block_size)
 
 
 def pack(sizes: np.ndarray, room: int) -> np.ndarray:
@@ -160,23 +155,17 @@ def pack(sizes: np.ndarray, room: int) -> np.ndarray:
 def _monolingual(
     corpus: Dataset, tokenizer: PreTrainedTokenizerBase, language: str, block_size: int, long_sentences: str
 ) -> tuple[Dataset, TextCounts]:
-    column = next((name for name in ("words", "text") if name in corpus.column_names), None)
-    if column is None:
-        raise InputError(
-            f"the corpus of {language} has no column named words or text (it has {', '.join(corpus.column_names)}). "
-            "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column."
-        )
-    by_words = column == "words"
-    encoder = word_tokenizer(tokenizer) if by_words else tokenizer
+    column, name = "words" if "words" in corpus.column_names else "text", f"the corpus of {language}"
+    remedy = "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column to text or words."
+    check_columns(corpus, [column], name, remedy)
+    encoder = word_tokenizer(tokenizer) if column == "words" else tokenizer
     before, after = special_frame(tokenizer)
     room = block_size - len(before) - len(after)
-    if not len(corpus):
-        raise InputError(f"the corpus of {language} has no rows")
-    check_vocabulary(tokenizer, corpus[column], language, f"the corpus of {language}")
+    check_vocabulary(tokenizer, corpus[column], language, name)
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         pieces, numbers = [], []
-        for ids in token_ids(encoder, batch, column, rows, f"the corpus of {language}"):
+        for ids in token_ids(encoder, batch, column, rows, name):
             if long_sentences == "drop" and len(ids) > room:
                 continue
             for number, start in enumerate(range(0, len(ids), room)):
@@ -187,7 +176,6 @@ def _monolingual(
     encoded = map_rows(
         corpus.select_columns([column]),
         encode,
-        batched=True,
         with_indices=True,
         remove_columns=[column],
         features=Features({"ids_0": List(Value("int32")), "size_0": Value("int32"), "number": Value("int32")}),
@@ -195,7 +183,7 @@ def _monolingual(
     )
     if not len(encoded):
         fitting = f" of at most {room} tokens" if long_sentences == "drop" else ""
-        raise InputError(f"the corpus of {language} has no text{fitting} in its {len(corpus)} rows")
+        raise InputError(f"{name} has no text{fitting} in its {len(corpus)} rows")
     numbers = _array(encoded, "number")
     rows = _rows(encoded, room, [before, after], [language])
     return rows, TextCounts(
@@ -225,7 +213,6 @@ def _bilingual(
     encoded = map_rows(
         pairs.select_columns(list(COLUMNS)),
         encode,
-        batched=True,
         with_indices=True,
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
@@ -312,7 +299,6 @@ def _rows(
     return map_rows(
         sentences,
         build,
-        batched=True,
         with_indices=True,
         remove_columns=names,
         features=_ROW,
@@ -391,19 +377,14 @@ class TokenEntries:
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
-        found: dict[tuple[int, int], None] = {}
-        for pivot, other in zip(*pieces, strict=True):
-            reason = pivot if isinstance(pivot, str) else other
-            if "unknown" in (pivot, other):
-                dropped["unknown"] += 1
-            elif isinstance(reason, str):
+        found: dict[tuple[Any, Any], None] = {}
+        for pair in zip(*pieces, strict=True):
+            tests = {reason: reason in pair for reason in ("unknown", "several_pieces")}
+            tests |= {"same_piece": pair[0] == pair[1], "repeated": pair in found}
+            if reason := next((reason for reason, true in tests.items() if true), None):
                 dropped[reason] += 1
-            elif pivot == other:
-                dropped["same_piece"] += 1
-            elif (pivot, other) in found:
-                dropped["repeated"] += 1
             else:
-                found[pivot, other] = None
+                found[pair] = None
         if not found:
             reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
             raise InputError(
@@ -446,34 +427,18 @@ class TokenEntries:
     def load(cls, folder: str | Path, *, vocab_size: int) -> Self:
         """Read the entries that `save` wrote; a damaged file or a token outside `vocab_size` raises an InputError."""
         path = Path(folder) / ENTRIES_FILE
-        try:
-            wrong = "not a file of token entries", "Restore it from its checkpoint."
-            with content_errors(path, *wrong):
-                content = read_json(path, *wrong)
-                ids = np.array(content["entries"], dtype=np.int64)
-                found = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be read ({error.strerror}). A model of ALIGN-MLM or DICT-MLM has this file next to "
-                "its weights. Name the model's folder."
-            ) from error
-        if fault := _fault(ids):
-            raise InputError(f"{path}: {fault}. Restore the file from its checkpoint.")
-        entries = cls(ids, **found, pairs=content.get("pairs", {}))
+        wrong = "not a file of token entries", "Restore it from its checkpoint."
+        advice = ". A model of ALIGN-MLM or DICT-MLM has this file next to its weights. Name the model's folder."
+        with explained(f"{path}: cannot be read", OSError, advice=advice), content_errors(path, *wrong):
+            content = read_json(path, *wrong)
+            ids = np.array(content["entries"], dtype=np.int64)
+            found = {name: content[name] for name in ("origin", "share", "seed", "dropped", "pairs")}
+            good = ids.shape[1:] == (2,) and len(ids) and ids.min() >= 0 and (ids[:, 0] != ids[:, 1]).all()
+            if not good or len(np.unique(ids, axis=0)) < len(ids):
+                raise ValueError("the entries must be pairs of two different tokens, none of them twice")
+        entries = cls(ids, **found)
         entries.check_vocabulary(vocab_size, path)
         return entries
-
-
-def _fault(ids: Any) -> str | None:
-    """Describe what is wrong with the entries, or return None."""
-    if ids.dtype != np.int64 or ids.ndim != 2 or ids.shape[1] != 2 or not len(ids):
-        return f"expected int64 (n, 2) with n at least 1, found {ids.dtype} {ids.shape}"
-    if (ids < 0).any():
-        return f"a negative token in entry {ids[(ids < 0).any(1)][0].tolist()}"
-    if (same := ids[:, 0] == ids[:, 1]).any():
-        return f"entry {ids[same][0].tolist()} pairs a token with itself"
-    kept, counts = np.unique(ids, axis=0, return_counts=True)
-    return f"entry {kept[counts > 1][0].tolist()} is there twice" if (counts > 1).any() else None
 
 
 def _pairs(ids: np.ndarray, languages: tuple[str, str] | None) -> dict[str, list[int]]:

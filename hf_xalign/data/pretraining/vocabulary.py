@@ -19,7 +19,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_xalign.checks import check_range
 from hf_xalign.data.derived.language import WORD_START
-from hf_xalign.errors import InputError
+from hf_xalign.data.encoding import check_fast, tokenizer_name
+from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +54,8 @@ def train_tokenizer(
     characters = {c for c in characters if not c.isspace()}
     if not characters:
         raise InputError("there is no text to train a tokenizer on")
-    fewest = len(specials) + len(characters | {WORD_START})
-    if vocab_size < fewest:
-        raise InputError(
-            f"vocab_size={vocab_size:,} is too small: special tokens and the characters of the text are {fewest:,}"
-        )
+    with explained("special tokens and the characters of the text"):
+        check_range(least=len(specials) + len(characters | {WORD_START}), vocab_size=vocab_size)
     options: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special_tokens": [*specials[:-1], AddedToken(mask, lstrip=True)],
@@ -113,7 +111,7 @@ def cut_tokenizer(
     spec = tokenizer_spec(tokenizer)
     if spec["model"]["type"] != "Unigram":
         raise InputError(
-            f"{_name(tokenizer)}: {spec['model']['type']} pieces are merged from other pieces, so none can be "
+            f"{tokenizer_name(tokenizer)}: {spec['model']['type']} pieces are merged from others, so none can be "
             "dropped. Take a Unigram tokenizer (XLM-R's), or train one by train_tokenizer."
         )
     vocabulary = spec["model"]["vocab"]
@@ -123,10 +121,8 @@ def cut_tokenizer(
     kept = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
     singles = {WORD_START, *characters, *(WORD_START + c for c in characters)}
     kept.update(i for i, (piece, _) in enumerate(vocabulary) if piece in singles)
-    if len(kept) > vocab_size:
-        raise InputError(
-            f"vocab_size={vocab_size:,} is too small: special tokens and single characters are {len(kept):,} pieces"
-        )
+    with explained("special tokens and single characters"):
+        check_range(least=len(kept), vocab_size=vocab_size)
     used = [int(i) for i in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)] if i not in kept]
     old_ids = np.array(sorted(kept.union(used[: vocab_size - len(kept)])), dtype=np.int64)
     if len(old_ids) < vocab_size:
@@ -161,14 +157,14 @@ def add_pieces(
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
     if kind not in ("Unigram", "WordPiece", "BPE") or model.get("end_of_word_suffix") or (kind == "BPE" and prefix):
         raise InputError(
-            f"{_name(tokenizer)}: no pieces can be added to a {kind} vocabulary that marks words in this way. Take a "
-            "Unigram, WordPiece or BPE tokenizer that marks the start of words"
+            f"{tokenizer_name(tokenizer)}: no pieces can be added to a {kind} vocabulary that marks words in this "
+            "way. Take a Unigram, WordPiece or BPE tokenizer that marks the start of words"
         )
-    words, unwritable = _badly_written(spec, texts, split_over, _name(tokenizer))
+    words, unwritable = _badly_written(spec, texts, split_over, tokenizer_name(tokenizer))
     if not words:
         few = "" if split_over is None else f" in at most {split_over} pieces"
         raise InputError(
-            f"{_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
+            f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
         )
     known = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
     units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
@@ -194,11 +190,12 @@ def add_pieces(
     if kind == "Unigram":
         _add_scored(model, words, missing, new, count, competing=split_over is not None)
     elif kind == "WordPiece":
-        model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(new[:count])}
-        used = _usage_of(model, words)
+        old = model["vocab"]
+        used = _usage_of(
+            {**model, "vocab": old | {piece: len(known) + k for k, piece in enumerate(new[:count])}}, words
+        )
         kept = [piece for piece in new[:count] if used[piece] or piece in missing]
-        model["vocab"] = {piece: own for piece, own in model["vocab"].items() if piece in known}
-        model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(kept)}
+        model["vocab"] = old | {piece: len(known) + k for k, piece in enumerate(kept)}
     else:
         _add_merges(model, words, [(_join(a), _join(b)) for a, b in merges], len(known) + count)
     return rebuild(tokenizer, spec)
@@ -334,10 +331,7 @@ def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[s
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Return the content of `tokenizer.json`, with the added tokens in the model's vocabulary."""
-    if not tokenizer.is_fast:
-        raise InputError(
-            f"{_name(tokenizer)} is not a fast tokenizer. Load one with a tokenizer.json by AutoTokenizer."
-        )
+    check_fast(tokenizer, "get other pieces")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     spec["truncation"] = spec["padding"] = None  # left over from the last call
     model = spec["model"]
@@ -346,7 +340,9 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         if token["id"] < len(vocabulary):
             continue
         if token["id"] > len(vocabulary):
-            raise InputError(f"{_name(tokenizer)}: no token has the id {len(vocabulary)}, before {token['content']}")
+            raise InputError(
+                f"{tokenizer_name(tokenizer)}: no token has the id {len(vocabulary)}, before {token['content']}"
+            )
         # The model never uses the score of an added token, but a new lowest score would change the others.
         if isinstance(vocabulary, list):
             vocabulary.append([token["content"], min(score for _, score in vocabulary)])
@@ -398,7 +394,3 @@ def _renumber(processor: dict[str, Any] | None, new_id: Callable[[int], int]) ->
     for role in ("cls", "sep"):
         if role in processor:
             processor[role][1] = new_id(processor[role][1])
-
-
-def _name(tokenizer: PreTrainedTokenizerBase) -> str:
-    return tokenizer.name_or_path or type(tokenizer).__name__

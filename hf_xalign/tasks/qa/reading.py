@@ -12,8 +12,6 @@ languages than the requested one are skipped.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import re
 from collections import Counter
@@ -23,14 +21,15 @@ from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
+from hf_xalign.cache import digest
 from hf_xalign.checks import check_range
 from hf_xalign.data.code_switching import answer_spans, stands_at
-from hf_xalign.data.readers import clean_text, file_format, load_json
+from hf_xalign.data.readers import clean_text, file_format, load_json, text_of
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import check_language
-from hf_xalign.tasks.examples import Examples, read_records, text_of
+from hf_xalign.language_codes import check_language, find_language
+from hf_xalign.tasks.examples import Examples, label_of, read_records
 
 logger = logging.getLogger(__name__)
 
@@ -49,20 +48,7 @@ COLUMNS = Features(
 )
 
 _MLQA = re.compile(r"context-([a-z]{2,3})-question-([a-z]{2,3})|:mlqa\.([a-z]{2,3})\.([a-z]{2,3})$")
-_TYDI = re.compile(r"([a-z]+)-[-\d]+")
-_TYDI_LANGUAGES = {
-    "arabic": "ar",
-    "bengali": "bn",
-    "english": "en",
-    "finnish": "fi",
-    "indonesian": "id",
-    "japanese": "ja",
-    "korean": "ko",
-    "russian": "ru",
-    "swahili": "sw",
-    "telugu": "te",
-    "thai": "th",
-}
+_TYDI = re.compile(r"([a-z]{4,})-[-\d]+")  # begins with the English name of the language
 _LAYOUT = (
     "SQuAD's JSON is data[].paragraphs[], each with context and qas[], which have id, question and answers[] with "
     "text and answer_start; a line or a row has id, question, context and answers"
@@ -117,10 +103,8 @@ def read_questions(
     for line, where, record in progress(records, desc=f"reading {source}", unit=" questions", leave=False):
         if len(rows) == max_examples:
             break
-        if type(_get(record, "id", where)) not in (str, int):
-            raise InputError(f"{where}: 'id' is {record['id']!r}. Write a text or a whole number.")
-        name = str(record["id"])
-        by_id = _TYDI_LANGUAGES.get(name.partition("-")[0]) if _TYDI.fullmatch(name) else None
+        name = label_of(_get(record, "id", where), "id", where)
+        by_id = find_language(match[1]) if (match := _TYDI.fullmatch(name)) else None
         if by_id and context_lang and by_id != context_lang.replace("_", "-").split("-")[0]:
             others[by_id] += 1
             continue
@@ -151,8 +135,7 @@ def read_questions(
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")
     code = str(language) if len(pairs) > 1 else pair_code(*pairs.pop())
     columns = {column: [row[column] for row in rows] for column in COLUMNS}
-    fingerprint = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16).hexdigest()
-    return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, fingerprint, commit)
+    return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, digest(columns), commit)
 
 
 def pair_code(question_lang: str, context_lang: str) -> str:
@@ -199,9 +182,9 @@ def _answers(record: Mapping[str, Any], context: str, where: str) -> dict[str, l
     """Return `text` and `answer_start` of the answers, from a dict of lists or a list of dicts."""
     value = _get(record, "answers", where)
     try:
-        good = isinstance(value["text"] if isinstance(value, Mapping) else value, list)
         spans = answer_spans(value)
-        good = good and all(type(text) is str and type(start) is int for text, start in spans)
+        listed = isinstance(value["text"] if isinstance(value, Mapping) else value, list)
+        good = listed and all(type(text) is str and type(start) is int for text, start in spans)
     except (KeyError, TypeError, ValueError):
         good = False
     if not good:

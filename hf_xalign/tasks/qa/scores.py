@@ -15,6 +15,7 @@ import regex
 from hf_xalign.checks import check_choice
 from hf_xalign.data.words import lower_word
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import parse_language
 
 Rules = Literal["mlqa", "squad"]
 RULES = get_args(Rules)
@@ -30,23 +31,6 @@ _ARTICLES = {
     "vi": r"\b(?:của|là|cái|chiếc|những)\b",
     # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
     "ar": "ال",
-}
-# Other codes of the languages with rules.
-_TWO_LETTERS = {
-    "eng": "en",
-    "deu": "de",
-    "spa": "es",
-    "vie": "vi",
-    "ara": "ar",
-    "arb": "ar",
-    "zho": "zh",
-    "cmn": "zh",
-    "yue": "zh",
-    "jpn": "ja",
-    "tha": "th",
-    "lao": "lo",
-    "khm": "km",
-    "mya": "my",
 }
 # Letters of scripts without blanks between words; each letter with its combining marks is a token.
 _LETTERS = {
@@ -75,7 +59,7 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
         articles, letters = _expressions("en")
         marks = _ASCII_MARKS
     else:
-        articles, letters = _expressions(language.replace("_", "-").split("-")[0].lower())
+        articles, letters = _expressions(parse_language(language).language)
         marks = _MARKS
         text = unicodedata.normalize("NFC", text)
     text = marks.sub("", text.lower() if rules == "squad" else lower_word(text, language))
@@ -87,8 +71,7 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
 @cache
 def _expressions(base: str) -> tuple[regex.Pattern[str] | None, regex.Pattern[str] | None]:
     """Return the expressions for a language's articles and one-letter tokens, or None."""
-    base = _TWO_LETTERS.get(base, base)
-    articles, letter = _ARTICLES.get(base), _LETTERS.get(base)
+    articles, letter = _ARTICLES.get(base), _LETTERS.get("zh" if base == "yue" else base)
     return (
         regex.compile(articles) if articles else None,
         # \X also matches the rest of the letter's cluster: vowel signs, tone marks, variation selectors.

@@ -14,9 +14,9 @@ from datasets import Dataset, Features, List, Value
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.checks import check_range
+from hf_xalign.checks import check, check_range, setting
 from hf_xalign.data.batches.pairs import pad_rows
-from hf_xalign.data.encoding import check_vocabulary
+from hf_xalign.data.encoding import check_fast, check_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores
@@ -76,124 +76,6 @@ class TokenText(NamedTuple):
         return int(first), int(last)
 
 
-def encode_questions(
-    examples: Examples,
-    tokenizer: PreTrainedTokenizerBase,
-    languages: LanguageInputs,
-    *,
-    max_length: int = 384,
-    overlap: int = 128,
-    max_question_tokens: int = 64,
-    training: bool,
-) -> Dataset:
-    """Encode questions with their contexts, in several windows if the context is long.
-
-    Consecutive windows overlap by `overlap` context tokens. The defaults are BERT's for SQuAD (BERT's stride of 128 is
-    the distance of two windows; transformers' `stride` is their overlap, as here).
-
-    Returns:
-        Rows of `input_ids`; `length`; `source_lang`, the set's language; `question`, the row in `examples`;
-        `context_at`, the number of tokens before the context; `token_types` and `language_numbers` of question and
-        context, if the model reads them. For training, also `start_position` and `end_position`, the first and last
-        token of the first answer, or `NO_ANSWER` if the window does not hold all of it. For prediction, `opens` and
-        `closes`: for each token the character where an answer may begin or end, or `NOWHERE`.
-    """
-    if not tokenizer.is_fast:
-        raise InputError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer, so it has no character offsets. Use the fast "
-            "tokenizer of the same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
-        )
-    frame = sentence_frame(tokenizer)
-    limit = min(max_length, tokenizer.model_max_length)
-    if overlap < 0 or max_question_tokens < 1 or limit - frame.pair_specials - max_question_tokens <= overlap:
-        raise InputError(
-            f"windows of {limit} tokens (max_length={max_length}, the tokenizer's model_max_length "
-            f"{tokenizer.model_max_length}) with max_question_tokens={max_question_tokens}, overlap={overlap} and "
-            f"{frame.pair_specials} special tokens cannot advance in the context. Raise max_length, or lower the "
-            "other two."
-        )
-    for name in ("question", "context"):
-        some = examples.rows.select(range(0, len(examples), -(-len(examples) // _CHECKED_ROWS)))
-        texts = [text[:_CHECKED_CHARACTERS] for text in some[name]]
-        check_vocabulary(tokenizer, texts, examples.rows[0][f"{name}_lang"], f"{examples.name}, {name}")
-    mark = tokenizer.convert_tokens_to_ids(_BOUNDARY)
-    segments: dict[str, list[int]] = {}
-    if languages.segments and "token_type_ids" in tokenizer.model_input_names:
-        types = tokenizer("a", "a", return_token_type_ids=True).token_type_ids
-        segments["token_types"] = [types[0], types[-1]]
-
-    def parts(question_lang: str, context_lang: str) -> dict[str, list[int]]:
-        question, context = languages.columns(question_lang), languages.columns(context_lang)
-        return segments | {_PARTS[name]: [question[name], context[name]] for name in question}
-
-    number, numbers = Value("int32"), List(Value("int32"))
-    first = examples.rows[0]
-    columns: dict[str, Any] = dict.fromkeys(parts(first["question_lang"], first["context_lang"]), numbers)
-    columns |= {"input_ids": numbers, "length": number, "source_lang": Value("string")}
-    columns |= {"question": Value("int64"), "context_at": number}
-    columns |= dict.fromkeys(_LABELS, number) if training else {"opens": numbers, "closes": numbers}
-    cut = lost = 0
-
-    def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        nonlocal cut, lost
-        options = {"add_special_tokens": False, "verbose": False}
-        questions = tokenizer(batch["question"], **options).input_ids
-        contexts = tokenizer(batch["context"], return_offsets_mapping=True, **options)
-        found: dict[str, list] = {name: [] for name in columns}
-        for k, row in enumerate(rows):
-            ids = np.asarray(contexts["input_ids"][k], dtype=np.int64)
-            offsets = np.asarray(contexts["offset_mapping"][k], dtype=np.int64).reshape(-1, 2)
-            text = TokenText.of(batch["context"][k], offsets, (ids == mark) & (mark != tokenizer.unk_token_id))
-            answer = None
-            if training:
-                first_answer, start = batch["answers"][k]["text"][0], batch["answers"][k]["answer_start"][0]
-                blanks = len(first_answer) - len(first_answer.lstrip())
-                answer = text.tokens_of(start + blanks, start + len(first_answer.rstrip()))
-                if answer is None:
-                    lost += 1
-                    continue
-            cut += len(questions[k]) > max_question_tokens
-            head = [*frame.before, *questions[k][:max_question_tokens], *frame.between]
-            room = limit - len(head) - len(frame.after)
-            common = {
-                "source_lang": examples.language,
-                "question": row,
-                "context_at": len(head),
-                **parts(batch["question_lang"][k], batch["context_lang"][k]),
-            }
-            # At least one window, and no window without new tokens.
-            for start in range(0, max(len(ids) - overlap, 1), room - overlap):
-                here = slice(start, start + room)
-                window: dict[str, Any] = {**common, "input_ids": [*head, *ids[here].tolist(), *frame.after]}
-                window["length"] = len(window["input_ids"])
-                if answer is not None:
-                    whole = start <= answer[0] and answer[1] < start + room
-                    for name, token in zip(_LABELS, answer, strict=True):
-                        window[name] = len(head) + token - start if whole else NO_ANSWER
-                else:
-                    for name, values in (("opens", text.opens), ("closes", text.closes)):
-                        window[name] = np.pad(values[here], (len(head), len(frame.after)), constant_values=NOWHERE)
-                for name, column in found.items():
-                    column.append(window[name])
-        return found
-
-    windows = examples.rows.map(
-        encode,
-        batched=True,
-        with_indices=True,
-        remove_columns=examples.rows.column_names,
-        features=Features(columns),
-        load_from_cache_file=False,  # the function also counts
-        desc="Encoding questions",
-    )
-    if not len(windows):
-        raise InputError(f"{examples.name}: the tokenizer drops every answer. Take another encoder.")
-    for count, what in ((cut, "truncated"), (lost, "left out, because the tokenizer drops their answer")):
-        if count:
-            logger.warning("%s: %d questions are %s", examples.name, count, what)
-    return windows
-
-
 NO_SPAN = -1
 
 
@@ -206,7 +88,8 @@ class QuestionTask(Task):
 
     Attributes:
         metric: headline score.
-        overlap: number of context tokens that two windows share.
+        overlap: number of context tokens that two windows share, as transformers' `stride`. The default is BERT's for
+            SQuAD (BERT's stride of 128 is the distance of two windows).
         max_question_tokens: maximum number of question tokens; longer questions are truncated.
         max_answer_tokens: maximum number of answer tokens.
         rules: rules for comparing answers, see [`~hf_xalign.tasks.qa.scores.answer_tokens`].
@@ -220,16 +103,122 @@ class QuestionTask(Task):
     kind: ClassVar[str] = "questions"
     head: ClassVar[str] = "ForQuestionAnswering"
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
-    overlap: int = 128
-    max_question_tokens: int = 64
-    max_answer_tokens: int = 30
+    overlap: int = setting(128, least=0)
+    max_question_tokens: int = setting(64, least=1)
+    max_answer_tokens: int = setting(30, least=1)
     rules: Rules = "mlqa"
 
-    def encode(self, examples: Examples, *inputs: Any, **options: Any) -> Dataset:
-        """Encode questions as windows, see [`encode_questions`]."""
-        return encode_questions(
-            examples, *inputs, overlap=self.overlap, max_question_tokens=self.max_question_tokens, **options
+    def __post_init__(self) -> None:
+        check(self)
+
+    def encode(
+        self,
+        examples: Examples,
+        tokenizer: PreTrainedTokenizerBase,
+        languages: LanguageInputs,
+        *,
+        max_length: int = 384,
+        training: bool,
+    ) -> Dataset:
+        """Encode questions with their contexts, in several windows if the context is long.
+
+        Returns:
+            Rows of `input_ids`; `length`; `source_lang`, the set's language; `question`, the row in `examples`;
+            `context_at`, the number of tokens before the context; `token_types` and `language_numbers` of question and
+            context, if the model reads them. For training, also `start_position` and `end_position`, the first and
+            last token of the first answer, or `NO_ANSWER` if the window does not hold all of it. For prediction,
+            `opens` and `closes`: for each token the character where an answer may begin or end, or `NOWHERE`.
+        """
+        check_fast(tokenizer, "tell which characters a token has")
+        frame = sentence_frame(tokenizer)
+        limit, most = min(max_length, tokenizer.model_max_length), self.max_question_tokens
+        if limit - frame.pair_specials - most <= self.overlap:
+            raise InputError(
+                f"windows of {limit} tokens (max_length={max_length}, the tokenizer's model_max_length "
+                f"{tokenizer.model_max_length}) with max_question_tokens={most}, overlap={self.overlap} and "
+                f"{frame.pair_specials} special tokens cannot advance in the context. Raise max_length, or lower the "
+                "other two."
+            )
+        for name in ("question", "context"):
+            some = examples.rows.select(range(0, len(examples), -(-len(examples) // _CHECKED_ROWS)))
+            texts = [text[:_CHECKED_CHARACTERS] for text in some[name]]
+            check_vocabulary(tokenizer, texts, examples.rows[0][f"{name}_lang"], f"{examples.name}, {name}")
+        mark = tokenizer.convert_tokens_to_ids(_BOUNDARY)
+        segments: dict[str, list[int]] = {}
+        if languages.segments and "token_type_ids" in tokenizer.model_input_names:
+            types = tokenizer("a", "a", return_token_type_ids=True).token_type_ids
+            segments["token_types"] = [types[0], types[-1]]
+
+        def parts(question_lang: str, context_lang: str) -> dict[str, list[int]]:
+            question, context = languages.columns(question_lang), languages.columns(context_lang)
+            return segments | {_PARTS[name]: [question[name], context[name]] for name in question}
+
+        number, numbers = Value("int32"), List(Value("int32"))
+        first = examples.rows[0]
+        columns: dict[str, Any] = dict.fromkeys(parts(first["question_lang"], first["context_lang"]), numbers)
+        columns |= {"input_ids": numbers, "length": number, "source_lang": Value("string")}
+        columns |= {"question": Value("int64"), "context_at": number}
+        columns |= dict.fromkeys(_LABELS, number) if training else {"opens": numbers, "closes": numbers}
+        cut = lost = 0
+
+        def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+            nonlocal cut, lost
+            options = {"add_special_tokens": False, "verbose": False}
+            questions = tokenizer(batch["question"], **options).input_ids
+            contexts = tokenizer(batch["context"], return_offsets_mapping=True, **options)
+            found: dict[str, list] = {name: [] for name in columns}
+            for k, row in enumerate(rows):
+                ids = np.asarray(contexts["input_ids"][k], dtype=np.int64)
+                offsets = np.asarray(contexts["offset_mapping"][k], dtype=np.int64).reshape(-1, 2)
+                text = TokenText.of(batch["context"][k], offsets, (ids == mark) & (mark != tokenizer.unk_token_id))
+                answer = None
+                if training:
+                    first_answer, start = batch["answers"][k]["text"][0], batch["answers"][k]["answer_start"][0]
+                    blanks = len(first_answer) - len(first_answer.lstrip())
+                    answer = text.tokens_of(start + blanks, start + len(first_answer.rstrip()))
+                    if answer is None:
+                        lost += 1
+                        continue
+                cut += len(questions[k]) > most
+                head = [*frame.before, *questions[k][:most], *frame.between]
+                room = limit - len(head) - len(frame.after)
+                common = {
+                    "source_lang": examples.language,
+                    "question": row,
+                    "context_at": len(head),
+                    **parts(batch["question_lang"][k], batch["context_lang"][k]),
+                }
+                # At least one window, and no window without new tokens.
+                for start in range(0, max(len(ids) - self.overlap, 1), room - self.overlap):
+                    here = slice(start, start + room)
+                    window: dict[str, Any] = {**common, "input_ids": [*head, *ids[here].tolist(), *frame.after]}
+                    window["length"] = len(window["input_ids"])
+                    if answer is not None:
+                        whole = start <= answer[0] and answer[1] < start + room
+                        for name, token in zip(_LABELS, answer, strict=True):
+                            window[name] = len(head) + token - start if whole else NO_ANSWER
+                    else:
+                        for name, values in (("opens", text.opens), ("closes", text.closes)):
+                            window[name] = np.pad(values[here], (len(head), len(frame.after)), constant_values=NOWHERE)
+                    for name, column in found.items():
+                        column.append(window[name])
+            return found
+
+        windows = examples.rows.map(
+            encode,
+            batched=True,
+            with_indices=True,
+            remove_columns=examples.rows.column_names,
+            features=Features(columns),
+            load_from_cache_file=False,  # the function also counts
+            desc="Encoding questions",
         )
+        if not len(windows):
+            raise InputError(f"{examples.name}: the tokenizer drops every answer. Take another encoder.")
+        for count, what in ((cut, "truncated"), (lost, "left out, because the tokenizer drops their answer")):
+            if count:
+                logger.warning("%s: %d questions are %s", examples.name, count, what)
+        return windows
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Collate windows, padded at the end to the longest of them.

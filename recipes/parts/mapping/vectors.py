@@ -119,8 +119,7 @@ def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
 def _read(file: str, language: str, limit: int, device: torch.device) -> Anchors:
     """Read vectors and divide each by its length, as every published method does."""
     anchors = read_word2vec(Path(file).expanduser(), language, limit=limit)
-    for part in anchors.vectors.split(_ROWS):
-        part.copy_(unit(part))
+    unit(anchors.vectors, out=anchors.vectors)
     return replace(anchors, vectors=anchors.vectors.to(device))
 
 

@@ -70,10 +70,12 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
     from hf_xalign.recipes.parts.mapping.sources import read_sources
-    from hf_xalign.recipes.parts.parallel import load_text
+    from hf_xalign.recipes.parts.parallel import link_text, read_text
 
     encoders = load_encoders(data, args)
-    linked = load_text(data, *encoders["source"], eval_links=None)
+    text = read_text(data)
+    text.model, text.tokenizer = encoders["source"]
+    linked = link_text(text)
     start = time.perf_counter()
     corpus = extract_vectors(linked, encoders, read_sources(args), data, args)
     seconds = time.perf_counter() - start

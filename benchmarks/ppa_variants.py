@@ -111,7 +111,7 @@ class Step:
 
     def step(self, batch: Batch) -> Tensor:
         """Run the trainer's optimizer step without the optimizer."""
-        self.trainer._step_keys = []
+        self.trainer.is_in_train = True
         counts = self.trainer._get_num_items_in_batch([batch], self.device)
         loss = self.trainer.training_step(self.wrapped, batch, counts)
         self.trainer.advance()

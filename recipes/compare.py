@@ -141,9 +141,8 @@ def _tables(comparison: Comparison) -> list[list[list[str]]]:
     rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
     for one in comparison.differences:
         bounds = f"[{_signed(one.low)}, {_signed(one.high)}]"
-        tests = [_p(one.p), _p(one.corrected)]
-        rows.append([_line(one.system), one.language or "average", str(one.examples), _signed(one.difference), bounds])
-        rows[-1] += tests
+        cells = [_line(one.system), one.language or "average", str(one.examples), _signed(one.difference), bounds]
+        rows.append([*cells, _p(one.p), _p(one.corrected)])
     return [means, rows]
 
 

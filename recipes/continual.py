@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
@@ -20,8 +20,7 @@ from hf_xalign.recipes.parts.common import PairColumns, option, recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
-    from hf_xalign.tasks import Task
-    from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig
+    from hf_xalign.trainers import ContinualConfig, TaskConfig
 
 _PAIRS = "Sentence pairs"
 
@@ -29,8 +28,6 @@ _PAIRS = "Sentence pairs"
 @dataclass
 class ContinualArguments(TaskArguments, PairColumns):
     """Encoder, task, and sentence pairs that keep the languages aligned."""
-
-    method: ClassVar[str] = "continual"
 
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])
     pairs_split: str = option(_PAIRS, "Split of built-in and Hub pairs.", "train")
@@ -58,15 +55,12 @@ class ContinualArguments(TaskArguments, PairColumns):
         drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
         return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
 
-    def build(self, args: ContinualConfig, task: Task, **given: Any) -> ContinualTrainer:
-        """Return the trainer of one seed, `args.seed`, with its own model."""
+    def more_text(self, args: ContinualConfig) -> dict[str, Any]:
+        """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
         from hf_xalign.data.builtin import resolve_model
         from hf_xalign.modeling.checkpoint import load_encoder
         from hf_xalign.recipes.parts.parallel import draw_pairs, has_links
-        from hf_xalign.tasks import load_task_model
-        from hf_xalign.trainers import ContinualTrainer
 
-        name, _ = self.named(args.seed)
         with args.main_process_first(desc="making the built-in encoder"):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
@@ -74,8 +68,7 @@ class ContinualArguments(TaskArguments, PairColumns):
             pairs, sizes = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
             drawn = [{"pairs": size} for size in sizes]
             pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
-        model = load_task_model(name, task, revision=self.model_revision, seed=args.seed)
-        return ContinualTrainer(model, args, task=task, pairs=pairs, reference=load_encoder(reference), **given)
+        return {"pairs": pairs, "reference": load_encoder(reference)}
 
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")

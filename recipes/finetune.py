@@ -22,15 +22,11 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, Literal
 
 from hf_xalign.checks import needs
 from hf_xalign.recipes.parts.common import option, recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
-
-if TYPE_CHECKING:
-    from hf_xalign.tasks import Task
-    from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 
 def _tagger(help: str, default: Any) -> Any:
@@ -41,8 +37,6 @@ def _tagger(help: str, default: Any) -> Any:
 @dataclass
 class FinetuneArguments(TaskArguments):
     """Encoder, task, and settings of the tagger, with the defaults of ROTATE."""
-
-    method: ClassVar[str] = "finetune"
 
     tagger_layers: list[int] | None = _tagger(
         "Encoder layers to read. Default: those with maps or a module, else the last four.", None
@@ -59,39 +53,6 @@ class FinetuneArguments(TaskArguments):
     tagger_keep_vectors: bool = _tagger(
         "Encode the training text once, and keep its word vectors, not once an epoch and seed.", True
     )
-
-    def __post_init__(self) -> None:
-        self._read: dict[tuple[str, str | None], Any] = {}  # training text with its vectors, by encoder and adapter
-
-    def fit(self, task: Task, args: TaskConfig) -> Task:
-        """Return the task for the chosen head."""
-        from hf_xalign.tasks import TaggingTask, TokenTask
-
-        if args.head != "tagger":
-            return task
-        assert isinstance(task, TokenTask)  # a rule of `task`
-        bio = task.labels.mark_spans if self.tagger_bio is None else self.tagger_bio
-        return TaggingTask(
-            task.labels, task.metric, task.on_empty_word, bio=bio, keep_vectors=self.tagger_keep_vectors
-        )
-
-    def build(self, args: TaskConfig, task: Task, **given: Any) -> TaskTrainer:
-        """Return the trainer of one seed, `args.seed`, with its own model."""
-        from hf_xalign.tasks import TaggingTask, load_tagger, load_task_model
-        from hf_xalign.trainers import TaskTrainer
-
-        name, adapter = self.named(args.seed)
-        options: dict[str, Any] = {"adapter": adapter, "revision": self.model_revision, "seed": args.seed}
-        if not isinstance(task, TaggingTask):
-            return TaskTrainer(load_task_model(name, task, **options), args, task=task, **given)
-        names = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
-        options |= {name: getattr(self, f"tagger_{name}") for name in names}
-        # An earlier seed has read it, if that was on the same frozen encoder.
-        given["train_dataset"] = self._read.get((name, adapter), given["train_dataset"])
-        trainer = TaskTrainer(load_tagger(name, task, **options), args, task=task, **given)
-        if task.keep_vectors:
-            self._read = {(name, adapter): trainer.train_dataset}
-        return trainer
 
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")

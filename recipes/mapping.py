@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
     from hf_xalign.recipes.parts.mapping.report import print_plan, save, start
     from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
-    from hf_xalign.recipes.parts.parallel import load_text, read_text
+    from hf_xalign.recipes.parts.parallel import link_text, read_text
     from hf_xalign.recipes.parts.run import about_seed, keep_seed, run_unfinished, score_settings
     from hf_xalign.record import phase
 
@@ -84,10 +84,9 @@ def main(argv: list[str] | None = None) -> None:
         sources.words_given = "source_words" in text.train.column_names
         encoders = load_encoders(data, args)
         (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
-        options: Any = {"eval_links": data.eval_links, "seed": args.seed, "pivot_tokenizer": pivot_tokenizer}
-        linked = load_text(
-            data, model, tokenizer, text=text, drop_identical=args.drop_identical, draw=args.draw, **options
-        )
+        text.model, text.tokenizer = model, tokenizer
+        options: Any = {name: getattr(args, name) for name in ("drop_identical", "draw", "seed")}
+        linked = link_text(text, pivot_tokenizer=pivot_tokenizer, **options)
         languages = linked.languages
         check_languages(sources, languages, pivot, args)
         check_pairs(sources, linked, model.config.hidden_size, args)

@@ -6,42 +6,23 @@ from typing import TYPE_CHECKING, Any
 from hf_xalign.errors import NonFiniteLossError
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-    from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-    from hf_xalign.trainers.continual import ContinualTrainer
-    from hf_xalign.trainers.continual_config import ContinualConfig
-    from hf_xalign.trainers.fao import FAOTrainer
-    from hf_xalign.trainers.fao_config import FAOConfig
-    from hf_xalign.trainers.mao import MAOTrainer
-    from hf_xalign.trainers.mao_config import MAOConfig
-    from hf_xalign.trainers.ppa import PPATrainer
-    from hf_xalign.trainers.ppa_config import PPAConfig
-    from hf_xalign.trainers.shared.base import AlignmentTrainer
-    from hf_xalign.trainers.shared.base_config import AlignmentConfig
-    from hf_xalign.trainers.shared.word import WordAlignmentTrainer
-    from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
-    from hf_xalign.trainers.task import TaskTrainer
-    from hf_xalign.trainers.task_config import TaskConfig
+    from hf_xalign.trainers.align_mlm import AlignMLMTrainer as AlignMLMTrainer
+    from hf_xalign.trainers.align_mlm_config import AlignMLMConfig as AlignMLMConfig
+    from hf_xalign.trainers.continual import ContinualTrainer as ContinualTrainer
+    from hf_xalign.trainers.continual_config import ContinualConfig as ContinualConfig
+    from hf_xalign.trainers.fao import FAOTrainer as FAOTrainer
+    from hf_xalign.trainers.fao_config import FAOConfig as FAOConfig
+    from hf_xalign.trainers.mao import MAOTrainer as MAOTrainer
+    from hf_xalign.trainers.mao_config import MAOConfig as MAOConfig
+    from hf_xalign.trainers.ppa import PPATrainer as PPATrainer
+    from hf_xalign.trainers.ppa_config import PPAConfig as PPAConfig
+    from hf_xalign.trainers.shared.base import AlignmentTrainer as AlignmentTrainer
+    from hf_xalign.trainers.shared.base_config import AlignmentConfig as AlignmentConfig
+    from hf_xalign.trainers.shared.word import WordAlignmentTrainer as WordAlignmentTrainer
+    from hf_xalign.trainers.shared.word_config import WordAlignmentConfig as WordAlignmentConfig
+    from hf_xalign.trainers.task import TaskTrainer as TaskTrainer
+    from hf_xalign.trainers.task_config import TaskConfig as TaskConfig
 
-__all__ = [
-    "AlignMLMConfig",
-    "AlignMLMTrainer",
-    "AlignmentConfig",
-    "AlignmentTrainer",
-    "ContinualConfig",
-    "ContinualTrainer",
-    "FAOConfig",
-    "FAOTrainer",
-    "MAOConfig",
-    "MAOTrainer",
-    "NonFiniteLossError",
-    "PPAConfig",
-    "PPATrainer",
-    "TaskConfig",
-    "TaskTrainer",
-    "WordAlignmentConfig",
-    "WordAlignmentTrainer",
-]
 _HOME = {
     "AlignMLM": "align_mlm",
     "Alignment": "shared.base",
@@ -52,6 +33,7 @@ _HOME = {
     "Task": "task",
     "WordAlignment": "shared.word",
 }
+__all__ = ["NonFiniteLossError", *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer"))]
 
 
 def __getattr__(name: str) -> Any:

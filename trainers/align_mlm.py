@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from datasets import Dataset, DatasetDict
-from peft import PeftConfig
 from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
@@ -28,11 +25,11 @@ from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.languages import language_ids
-from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.objectives.lexicon import entry_cosine
 from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer, ModelInit
+from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.run import Run
 
 
@@ -93,29 +90,11 @@ class AlignMLMTrainer(AlignmentTrainer):
         entries: TokenEntries | None = None,
         test_entries: Mapping[str, np.ndarray] | None = None,
         candidates: Mapping[str, np.ndarray] | None = None,
-        train_dataset: Any,
-        eval_dataset: Any = None,
-        processing_class: PreTrainedTokenizerBase | None = None,
-        peft_config: PeftConfig | None = None,
-        callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
-        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
-        model_init: ModelInit | None = None,
+        **kwargs: Any,
     ):
         self.entries, self.test_entries, self.candidates = entries, test_entries or {}, candidates or {}
         self.arguments = {"entries": entries, "test_entries": test_entries, "candidates": candidates}
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            peft_config=peft_config,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
-            model_init=model_init,
-        )
+        super().__init__(model, args, **kwargs)
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
@@ -226,12 +205,12 @@ class AlignMLMTrainer(AlignmentTrainer):
         pivot, *languages = codes
         return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held_out}}
 
-    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
         """Score the alignment of `test_entries` by language, and keep the losses on held-out text in the record."""
         if self.eval_dataset is not None:
             record = cast(Run, self.run).record
             record.setdefault("losses", {})[when], _ = self.losses(self.eval_dataset)
-        return {language: {"embedding_alignment": share} for language, share in self.alignment().items()}
+        yield {language: {"embedding_alignment": share} for language, share in self.alignment().items()}
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return L_MLM per language and overall, its perplexity, and the mean alignment of `test_entries` if given."""
@@ -279,8 +258,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        # The trained head replaces that of the original checkpoint.
-        self._carried = cast(MaskedLMHead, self._head("words")).put_into(self._carried)
         super()._save(output_dir, state_dict)
         if self.entries is not None and self.args.should_save:
             self.entries.save(Path(output_dir or self.args.output_dir))

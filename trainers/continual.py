@@ -9,14 +9,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import PeftConfig
 from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Sampler
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel
 
-from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.data.batches.sampling import (
     PAIR,
     PairedCollator,
@@ -31,15 +27,13 @@ from hf_xalign.data.parallel import read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.features import cache_features
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
-from hf_xalign.tasks.task import LanguageInputs, Task
+from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.shared.base import ModelInit
-from hf_xalign.trainers.shared.word import pool_layers
+from hf_xalign.trainers.shared.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.task import TaskTrainer
 
 
@@ -140,45 +134,23 @@ class ContinualTrainer(TaskTrainer):
         model: str | PreTrainedModel | None = None,
         args: ContinualConfig | None = None,
         *,
-        task: Task,
         pairs: Dataset,
         reference: str | PreTrainedModel,
-        objective: Sequence[Term] | None = None,
-        train_dataset: Any,
-        eval_dataset: Any = None,
-        processing_class: PreTrainedTokenizerBase | None = None,
-        peft_config: PeftConfig | None = None,
-        callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
-        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
-        model_init: ModelInit | None = None,
+        **kwargs: Any,
     ):
-        args = cast(ContinualConfig, self._own_args(args))
-        if model_init is not None:
-            self.arguments = {"pairs": pairs, "reference": reference, "objective": objective}
-        if objective is not None:
-            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
-        self.objective = Objective(args.terms() if objective is None else objective)
+        if kwargs.get("model_init") is not None:
+            self.arguments = {"pairs": pairs, "reference": reference}
+        # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
+        self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
+        self._passes = (-1, 0)
+        super().__init__(model, args, **kwargs)
+
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        super()._set_objective(objective)
         self.objective.require(("links", "f0"), "which ContinualTrainer does not compute")
         for term in self.objective:
             if term.gathers:
                 raise InputError(f"objective: {term.name} needs the words of all processes, as only FAO gathers them")
-        # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
-        self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
-        self._passes = (-1, 0)
-        super().__init__(
-            model,
-            args,
-            task=task,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            peft_config=peft_config,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
-            model_init=model_init,
-        )
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pairs, reference = self.args, self._pairs, self._reference
@@ -200,40 +172,23 @@ class ContinualTrainer(TaskTrainer):
                 "the reference shares weights with the model, so it would be trained too. Give its folder or Hub id, "
                 "or a copy made before adapters were added."
             )
-        self.layers = layer_index(args.layers or [-1], model.config.num_hidden_layers)
+        self.layers = layer_index(args.layers, model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:
             length = min(args.max_pair_length, position_limit(model.config))
             with args.main_process_first(desc="encoding pairs"):
                 pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
-        pad_token_id = cast(int, self.processing_class.pad_token_id)
-        pair_collator = PairCollator(
-            pad_token_id,
-            pooling=args.pooling,
-            linked_tokens=args.linked_tokens,
-            regularized_side=self.objective.kept_side,
-            regularized_words=self.objective.kept_words,
-            needs_reference=self.objective.reads("f0"),
-        )
+        of_pairs = pair_collator(self)
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, pivot)]
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)
         if args.cache_reference and self.objective.reads("f0"):
             if rows is not None:
                 raise InputError("cache_reference=true: the cache cannot use language embeddings. Remove it.")
-            with args.main_process_first(desc="caching the reference vectors"):
-                pair_collator.reference, pairs = cache_features(
-                    reference,
-                    pairs,
-                    needed={self.objective.kept_side: "all"},
-                    layers=self.layers,
-                    pooling=args.pooling,
-                    pad_token_id=pad_token_id,
-                    autocast=torch.bfloat16 if args.bf16 else None,
-                )
+            of_pairs.reference, pairs = cache_f0(self, reference, pairs)
             del self._reference  # its memory
-        collator = PairedCollator(collator, pair_collator, language_rows=self.language_inputs.embeddings, pivot=pivot)
+        collator = PairedCollator(collator, of_pairs, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
@@ -261,10 +216,6 @@ class ContinualTrainer(TaskTrainer):
         pairs = {name.removeprefix(PAIR): value for name, value in batch.items() if name.startswith(PAIR)}
         return [self.task.count_items(batch), *(self.objective.counts(pairs) if pairs else [0] * len(self.objective))]
 
-    def formula(self) -> str:
-        """Return the objective as plain text."""
-        return self.args.formula(self.objective)
-
     def _loss(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
@@ -288,9 +239,6 @@ class ContinualTrainer(TaskTrainer):
             for term in self.objective:
                 self.log_term(term.name, torch.zeros_like(loss))
         return loss, output
-
-    def _continual_entry(self) -> dict[str, float]:
-        return {name: getattr(self.args, name) for name in ("alpha", "regularizer_weight", "pairs_per_example")}
 
     def _pass_seed(self) -> int:
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""

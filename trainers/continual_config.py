@@ -61,7 +61,6 @@ class ContinualConfig(TaskConfig):
         for name, objective in (("continual", _PAPER), ("continual_mean", _MEAN), ("efimov", _EFIMOV))
         for task in _TASKS
     }
-    # Settings that the terms are made from; `objective=` of the trainer replaces them.
     LOSS: ClassVar[tuple[str, ...]] = ("regularizer_weight", "reduction", "mean_over_dims", "regularized_words")
     UNREAD: ClassVar[dict[str, str]] = {
         "head": "the encoder of a tagger is frozen, so there is nothing to keep aligned. Use head=linear.",
@@ -84,7 +83,7 @@ class ContinualConfig(TaskConfig):
         0.5, "Sentence pairs per example of the task; 0.5 gives 16 for a batch of 32.", above=0
     )
     pairs_dropout: bool = own(True, "Use dropout for the sentence pairs too.")
-    layers: list[int] | None = own(None, "Aligned layers. Default: the last.")
+    layers: list[int] = own([-1], "Aligned layers; -1 is the last.")
     pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")
     linked_tokens: LinkedTokens = own("all", "Tokens that are linked; all means words, [CLS] and [SEP].")
     cache_reference: bool = own(False, "Compute f0 once into a memory-mapped file, instead of in each step.", "Model")
@@ -99,12 +98,11 @@ class ContinualConfig(TaskConfig):
                 "gradient_checkpointing_kwargs: use_reentrant=true fails in several processes, because the encoder "
                 "runs twice in a forward. Remove it."
             )
-        self.layers = self.layers or [-1]
 
     def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Raise an InputError for a model or a tokenizer that these settings cannot train."""
         super().check_model(model, tokenizer)
-        layer_index(self.layers or [-1], model.config.num_hidden_layers)
+        layer_index(self.layers, model.config.num_hidden_layers)
         if find_top(model) is not None:
             raise InputError(
                 "continual alignment trains the encoder or adapters in its layers, such as LoRA, but this model has a "
@@ -125,5 +123,5 @@ class ContinualConfig(TaskConfig):
         """Return the objective, by default that of these settings, as plain text."""
         return (
             f"L_task + {self.alpha:g} ({(objective or Objective(self.terms())).formula()}); f: {self.pooling} "
-            f"subword, layers {', '.join(map(str, self.layers or [-1]))}{self.start_and_end()}"
+            f"subword, layers {', '.join(map(str, self.layers))}{self.start_and_end()}"
         )

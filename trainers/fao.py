@@ -10,13 +10,14 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import PairCollator
-from hf_xalign.modeling.features import add_sentences, cache_features
+from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.features import add_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
 from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
 from hf_xalign.trainers.shared.fsdp import wants_sharding
-from hf_xalign.trainers.shared.word import WordAlignmentTrainer
+from hf_xalign.trainers.shared.word import WordAlignmentTrainer, cache_f0, pair_collator
 
 
 class FAOTrainer(WordAlignmentTrainer):
@@ -63,7 +64,6 @@ class FAOTrainer(WordAlignmentTrainer):
         args = self.args
         peft = hasattr(model, "peft_config")
         self._settle_layers(model, args.layers)
-        words, sentences = self.objective.reads("f0"), self.objective.reads("sentences0")
         if peft:
             self._check_f0(model)
         train_dataset = self._encoded(train_dataset, model, ahead=args.reference == "cache")
@@ -74,34 +74,24 @@ class FAOTrainer(WordAlignmentTrainer):
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
-        self._add_heads(model)
+        if heads := self.objective.heads(model.config.hidden_size):  # for optimizer, DDP and checkpoints
+            cast(nn.Module, model).add_module(HEAD_NAME, heads)
         if args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
         # The copy is made before a checkpoint is loaded, because f0 is the encoder that the run started from.
-        self.reference = frozen_copy(model) if (words or sentences) and args.reference == "copy" and not peft else None
-        return model, train_dataset, self._pair_collator()
+        frozen = self.objective.reads("f0", "sentences0") and args.reference == "copy" and not peft
+        self.reference = frozen_copy(model) if frozen else None
+        return model, train_dataset, pair_collator(self)
 
     def _encode_start(self, model: PreTrainedModel) -> None:
         args, dataset = self.args, cast(Dataset, self.train_dataset)
         if args.reference != "cache":
             return
-        shared: dict[str, Any] = {
-            "layers": self.layers,
-            "pad_token_id": self.processing_class.pad_token_id,
-            "autocast": torch.bfloat16 if args.bf16 else None,
-            "ray": args.ray,
-        }
         if self.objective.reads("sentences0"):
-            dataset = add_sentences(model, dataset, **shared)
+            pad, autocast = cast(int, self.processing_class.pad_token_id), torch.bfloat16 if args.bf16 else None
+            options: Any = {"layers": self.layers, "pad_token_id": pad, "autocast": autocast, "ray": args.ray}
+            dataset = add_sentences(model, dataset, **options)
         if self.objective.reads("f0"):
-            with args.main_process_first(desc="caching the reference vectors"):
-                cast(PairCollator, self.data_collator).reference, dataset = cache_features(
-                    model,
-                    dataset,
-                    needed={self.objective.kept_side: "all"},
-                    pooling=args.pooling,
-                    dtype=getattr(torch, args.reference_dtype),
-                    folder=args.cache_dir,
-                    **shared,
-                )
+            kept: Any = {"dtype": getattr(torch, args.reference_dtype), "folder": args.cache_dir, "ray": args.ray}
+            cast(PairCollator, self.data_collator).reference, dataset = cache_f0(self, model, dataset, **kept)
         self.train_dataset = dataset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -13,7 +13,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.objectives.term import Objective
-from hf_xalign.objectives.words import WordContrast
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.checkpoints import final_weights
 from hf_xalign.trainers.shared.fsdp import wants_sharding
@@ -109,6 +108,7 @@ class FAOConfig(WordAlignmentConfig):
     }
 
     INFONCE = (*WordAlignmentConfig.INFONCE, "projection_dim")
+    LOSS = (*WordAlignmentConfig.LOSS, "projection_dim")
 
     preset: str = own("joint", f"Published variant: {', '.join(PRESETS)}.")
     layers: list[int] = by_preset("Aligned layers; -1 is the last, 0 the embeddings.")
@@ -161,10 +161,6 @@ class FAOConfig(WordAlignmentConfig):
                     f"freeze_layers={self.freeze_layers}: give less than {max(index)}, the number of the aligned "
                     f"layer of this {type(model).__name__}"
                 )
-
-    def contrast(self) -> WordContrast:
-        """Return the contrast of words of these settings."""
-        return replace(super().contrast(), projection_dim=self.projection_dim)
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective and the final average of weights as plain text."""

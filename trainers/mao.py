@@ -16,8 +16,8 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
-from hf_xalign.trainers.mao_config import MAOConfig
-from hf_xalign.trainers.shared.word import WordAlignmentTrainer, probe
+from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
+from hf_xalign.trainers.shared.word import WordAlignmentTrainer, pair_collator, probe
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 
@@ -87,17 +87,13 @@ class MAOTrainer(WordAlignmentTrainer):
         module = cast(Any, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)
         if self._word_view:
-            self.objective.require(
-                ("links", "f0"),
-                "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or "
-                "FAO.",
-            )
+            self.objective.require(("links", "f0"), LINKED_ONLY)
         # True if training starts from cached word vectors.
         self._cached = self._word_view and module.adapters is None and args.feature_cache is not False
         self._pairs_are_numbered = args.batch_of == "links"
         self._pivot = pivot
         if self._cached:  # rows and collator follow from the cache
-            return model, train_dataset, self._pair_collator()
+            return model, train_dataset, pair_collator(self)
         return model, *self._batches(module, train_dataset)
 
     def _batches(self, module: Any, dataset: Dataset, features: CachedVectors | None = None) -> tuple[Dataset, Any]:
@@ -110,7 +106,7 @@ class MAOTrainer(WordAlignmentTrainer):
         if features is not None and alone and self._pairs_are_numbered:
             return dataset, CachedLinkCollator(features, self.objective.kept_side, numbers, self._pivot)
         if not self._word_view:
-            return dataset, self._pair_collator()
+            return dataset, pair_collator(self)
         return dataset, WordCollator(
             pad_token_id=self.processing_class.pad_token_id,
             linked_tokens=self.args.linked_tokens,
@@ -123,23 +119,19 @@ class MAOTrainer(WordAlignmentTrainer):
         )
 
     def _encode_start(self, model: PreTrainedModel) -> None:
-        if self._cached:
-            module = cast(Any, model).active_peft_config
-            features, dataset = self._cache(model, module, cast(Dataset, self.train_dataset))
-            self.train_dataset, self.data_collator = self._batches(module, dataset, features)
-
-    def _cache(self, model: PreTrainedModel, module: XAlignConfig, dataset: Dataset) -> tuple[CachedVectors, Dataset]:
-        """Cache the frozen encoder's vectors of all words that the loss and the module read."""
-        args = self.args
+        """Cache the frozen encoder's vectors of all words that the loss and the module read, if they are cached."""
+        if not self._cached:
+            return
+        args, encoder = self.args, cast(Any, model)
+        module = encoder.active_peft_config
         whole = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
         if self.objective.kept_words != "linked":
             needed[self.objective.kept_side] = "all"
-        encoder = cast(Any, model)
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
-            return cache_features(
+            features, dataset = cache_features(
                 encoder.get_base_model(),
-                dataset,
+                cast(Dataset, self.train_dataset),
                 needed=needed,
                 layers=self.layers,
                 pooling=args.pooling,
@@ -151,6 +143,7 @@ class MAOTrainer(WordAlignmentTrainer):
                 folder=args.cache_dir,
                 ray=args.ray,
             )
+        self.train_dataset, self.data_collator = self._batches(module, dataset, features)
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
         if not self._word_view:

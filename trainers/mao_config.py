@@ -11,7 +11,7 @@ from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.checks import check_choice, needs
+from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.trainers.shared.base_config import by_preset, own
@@ -23,6 +23,19 @@ _LINEAR: dict[str, Any] = {**_PUBLISHED, "top": "linear", "adapters": "none"}
 _TRANSFORMER: dict[str, Any] = {**_PUBLISHED, "top": "transformer", "adapters": "none"}
 # The paper took its adapters from AdapterHub.
 _ADAPTER: dict[str, Any] = {**_PUBLISHED, "top": "transformer", "adapters": "adapterhub"}
+
+
+# Why a module of ours cannot train on a term that reads more than linked words.
+LINKED_ONLY = (
+    "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or FAO."
+)
+_KINDS: dict[str, Any] = {
+    str(getattr(kind, "value", kind)).lower(): found for kind, found in PEFT_TYPE_TO_CONFIG_MAPPING.items()
+}
+# Rules of fields.
+_OURS = needs("another PEFT method is set by peft_options", peft_type="xalign")
+_ALL = ("all", "all_specials")
+_CACHED = "this run has no cache"
 
 
 def _variant(module: dict[str, Any], batch: int, rate: float, epochs: float = 1.0) -> dict[str, Any]:
@@ -93,76 +106,81 @@ class MAOConfig(WordAlignmentConfig):
 
     preset: str = own("linear", f"Our settings or a published variant: {', '.join(PRESETS)}.")
     peft_type: str = own("xalign", "xalign (set by the fields below), or a PEFT method such as lora.", "Module")
-    peft_options: dict | None = own(None, 'Settings of the PEFT method, as JSON: {"r": 8}.', "Module")
-    top: Literal["linear", "transformer", "none"] = by_preset("Module on top of the encoder.", "Module")
-    adapters: Literal["none", "pfeiffer", "adapterhub", "houlsby"] = by_preset("Adapters in every layer.", "Module")
+    peft_options: dict | None = own(
+        None,
+        'Settings of the PEFT method, as JSON: {"r": 8}.',
+        "Module",
+        rules=[excludes("set by the other fields", GIVEN, peft_type="xalign")],
+    )
+    top: Literal["linear", "transformer", "none"] = by_preset("Module on top of the encoder.", "Module", rules=[_OURS])
+    adapters: Literal["none", "pfeiffer", "adapterhub", "houlsby"] = by_preset(
+        "Adapters in every layer.", "Module", rules=[_OURS]
+    )
     init: Literal["identity", "random"] = by_preset("Initialize to the identity, or at random as published.", "Module")
-    linear_bias: bool = own(False, "Add a bias to the linear map; l2 does not train the bias of one map.", "Module")
+    linear_bias: bool = own(
+        False, "Add a bias to the linear map; l2 does not train the bias of one map.", "Module", rules=[_OURS]
+    )
     orthogonal: bool = own(
         False,
         "Make the linear map of each language a rotation; needs per_language.",
         "Module",
-        rules=[needs("a shared rotation changes no distance or cosine", per_language=("all", "others"))],
+        rules=[_OURS, needs("a shared rotation changes no distance or cosine", per_language=("all", "others"))],
     )
     per_language: Literal["none", "all", "others"] = own(
         "none",
         "Linear maps: one for all languages (none), one for each (all), or for each except the pivot (others).",
         "Module",
-        rules=[needs("only the linear map can differ between languages", top="linear")],
+        rules=[_OURS, needs("only the linear map can differ between languages", top="linear")],
     )
     num_heads: int = own(8, "Attention heads of the transformer layer.", "Module")
     context: bool = own(True, "Let the transformer attend to the whole sentence; false: only to the word.", "Module")
     feedforward_size: int = own(2048, "Width of the transformer layer's feed-forward block.", "Module")
     dropout: float = by_preset("Dropout in the transformer layer; the frozen encoder has none.", "Module")
     reduction_factor: int = own(8, "Hidden size divided by an adapter's inner size.", "Module")
-    batch_of: Literal["pairs", "links"] = by_preset("Draw sentence pairs, or links of the whole corpus.", "Data")
-    feature_cache: bool | None = own(None, "Store word vectors on disk. Default: if the module is on top.", "Data")
+    batch_of: Literal["pairs", "links"] = by_preset(
+        "Draw sentence pairs, or links of the whole corpus.",
+        "Data",
+        rules=[
+            needs("a batch has single words", when="links", linked_tokens="words"),
+            excludes("a batch has single words", "links", regularizer_weight=GIVEN, regularized_words=_ALL),
+        ],
+    )
+    feature_cache: bool | None = own(
+        None,
+        "Store word vectors on disk. Default: if the module is on top.",
+        "Data",
+        rules=[excludes(_CACHED, False, cache_dir=GIVEN), excludes(_CACHED, False, ray=GIVEN)],
+    )
     cache_dtype: Literal["float32", "bfloat16"] = own("float32", "Data type of cached vectors.", "Data")
 
     @property
     def own_module(self) -> bool:
         """True if peft_type is xalign, not another PEFT method."""
-        return self.peft_type.lower() == "xalign"
+        return self.peft_type == "xalign"
 
     @property
     def on_top(self) -> bool:
         """True if the module is on top of the encoder, whose word vectors then do not change."""
         return self.own_module and self.adapters == "none"
 
+    def __post_init__(self) -> None:
+        self.peft_type = self.peft_type.lower()
+        check_choice(_KINDS, peft_type=self.peft_type)
+        super().__post_init__()
+
     def check_settings(self) -> None:
         """Raise an InputError for a module that cannot be built, or a cache of vectors that training changes."""
         super().check_settings()
-        if self.own_module and self.peft_options:
-            raise InputError("peft_options: peft_type=xalign is set by the fields of this config. Use them instead.")
-        known = sorted(str(getattr(kind, "value", kind)).lower() for kind in PEFT_TYPE_TO_CONFIG_MAPPING)
-        check_choice(known, peft_type=self.peft_type.lower())
-        if not self.own_module:
-            if issubclass(cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()], PromptLearningConfig):
-                raise InputError(
-                    f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
-                    "links. Use xalign, lora or ia3."
-                )
-            usual = {"linear_bias": False, "orthogonal": False, "per_language": "none"}
-            usual |= {name: self.PRESETS[self.preset][name] for name in ("top", "adapters")}
-            if idle := [f"{k}={getattr(self, k)}" for k, value in usual.items() if getattr(self, k) != value]:
-                raise InputError(
-                    f"{', '.join(idle)}: only for peft_type=xalign. Set {self.peft_type} by peft_options."
-                )
-        elif self.loss.reads("sentences"):
+        if self.own_module:
+            self.loss.require(("links", "f0"), LINKED_ONLY)
+        elif issubclass(_KINDS[self.peft_type], PromptLearningConfig):
             raise InputError(
-                "interpolation_weight, sentence_weight, teacher_weight, similarity_weight: this module changes words, "
-                "but not the tokens of sentence vectors. Use another peft_type such as lora, or FAO."
+                f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
+                "links. Use xalign, lora or ia3."
             )
         if not self.on_top:
             self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
-        elif (self.cache_dir or self.ray) and self.feature_cache is False:
-            raise InputError("cache_dir, ray: this run has no cache. Remove them.")
         check_choice(("links", "words", "sum"), reduction=self.reduction)
-        if self.batch_of == "links" and (self.linked_tokens != "words" or self.loss.kept_words != "linked"):
-            raise InputError(
-                "batch_of=links: a batch has single words. Use linked_tokens=words and regularized_words=linked, or "
-                "batch_of=pairs."
-            )
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def _refuse_inside(self, module: str) -> None:
@@ -232,9 +250,8 @@ class MAOConfig(WordAlignmentConfig):
             given = {name: getattr(self, name) for name in names - {"peft_type"}}
             given |= {name: None for name in ("top", "adapters") if given[name] == "none"}
             return XAlignConfig(**given, languages=languages, pivot=pivot)
-        config_class = cast(Any, PEFT_TYPE_TO_CONFIG_MAPPING)[self.peft_type.upper()]
         with explained(f"peft_options: not allowed by {self.peft_type}", TypeError, ValueError):
-            return config_class(**{"task_type": "FEATURE_EXTRACTION", **(self.peft_options or {})})
+            return _KINDS[self.peft_type](**{"task_type": "FEATURE_EXTRACTION", **(self.peft_options or {})})
 
     def word_vector(self) -> str:
         """Return the definition of a word's vector f as plain text."""

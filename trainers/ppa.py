@@ -13,7 +13,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
@@ -92,8 +92,8 @@ class PPATrainer(AlignmentTrainer):
         args = self.args
         self.momentum: MomentumEncoder | None = None
         self.queue: KeyQueue | None = None
-        # Keys and pairs of the micro-batches of an optimizer step; None outside a step.
-        self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+        # Keys and pairs of the micro-batches of an optimizer step.
+        self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] = []
         if args.contrast == "moco":
             # The copy is made before a checkpoint is loaded and before accelerate wraps the encoder's forward.
             self.momentum = MomentumEncoder(
@@ -107,7 +107,6 @@ class PPATrainer(AlignmentTrainer):
             self.queue = queue.to(args.device)
             if args.queue_start == "empty":
                 self._growing_term = "contrast"
-            self.add_callback(_AdvanceQueue(self))
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args = self.args
@@ -171,6 +170,7 @@ class PPATrainer(AlignmentTrainer):
 
     def _prepare_for_training(self, *args: Any) -> Any:
         prepared = super()._prepare_for_training(*args)
+        self._step_keys = []  # of an interrupted step
         if self.is_fsdp_enabled and self.args.words != "none":
             # The MLM head reads the embeddings after the forward pass.
             cast(FSDPModule, self.model.get_input_embeddings()).set_reshard_after_forward(False)
@@ -263,17 +263,11 @@ class PPATrainer(AlignmentTrainer):
         queries = self._sentences(model, inputs["input_ids"], inputs["attention_mask"])
         with self.accelerator.autocast():
             keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
-        if self._step_keys is not None and self._in_step:
+        if self._in_step and self.is_in_train:
             self._step_keys.append((keys, inputs["pairs"]))
-        queue, owners = self.queue.keys, self.queue.pairs
-        loss = moco_infonce(
-            queries,
-            keys,
-            queue,
-            temperature=self.args.temperature,
-            pairs=None if self.args.same_pair_negatives else inputs["pairs"],
-            queue_pairs=owners,
-        )
+        owners = None if self.args.same_pair_negatives else inputs["pairs"]
+        options: Any = {"temperature": self.args.temperature, "pairs": owners, "queue_pairs": self.queue.pairs}
+        loss = moco_infonce(queries, keys, self.queue.keys, **options)
         return loss.sum() * self.args.world_size / pairs
 
     def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -295,26 +289,31 @@ class PPATrainer(AlignmentTrainer):
 
     def advance(self) -> None:
         """Update queue and momentum encoder after an optimizer step, with the same sorted keys on every process."""
-        assert self.momentum is not None and self.queue is not None and self._step_keys is not None
+        assert self.momentum is not None and self.queue is not None
         keys = gather_rows(torch.cat([keys for keys, _ in self._step_keys]))
         pairs = gather_rows(torch.cat([pairs for _, pairs in self._step_keys]))
-        self._step_keys = None
+        self._step_keys = []
         # Sorted by pair, so that the queue does not depend on how the step was divided.
         order = torch.argsort(pairs, stable=True)
         self.queue.enqueue(keys[order], pairs[order])
         reshard(self.momentum)
         self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
 
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        if self._step_keys:  # empty at the end of an epoch
+            self.advance()
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+
     # ---- Scores and checkpoints ----
 
-    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
         """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
         evaluation, size = cast(Dataset, self.eval_dataset), self.args.per_device_eval_batch_size
         pivot = pivot_sentences(self, model, self.args.sentence_pooling)
         run = cast(Run, self.run)
         run.pivot[when] = {"sentences": pivot}
         options: Any = {"batch_size": size, "desc": f"Scoring {when}", "examples": run.examples[when]}
-        return score_sentences(model, self.processing_class, evaluation, **options)
+        yield score_sentences(model, self.processing_class, evaluation, **options)
 
     @staticmethod
     def headline(args: Any) -> str:
@@ -331,12 +330,6 @@ class PPATrainer(AlignmentTrainer):
             desc=f"Scoring step {self.state.global_step}",
         )
 
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        if self.args.words != "none":
-            # The trained head replaces that of the original checkpoint.
-            self._carried = cast(MaskedLMHead, self._head("words")).put_into(self._carried)
-        super()._save(output_dir, state_dict)
-
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.momentum is not None and self.queue is not None:
@@ -348,19 +341,6 @@ class PPATrainer(AlignmentTrainer):
         if checkpoint is not None and self.momentum is not None and self.queue is not None:
             load_momentum(Path(checkpoint) / _MOMENTUM_FILE, self.momentum, self.queue)
             self.momentum.copy_shared(self.accelerator.unwrap_model(self.model), self._head("sentence"))
-
-
-class _AdvanceQueue(TrainerCallback):
-    """Collect the keys of each optimizer step and advance after it, before anything is logged or saved."""
-
-    def __init__(self, trainer: PPATrainer):
-        self._trainer = trainer
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._trainer._step_keys = []
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._trainer.advance()
 
 
 def _chunks(inputs: dict[str, torch.Tensor], pairs: int) -> Iterator[dict[str, torch.Tensor]]:

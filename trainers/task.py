@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import datasets
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import PeftConfig
 from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
+from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.data.code_switching import GROUP, GroupCollator, gather_groups
 from hf_xalign.data.parallel import check_dataset
@@ -30,10 +27,13 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.head_start import fit_head
 from hf_xalign.tasks.models import load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
-from hf_xalign.trainers.shared.base import AlignmentTrainer, ModelInit
+from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
+
+# Settings of continual learning in the record.
+_CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
 
 
 class TaskTrainer(AlignmentTrainer):
@@ -84,29 +84,11 @@ class TaskTrainer(AlignmentTrainer):
         args: TaskConfig | None = None,
         *,
         task: Task,
-        train_dataset: Any,
-        eval_dataset: Any = None,
-        processing_class: PreTrainedTokenizerBase | None = None,
-        peft_config: PeftConfig | None = None,
-        callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
-        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
-        model_init: ModelInit | None = None,
+        **kwargs: Any,
     ):
         self.task = task
         self.arguments = {**self.arguments, "task": task}
-        super().__init__(
-            model,
-            args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            peft_config=peft_config,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
-            model_init=model_init,
-        )
+        super().__init__(model, args, **kwargs)
 
     def _load_model(self, path: str) -> PreTrainedModel:
         return load_task_model(path, self.task, seed=self.args.seed)
@@ -158,24 +140,21 @@ class TaskTrainer(AlignmentTrainer):
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
         if args.keep_aligned:
-            self._fit_head(model, train_dataset, collator)
+            fit_head(
+                model,
+                cast(TokenTask | SequenceTask, self.task),
+                train_dataset,
+                collator,
+                batch_size=args.per_device_eval_batch_size,
+                seed=args.seed,
+                autocast=torch.bfloat16 if args.bf16 else None,
+                desc="Fitting the head" if args.should_save else None,
+            )
             if args.start_share:
                 self._average = AverageAtEnd(model, args.start_share)
         # The model is saved without weights from the encoder's original checkpoint.
         model.name_or_path = ""
         return model, train_dataset, collator
-
-    def _fit_head(self, model: PreTrainedModel, train_dataset: Dataset, collator: GroupCollator) -> None:
-        fit_head(
-            model,
-            cast(TokenTask | SequenceTask, self.task),
-            train_dataset,
-            collator,
-            batch_size=self.args.per_device_eval_batch_size,
-            seed=self.args.seed,
-            autocast=torch.bfloat16 if self.args.bf16 else None,
-            desc="Fitting the head" if self.args.should_save else None,
-        )
 
     def _encode(self, examples: Examples, training: bool = False) -> Dataset:
         tokenizer, length = self.processing_class, self.args.max_length
@@ -242,7 +221,8 @@ class TaskTrainer(AlignmentTrainer):
     def text_entries(self) -> dict[str, Any]:
         """Return languages and entries of the text; the pivot is the first training language."""
         given, trained = self._trained_on()
-        scored = [language for language in self.eval_dataset if language not in trained]
+        held_out = cast(Run, self.run).held_out or self.eval_dataset
+        scored = [language for language in held_out if language not in trained]
         return {
             "languages": [*trained[1:], *scored],
             "pivot": trained[0],
@@ -252,7 +232,7 @@ class TaskTrainer(AlignmentTrainer):
             },
         }
 
-    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
         """Score the trained model on all text, and store the scores, with those of step 0 if there are any."""
         run = cast(Run, self.run)
         self.scores = self.score(run.held_out, desc=f"Scoring seed {self.args.seed}")
@@ -262,7 +242,7 @@ class TaskTrainer(AlignmentTrainer):
         for language, found in totals.items():
             before = {name: start[key] for name in found if (key := f"eval_{language}_{name}") in start}
             run.record["scores"]["before"] |= {language: before} if before else {}
-        return totals
+        yield totals
 
     def last_entries(self) -> dict[str, Any]:
         """Return the entries of the task, and 95% intervals of its scores."""
@@ -303,13 +283,10 @@ class TaskTrainer(AlignmentTrainer):
             "selection": selection,
             "encoder": origin_of(run.base_model),
             "module": module and {"name": module, "hub_id": hub_id(module), **(origin_of(module) or {})},
-            "continual": self._continual_entry(),
+            "continual": self.objective is not None and {name: getattr(args, name) for name in _CONTINUAL},
             "language_rows": inputs.embeddings and dict(inputs.embeddings),
             "maps": inputs.maps and list(inputs.maps),
         }
-
-    def _continual_entry(self) -> dict[str, float] | Literal[False]:
-        return False
 
     # ---- Checkpoints ----
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -194,8 +194,12 @@ def score_vectors(
     device: torch.device,
     all_occurrences: bool = False,
     examples: Examples | None = None,
+    scored: Collection[str] = (),
 ) -> Scores:
-    """Score the vectors of [`text_vectors`] as [`score_retrieval`] does."""
+    """Score the vectors of [`text_vectors`] as [`score_retrieval`] does.
+
+    Links are not scored by poolings in `scored`; all occurrences are scored by every pooling.
+    """
     specials = any(protocol.specials for protocol in protocols)
     scores: Scores = {}
     for language, numbers in language_rows(dataset).items():
@@ -206,8 +210,9 @@ def score_vectors(
         kept = None if examples is None else examples.setdefault(language, {})
         for kind in sides["source"]:
             source, target, name = sides["source"][kind], sides["target"][kind], f"retrieval_{kind}"
-            held_out = HeldOutWords.of(source, target, links, kinds, words)
-            scores[language] |= held_out.score(name, protocols, device, examples=kept)
+            if kind not in scored:
+                held_out = HeldOutWords.of(source, target, links, kinds, words)
+                scores[language] |= held_out.score(name, protocols, device, examples=kept)
             if all_occurrences and kind != "words":
                 ours = links[~kinds.any(1)]
                 scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device, kept)

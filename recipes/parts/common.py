@@ -193,11 +193,7 @@ def recipe(arguments: Sequence[Any], description: str | None, trainer: str, load
     return main
 
 
-def run(
-    main: Callable[[], None],
-    *,
-    when_interrupted: str | None = None,
-) -> None:
+def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> None:
     """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130)."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
@@ -205,12 +201,10 @@ def run(
     try:
         main()
         _leave_processes()
-    except InputError as error:
-        if os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
+    except (InputError, NonFiniteLossError) as error:
+        if isinstance(error, InputError) and os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
             raise
-        _exit(2, f"error: {error}")
-    except NonFiniteLossError as error:
-        _exit(1, f"error: {error}")
+        _exit(2 if isinstance(error, InputError) else 1, f"error: {error}")
     except Exception as error:
         cause = find_disk_full(error)
         if cause is None:

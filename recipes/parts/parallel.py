@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.compute
@@ -36,7 +36,7 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
 from hf_xalign.recipes.parts.probes import Probe, read_probes
-from hf_xalign.recipes.parts.run import about_seed, keep_seed
+from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
 from hf_xalign.record import EVAL_LINKS, base_entry, hub_id
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.shared.base_config import Draw
@@ -46,36 +46,30 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Corpus:
+class Corpus(RunText):
     """Encoder and parallel text of a run; held-out pairs without links serve as candidates.
 
-    `model` is None once a trainer was made of it. The next trainer is made of the encoder as `data` names it.
+    `model` is None before the encoder is loaded, and once a trainer was made of it; the next one gets the encoder as
+    `data` names it. `more` is text that aligners are fitted on too, `sources` are the record's entries of all text.
     """
 
-    model: PreTrainedModel | None
-    tokenizer: PreTrainedTokenizerBase
+    data: TextArguments
     train: Dataset
     evaluation: Dataset
     sources: dict[str, list[dict[str, Any]]]
+    more: Dataset | None = None
+    links_given: bool = False  # of the held-out pairs
+    model: PreTrainedModel | None = None
+    tokenizer: PreTrainedTokenizerBase | None = None
     link_counts: dict[str, dict[str, Any]] = field(default_factory=dict)
     protocols: tuple[Protocol, ...] = (Protocol(),)
     linked_by: str | None = None
-    data: TextArguments = field(default_factory=TextArguments)
     probes: list[Probe] = field(default_factory=list)
-
-    @property
-    def rows(self) -> Dataset:
-        """Pairs to train on."""
-        return self.train
 
     @property
     def languages(self) -> list[str]:
         """Languages to align with the pivot, sorted."""
         return sorted(count_languages(self.train))
-
-    def sample(self, rows: Dataset) -> Self:
-        """Return the corpus with some of its pairs."""
-        return replace(self, train=rows)
 
     def describe(self) -> list[str]:
         """Describe encoder and text, one line for each language pair, and the held-out text."""
@@ -84,7 +78,7 @@ class Corpus:
         }
         links = sum(map(len, self.evaluation["links"][:])) if "links" in self.evaluation.column_names else None
         return [
-            *encoder_lines(self.data.model_name_or_path, self.model),
+            encoder_line(self.data.model_name_or_path, self.model),
             *(
                 f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in found.items())
                 for pair, found in counts.items()
@@ -93,12 +87,16 @@ class Corpus:
             f"held out {len(self.evaluation)} pairs" + (f", {links} links" if links is not None else ""),
         ]
 
+    def check_pieces(self, pivot_tokenizer: PreTrainedTokenizerBase | None = None) -> None:
+        """Raise an InputError for text in a script that a tokenizer does not know."""
+        for text, name in ((self.train, ", ".join(self.data.train_data)), (self.evaluation, "the held-out text")):
+            check_pieces(text, self.tokenizer, name, pivot_tokenizer)
+
     def entries(self) -> dict[str, Any]:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
         kinds = ("train", "test") if self.probes else ()
         probed = {f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)] for kind in kinds}
-        texts: dict[str, Any] = {"data": self.sources | probed, "links": self.link_counts, "linked_by": self.linked_by}
-        return {"languages": self.languages, "pivot": self.data.target_lang, **texts}
+        return {"data": self.sources | probed, "links": self.link_counts, "linked_by": self.linked_by}
 
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
@@ -120,12 +118,10 @@ class Corpus:
         return keep_seed(folder, run.examples, how, run.record, self.probes, run.probed)
 
 
-def encoder_lines(name: str, model: PreTrainedModel | None) -> list[str]:
-    """Describe the encoder, if it is loaded."""
-    if model is None:
-        return []
+def encoder_line(name: str, model: Any) -> str:
+    """Describe the encoder."""
     parameters = sum(p.numel() for p in model.parameters())
-    return [f"encoder  {base_entry(name)['name']}: {parameters / 1e6:.1f} million parameters"]
+    return f"encoder  {base_entry(name)['name']}: {parameters / 1e6:.1f} million parameters"
 
 
 def load_checked(data: TextArguments, args: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -165,25 +161,13 @@ def load_parts(
     return concatenate(parts), entries
 
 
-@dataclass
-class Text:
-    """Sentence pairs of a run before they are linked, and the record's entries of their sources.
-
-    `evaluation` is linked if it was read from a file of links. `more` is what aligners are fitted on too.
-    """
-
-    train: Dataset
-    evaluation: Dataset
-    sources: dict[str, list[dict[str, Any]]]
-    more: Dataset | None = None
-
-
-def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool = True) -> Text:
+def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool = True) -> Corpus:
     """Read all pairs of a run, which needs no encoder: a bad row is reported before one loads.
 
-    A loss that needs no `links` is trained on the pairs without links too.
+    `eval_links` is a file of linked held-out text. A loss that needs no `links` is trained on the pairs without links
+    too.
     """
-    sources = {}
+    protocols, sources = read_protocols(getattr(data, "protocol", None)), {}
     train, sources["train"] = load_parts(data.train_data, data.train_split, None, data, keep_unlinked=not links)
     if eval_links:
         evaluation = read_links(eval_links)
@@ -192,18 +176,14 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
         evaluation, sources["eval"] = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         warn_of_mixed_texts(train, evaluation)
     more = None
-    if isinstance(data, DataArguments) and data.aligner_data:
-        more, sources["aligner"] = load_parts(data.aligner_data, data.train_split, None, data)
-    return Text(train, evaluation, sources, more)
+    if aligner_data := getattr(data, "aligner_data", None):
+        more, sources["aligner"] = load_parts(aligner_data, data.train_split, None, data)
+    return Corpus(data, train, evaluation, sources, more, eval_links is not None, protocols=protocols)
 
 
-def load_text(
-    data: DataArguments,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+def link_text(
+    corpus: Corpus,
     *,
-    eval_links: str | None,
-    text: Text | None = None,
     subwords: bool = False,
     links: bool = True,
     drop_identical: bool = False,
@@ -211,18 +191,17 @@ def load_text(
     seed: int = 0,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Corpus:
-    """Word-align the text (by default the one that `data` names), or read the held-out links from a file.
+    """Word-align the training pairs, and the held-out pairs unless they were read from a file of links.
 
     `subwords` links tokens, not words. Without `links` the training pairs have none, and all of them stay.
     Aligners are fitted on all the text, also where `max_train_pairs` draws from the pairs with links.
     """
-    protocols = read_protocols(data.protocol)
-    read = text or read_text(data, eval_links, links=links)
-    train, evaluation, sources = read.train, read.evaluation, read.sources
-    check_pieces(train, tokenizer, ", ".join(data.train_data), pivot_tokenizer)
-    check_pieces(evaluation, tokenizer, "the held-out text", pivot_tokenizer)
-    if not eval_links:
-        evaluation = make_evaluation_links(evaluation, train if read.more is None else concatenate([train, read.more]))
+    data, model, tokenizer = cast(DataArguments, corpus.data), cast(Any, corpus.model), cast(Any, corpus.tokenizer)
+    train, evaluation, sources, protocols = corpus.train, corpus.evaluation, corpus.sources, corpus.protocols
+    corpus.check_pieces(pivot_tokenizer)
+    if not corpus.links_given:
+        text = train if corpus.more is None else concatenate([train, corpus.more])
+        evaluation = make_evaluation_links(evaluation, text)
     for known in (tokenizer, pivot_tokenizer or tokenizer):
         check_protocols(protocols, known, evaluation)
     aligner, encoder = data.aligner, dict[str, Any]()
@@ -235,7 +214,7 @@ def load_text(
         # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
         most = data.max_train_pairs * 11 // 10 + 100
         train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed, draw)
-    pairs, fit = train, read.more
+    pairs, fit = train, corpus.more
     if subwords and "source_words" in train.column_names:
         raise InputError(
             "subword_links=true links tokens, and train_data has words of its own. Name text without words."
@@ -243,7 +222,7 @@ def load_text(
     if subwords:
         pairs, fit = (
             part and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, desc="Splitting subwords")
-            for part in (train, read.more)
+            for part in (train, corpus.more)
         )
     rules = (aligner, data.symmetrization, data.one_to_one, drop_identical)
     if "links" in pairs.column_names:
@@ -268,7 +247,7 @@ def load_text(
         }
         for pair, found in link_statistics(chosen).items()
     }
-    return Corpus(model, tokenizer, chosen, evaluation, sources, counts, protocols, by, data)
+    return replace(corpus, train=chosen, evaluation=evaluation, link_counts=counts, linked_by=by)
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
@@ -346,41 +325,30 @@ def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -
 
 def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> Corpus:
     """Read sentence pairs, and load the encoder."""
-    probes = read_probes(data.probe)
-    with args.main_process_first(desc="reading the text"):
-        text = read_text(data, links=False)
-    train = text.train
-    model, tokenizer = load_checked(data, args)
-    check_pieces(train, tokenizer, ", ".join(data.train_data))
-    check_pieces(text.evaluation, tokenizer, "the held-out text")
+    corpus = _load(data, args, None, links=False)
+    corpus.check_pieces()
     with args.main_process_first(desc="drawing pairs"):
         if data.max_train_pairs is not None:
             limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
-            kept = np.zeros(len(train), dtype=bool)
-            kept[encode_sentence_pairs(train, tokenizer, **limits).dataset["pair"][:]] = True
-            train = draw_pairs(train, kept, text.sources["train"], data.max_train_pairs, args.seed, args.draw)
-    return Corpus(model, tokenizer, train, text.evaluation, text.sources, data=data, probes=probes)
+            kept = np.zeros(len(corpus.train), dtype=bool)
+            kept[encode_sentence_pairs(corpus.train, corpus.tokenizer, **limits).dataset["pair"][:]] = True
+            limit = (data.max_train_pairs, args.seed, args.draw)
+            corpus.train = draw_pairs(corpus.train, kept, corpus.sources["train"], *limit)
+    return corpus
 
 
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Corpus:
     """Read the text, load the encoder and link the words; a resumed run keeps the evaluation links of its folder."""
-    probes = read_probes(data.probe)
-    kept = Path(args.output_dir) / EVAL_LINKS
-    eval_links = data.eval_links or (str(kept) if resume and is_whole(kept) else None)
-    with args.main_process_first(desc="reading the text"):
-        text = read_text(data, eval_links, links=args.loss.reads("links"))
-    model, tokenizer = load_checked(data, args)
+    kept, links = Path(args.output_dir) / EVAL_LINKS, args.loss.reads("links")
+    corpus = _load(data, args, data.eval_links or (str(kept) if resume and is_whole(kept) else None), links=links)
+    options: Any = {name: getattr(args, name) for name in ("drop_identical", "draw", "seed")}
     with args.main_process_first(desc="linking the text"):
-        corpus = load_text(
-            data,
-            model,
-            tokenizer,
-            eval_links=eval_links,
-            text=text,
-            subwords=args.subword_links,
-            links=args.loss.reads("links"),
-            drop_identical=args.drop_identical,
-            draw=args.draw,
-            seed=args.seed,
-        )
-    return replace(corpus, probes=probes)
+        return link_text(corpus, subwords=args.subword_links, links=links, **options)
+
+
+def _load(data: TextArguments, args: Any, eval_links: str | None, *, links: bool) -> Corpus:
+    probes = read_probes(data.probe)
+    with args.main_process_first(desc="reading the text"):
+        corpus = read_text(data, eval_links, links=links)
+    model, tokenizer = load_checked(data, args)
+    return replace(corpus, model=model, tokenizer=tokenizer, probes=probes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -29,15 +29,16 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes.parts.parallel import encoder_lines, source_entry
+from hf_xalign.recipes.parts.parallel import encoder_line, source_entry
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
+from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.shared.run import Run
 
 
 @dataclass
-class PretrainingCorpus:
+class PretrainingCorpus(RunText):
     """Encoder and text of a pre-training run; the first of `languages` is the pivot or the natural language.
 
     `test_entries` int64 (n, 2) are the token pairs of a language whose alignment is scored, among its `candidates`
@@ -57,15 +58,6 @@ class PretrainingCorpus:
     sources: dict[str, list[dict[str, Any]]]
     notes: list[str]
     base_model: str
-
-    @property
-    def rows(self) -> Dataset:
-        """Rows to train on."""
-        return self.train
-
-    def sample(self, rows: Dataset) -> Self:
-        """Return the corpus with some of its rows."""
-        return replace(self, train=rows)
 
     def entries(self) -> dict[str, Any]:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
@@ -94,7 +86,7 @@ class PretrainingCorpus:
 
     def describe(self) -> list[str]:
         """Describe encoder, text, vocabulary and dictionary, one line each."""
-        lines = encoder_lines(self.base_model, self.model)
+        lines = [encoder_line(self.base_model, self.model)]
         lines += [f"text     {name}: {counts}" for name, counts in self.counts.items()]
         if self.evaluation is not None:
             lines.append(f"held out {len(self.evaluation):,} rows")

@@ -9,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self, cast
 
 import torch
 from datasets import Dataset
@@ -56,7 +57,7 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
         data: the recipe's arguments.
         args: the method's config.
         load: function of `data`, `args` and the checkpoint to resume from (`resume`), which returns the text. It
-            can `describe` itself, has the record's `entries`, makes a `trainer`, and has `rows` to `sample` for an
+            can `describe` itself, has the record's `entries`, makes a `trainer`, and gives a `sample` for an
             estimate. With seeds it has `about_seed` and `keep_seed` too.
 
     Raises:
@@ -85,7 +86,7 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
     if data.dry_run:
         if seeds:
             print(f"seeds    {len(seeds)}: the time is that of one")
-        estimate(lambda rows: corpus.sample(rows).trainer(trainer_class, args), corpus.rows, args)
+        estimate(trainer_class, corpus, args)
         return
 
     def train_one(own: AlignmentConfig, checkpoint: bool | str | None) -> Any:
@@ -133,19 +134,33 @@ def _export(trainer: AlignmentTrainer, folder: str) -> str:
     return folder
 
 
-def estimate(make_trainer: Callable[[Dataset], Any], whole: Dataset, args: Any) -> None:
+def every(dataset: Dataset, rows: int) -> Dataset:
+    """Select about this many evenly spaced rows."""
+    return dataset.select(range(0, len(dataset), max(1, len(dataset) // rows)))
+
+
+class RunText:
+    """Text of a run whose training rows are one dataset."""
+
+    train: Dataset
+
+    def sample(self, rows: int) -> tuple[Self, float]:
+        """Return the text with about this many training rows, and how many times as many it has."""
+        part = every(self.train, rows)
+        return replace(cast(Any, self), train=part), len(self.train) / len(part)
+
+
+def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> None:
     """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept."""
     if wants_sharding(args):
         raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
     args.report_to = []
-    step = max(1, len(whole) // _SAMPLE_ROWS)
-    part = whole.select(range(0, len(whole), step))
-    times = len(whole) / len(part)
+    part, times = corpus.sample(_SAMPLE_ROWS)
     with tempfile.TemporaryDirectory() as folder:
         args.output_dir = folder  # the Trainer makes its folder at once
         args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
-        trainer = make_trainer(part)
+        trainer = part.trainer(trainer_class, args)
         trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
         kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))

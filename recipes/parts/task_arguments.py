@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
@@ -11,8 +11,7 @@ from hf_xalign.recipes.parts.common import SmokeTest, option
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:
-    from hf_xalign.tasks import Task
-    from hf_xalign.trainers import TaskConfig, TaskTrainer
+    from hf_xalign.trainers import TaskConfig
 
 _DATA, _RUN = "Model and data", "Run"
 _LABELLED = excludes("questions have a format and a metric of their own", task="questions")
@@ -21,8 +20,6 @@ _LABELLED = excludes("questions have a format and a metric of their own", task="
 @dataclass
 class TaskArguments(SmokeTest):
     """Encoder, task and labelled text."""
-
-    method: ClassVar[str]
 
     task: Literal["token", "sequence", "questions"] = option(
         _DATA,
@@ -118,10 +115,6 @@ class TaskArguments(SmokeTest):
         check_files(filter(None, [self.derived_language and f"{self.derived_language}/{DERIVED_FILE}"]))
         check_files([*self.train_data, *self.eval_data, *self.select_on, *filter(None, [self.code_switch])])
 
-    def fit(self, task: Task, args: TaskConfig) -> Task:
-        """Return the task for the model that is trained."""
-        return task
-
     def check(self, args: TaskConfig) -> None:
         """Refuse encoders, adapters and heads that do not go together, before any text is read."""
         from hf_xalign.tasks.models import check_parts
@@ -134,9 +127,9 @@ class TaskArguments(SmokeTest):
         adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
         return self.model_name_or_path.replace("{seed}", str(seed)), adapter
 
-    def build(self, args: Any, task: Task, **given: Any) -> TaskTrainer:
-        """Return the recipe's trainer, made with the text and tokenizer in `given`."""
-        raise NotImplementedError
+    def more_text(self, args: Any) -> dict[str, Any]:
+        """Return further inputs of the trainer of one seed, `args.seed`."""
+        return {}
 
     def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
         """Return the record's entries of further training text."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, concatenate_datasets
+from datasets import concatenate_datasets
 from transformers import set_seed
 
 from hf_xalign.data.builtin import resolve_model
@@ -18,7 +18,7 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
-from hf_xalign.recipes.parts.run import weights
+from hf_xalign.recipes.parts.run import every, weights
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 from hf_xalign.record import find_warnings
 from hf_xalign.tasks import (
@@ -26,9 +26,12 @@ from hf_xalign.tasks import (
     LabelSet,
     QuestionTask,
     SequenceTask,
+    TaggingTask,
     Task,
     TokenTask,
     by_language,
+    load_tagger,
+    load_task_model,
     read_examples,
     read_questions,
 )
@@ -39,6 +42,9 @@ from hf_xalign.trainers.task import TaskTrainer, text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 
 logger = logging.getLogger(__name__)
+
+# Options of a tagger, each `tagger_<name>` on the command line.
+_TAGGER = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
 
 
 @dataclass
@@ -51,15 +57,14 @@ class TaskData:
     selection: dict[str, Examples]  # empty: the evaluation text
     data: TaskArguments
     args: TaskConfig
+    # Training text with the word vectors of a tagger's frozen encoder, by encoder and adapter.
+    read: dict[tuple[str, str | None], Any] = field(default_factory=dict)
 
-    @property
-    def rows(self) -> Dataset:
-        """Examples to train on."""
-        return concatenate_datasets([part.rows for part in self.train])
-
-    def sample(self, rows: Dataset) -> TaskData:
-        """Return the task with some of its examples, as if all were in one language."""
-        return replace(self, train=[replace(self.train[0], rows=rows)], selection={})
+    def sample(self, rows: int) -> tuple[TaskData, float]:
+        """Return the task with about this many examples, as if in one language, and how many times as many it has."""
+        whole = concatenate_datasets([part.rows for part in self.train])
+        part = every(whole, rows)
+        return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(whole) / len(part)
 
     @property
     def train_language(self) -> str:
@@ -78,15 +83,14 @@ class TaskData:
 
     def entries(self) -> dict[str, Any]:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text, in the command line's order."""
-        data, trained = self.data, list(dict.fromkeys(part.language for part in self.train))
+        data = self.data
         texts = {
             "train": map(text_entry, data.train_data, self.train, repeat(data.train_split)),
             "eval": map(text_entry, data.eval_data, self.evaluation.values(), repeat(data.eval_split)),
             "selection": map(text_entry, data.select_on, self.selection.values(), repeat(data.select_split)),
         }
-        found = {kind: own for kind, entries in texts.items() if (own := list(entries))} | data.extra_data(self.args)
-        languages = [*trained[1:], *(language for language in self.evaluation if language not in trained)]
-        return {"languages": languages, "pivot": trained[0], "data": found}
+        found = {kind: own for kind, entries in texts.items() if (own := list(entries))}
+        return {"data": found | data.extra_data(self.args)}
 
     def trainer(self, trainer_class: type[Any], args: Any) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
@@ -94,9 +98,22 @@ class TaskData:
         with args.main_process_first(desc="making the built-in encoder"):
             path = resolve_model(encoder)
         set_seed(args.seed)
-        tokenizer = load_tokenizer(path, revision=self.data.model_revision)
+        revision = self.data.model_revision
         texts: dict[str, Any] = {"train_dataset": self.train, "eval_dataset": self.selection or self.evaluation}
-        trainer = self.data.build(args, self.task, processing_class=tokenizer, **texts)
+        texts |= self.data.more_text(args)
+        options: dict[str, Any] = {"adapter": module, "revision": revision, "seed": args.seed}
+        tagger = self.task if isinstance(self.task, TaggingTask) else None
+        if tagger:
+            # An earlier seed has read it, if that was on the same frozen encoder.
+            texts["train_dataset"] = self.read.get((encoder, module), self.train)
+            options |= {name: getattr(self.data, f"tagger_{name}") for name in _TAGGER}
+            model: Any = load_tagger(encoder, tagger, **options)
+        else:
+            model = load_task_model(encoder, self.task, **options)
+        tokenizer = load_tokenizer(path, revision=revision)
+        trainer = trainer_class(model, args, task=self.task, processing_class=tokenizer, **texts)
+        if tagger and tagger.keep_vectors:
+            self.read = {(encoder, module): trainer.train_dataset}
         run: Any = trainer.run
         trainer.module, run.base_model, run.held_out = module, encoder, self.evaluation
         return trainer
@@ -127,30 +144,32 @@ class TaskData:
 
 def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = None) -> TaskData:
     """Read the text and find its labels."""
-    with args.main_process_first(desc="reading labelled text"):
-        found = _load(data, args)
-    return replace(found, task=data.fit(found.task, args))
-
-
-def _load(data: TaskArguments, args: TaskConfig) -> TaskData:
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
+    read: Callable[..., Examples] = read_questions
+    if data.task != "questions":
+        columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
+        read = partial(read_examples, kind=data.task, **columns)
+    with args.main_process_first(desc="reading labelled text"):
+        train, evaluation, selection = _read(data, read)
+    sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
     if data.task == "questions":
-        train, evaluation, selection = _read(data, read_questions)
-        questions = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-        return TaskData(
-            questions, train, by_language(evaluation, data.languages), by_language(selection, []), data, args
-        )
-    columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
-    train, evaluation, selection = _read(data, partial(read_examples, kind=data.task, **columns))
+        task: Task = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
+        return TaskData(task, train, sets, chosen_on, data, args)
     if len(data.labels) == 1 and ".json" in data.labels[0]:
         labels = LabelSet.load(data.labels[0])
     else:
         labels = LabelSet.of({*data.labels}.union(*(part.label_names for part in train)))
-    words = TokenTask(labels, data.metric, data.on_empty_word)  # type: ignore[arg-type]
-    task: Task = words if data.task == "token" else SequenceTask(labels)
-    sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
+    if args.head == "tagger":
+        own: Any = data
+        bio = labels.mark_spans if own.tagger_bio is None else own.tagger_bio
+        keep = own.tagger_keep_vectors
+        task = TaggingTask(labels, own.metric, own.on_empty_word, bio=bio, keep_vectors=keep)
+    elif data.task == "token":
+        task = TokenTask(labels, data.metric, data.on_empty_word)  # type: ignore[arg-type]
+    else:
+        task = SequenceTask(labels)
     for part in (*train, *sets.values(), *chosen_on.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")
     return TaskData(task, train, sets, chosen_on, data, args)

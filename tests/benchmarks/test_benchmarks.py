@@ -25,6 +25,7 @@ from hf_xalign.recipes.compare import CompareArguments
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
+from hf_xalign.recipes.parts.common import TextArguments
 from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 
@@ -56,9 +57,13 @@ def script():
         yield load
 
 
+def corpus_of(train, evaluation):
+    return Corpus(TextArguments(), train, evaluation, {}, model=make_encoder(), tokenizer=make_tokenizer())
+
+
 @pytest.fixture
 def sentences():
-    return Corpus(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8), {})
+    return corpus_of(make_pairs(16), make_pairs(8))
 
 
 def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
@@ -134,7 +139,7 @@ def test_mao_against_fao(script):
 
 def test_mao_modules(script):
     bench, linked = script("mao_modules"), make_links(16)
-    corpus = Corpus(make_encoder(), make_tokenizer(), linked, linked, {}, {})
+    corpus = corpus_of(linked, linked)
     encoder = model_fingerprint(corpus.model)
     settings = bench.settings("linear_per_language", "l2", 0, {"max_steps": "3", "bf16": "false"})
     result = bench.train(corpus, settings, encoder)

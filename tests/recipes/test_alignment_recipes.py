@@ -20,7 +20,7 @@ from hf_xalign.data.parallel import describe_pair
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts.common import DataArguments, run
-from hf_xalign.recipes.parts.parallel import load_text
+from hf_xalign.recipes.parts.parallel import link_text, read_text
 
 
 def test_fao(fao_run):
@@ -102,12 +102,11 @@ def test_a_run_without_links(files, tmp_path):
     assert before != after and {"retrieval_mean", "sentence_mean", "pool_sentences"} <= before.keys() == after.keys()
 
 
-def drawn(files, most, seed=0, *, draw="seed", drop_identical=False, **more):
+def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwords=False, **more):
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
-    data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})
-    return load_text(
-        data, None, make_tokenizer(), eval_links=None, seed=seed, draw=draw, drop_identical=drop_identical
-    )
+    text = read_text(DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more}))
+    text.tokenizer = make_tokenizer()
+    return link_text(text, seed=seed, draw=draw, drop_identical=drop_identical, subwords=subwords)
 
 
 def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
@@ -143,9 +142,8 @@ def test_shards_with_links(files, tmp_path):
     assert corpora[0].train["links"][:] == make_links(24)["links"][:]
     assert [corpus.link_counts["de-en"]["pairs"] for corpus in corpora] == [24, 5]
     assert [corpus.languages for corpus in corpora] == [["de"], ["de"]]
-    pairs = {"train_data": [str(tmp_path)], "eval_data": [f"de={files / 'train.jsonl'}"]}
     with pytest.raises(InputError, match="subword_links=true links tokens, and train_data has words"):
-        load_text(DataArguments(**pairs), None, make_tokenizer(), eval_links=None, subwords=True)
+        drawn(files, train_data=[str(tmp_path)], subwords=True)
 
 
 def mao_on(files, folder, *options):

@@ -170,7 +170,7 @@ def test_scores_are_taken_once_and_a_second_training_is_scored_again(files, tmp_
     monkeypatch.setattr(runs.Run, "_score", _counting(runs.Run._score, taken))
     trainer = train("fao", files, tmp_path, max_steps=1)
     trainer.save_model()
-    assert taken == ["before", "after"] and trainer.run.finished
+    assert taken == ["before", "after"] and trainer.run.record["times"]["finished"]
     trainer.args.max_steps = 2
     trainer.train()
     trainer.save_model()

@@ -161,9 +161,9 @@ def test_settings_of_mao(tmp_path):
         {
             "did you mean 'lora'": {"peft_type": "loraa"},
             "not allowed by lora.*'rr'": {"peft_type": "lora", "peft_options": {"rr": 4}},
-            "peft_options: peft_type=xalign is set": {"peft_options": {"r": 4}},
+            "does not go with peft_type=xalign .set by the other": {"peft_options": {"r": 4}},
             "adds tokens before a sentence": {"peft_type": "prompt_tuning"},
-            "only for peft_type=xalign": {"peft_type": "lora", "per_language": "all"},
+            "per_language=all needs peft_type=xalign": {"peft_type": "lora", "per_language": "all"},
             "batch_of=pairs": {"peft_type": "lora", **links},
             "changes the word vectors": {"adapters": "pfeiffer", "feature_cache": True},
             "no cache": {"feature_cache": False, "cache_dir": "x"},
@@ -171,8 +171,12 @@ def test_settings_of_mao(tmp_path):
             "needs per_language=all or others": {"orthogonal": True},
             "such as lora, or FAO": {"interpolation_weight": 1.0},
             "needs objective=l2": {"objective": "infonce", "align_target": "frozen"},
-            "linked_tokens=words": {**links, "linked_tokens": "all"},
-            "regularized_words=linked": {**links, "regularizer_weight": 1.0, "regularized_words": "all"},
+            "batch_of=links needs linked_tokens=words": {**links, "linked_tokens": "all"},
+            "batch_of=links does not go with .*regularized_words=all": {
+                **links,
+                "regularizer_weight": 1.0,
+                "regularized_words": "all",
+            },
         },
     )
 

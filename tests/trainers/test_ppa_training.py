@@ -124,7 +124,7 @@ def test_scores_and_steps_outside_of_training_change_no_state(tmp_path):
     batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
     trainer.training_step(trainer.model, batch)
     trainer.evaluate()
-    assert trainer._step_keys is None
+    assert not trainer._step_keys
     for was, part in zip(before, parts, strict=True):
         same_bits(was, tensors(part))
 

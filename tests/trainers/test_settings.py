@@ -174,8 +174,11 @@ def test_a_trainer_names_its_arguments(trainer):
         inspect.Parameter.VAR_POSITIONAL,
     }
     assert inspect.signature(Trainer.__init__).parameters.keys() - OWN < parameters.keys()
+    required = {
+        p.name: make_links(2) for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.default is p.empty
+    }
     with pytest.raises(TypeError, match="data_collator"):
-        trainer("no/such-model", train_dataset=None, data_collator=len)
+        trainer("no/such-model", **required, data_collator=len)
 
 
 def test_the_table_knows_every_setting():

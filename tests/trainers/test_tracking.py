@@ -14,7 +14,7 @@ from support.tiny import make_encoder, make_links
 
 from hf_xalign.recipes import fao
 from hf_xalign.record import read_record
-from hf_xalign.trainers.shared.tracking import WandbTracker, finish_run, track_record
+from hf_xalign.trainers.shared.tracking import finish_run, track_record
 
 SECRET = "hf_" + "x" * 30
 PICKLED = (".bin", ".pt", ".pth", ".pkl")
@@ -31,7 +31,7 @@ def tracked(tmp_path_factory):
     wandb = pytest.importorskip("wandb")
     folder = tmp_path_factory.mktemp("tracked")
     with offline(folder, WANDB_LOG_MODEL="checkpoint", HF_TOKEN=SECRET, HF_XALIGN_CACHE=str(folder / "cache")):
-        trainer = make(folder / "out", report_to=["wandb"], save_strategy="steps", save_steps=3)
+        trainer = make(folder / "out", report_to=["wandb"], save_strategy="steps", save_steps=3, record=True)
         trainer.train()
         assert wandb.run is not None
         track_record(trainer.args, make_record())
@@ -100,12 +100,11 @@ def test_artifacts_hold_models_and_nothing_pickled_or_secret(tracked):
 
 
 def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):
-    pytest.importorskip("wandb")
     # One sentence pair: there is no other to draw random words from.
-    trainer = make(tmp_path / "run", report_to=[])
+    trainer = make(tmp_path / "run", report_to=[], max_steps=1, record=True)
     trainer.eval_dataset = make_links(1)
     with caplog.at_level(logging.WARNING, "hf_xalign"):
-        WandbTracker(trainer)._log_distances(trainer.state)
+        trainer.train()
     assert "no histograms of distances: de: distances: 1 of 1 sentence pairs" in caplog.text
 
 

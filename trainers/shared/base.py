@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -51,8 +52,9 @@ from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggesti
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, read_length
+from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
-from hf_xalign.objectives.term import Term
+from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base_config import AlignmentConfig, check_optimizer, check_optimizers
@@ -84,6 +86,8 @@ from hf_xalign.trainers.shared.tracking import use_tracker
 logger = logging.getLogger(__name__)
 
 _HEAD_FILE = f"{HEAD_NAME}.safetensors"
+# Arguments that every trial of a search has of its own; `__class__` is Python's.
+_OF_ONE_TRIAL = {"self", "model", "args", "model_init", "__class__"}
 ModelInit = Callable[..., PreTrainedModel]
 
 
@@ -168,6 +172,8 @@ class AlignmentTrainer(HubTrainer):
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
+    # Terms of the loss, for methods whose loss is a list of them.
+    objective: Objective | None = None
     # Arguments of this trainer, from which a search makes others; a subclass adds its own.
     arguments: Mapping[str, Any] = MappingProxyType({})
     # Term of the loss that grows by design, so that its growth is not a sign of divergence.
@@ -176,6 +182,16 @@ class AlignmentTrainer(HubTrainer):
     _start_cached: bool = False
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Show a constructor's `**kwargs` as the arguments of the base class that takes them."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            own, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
+            named = {p.name: p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD}
+            if len(named) < len(own.parameters):
+                shown = own.replace(parameters=list({**named, **base.parameters, **named}.values()))
+                cast(Any, cls.__init__).__signature__ = shown
 
     def __init__(
         self,
@@ -192,23 +208,19 @@ class AlignmentTrainer(HubTrainer):
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: ModelInit | None = None,
     ):
+        given = {name: value for name, value in locals().items() if name not in _OF_ONE_TRIAL}
         start = time.perf_counter()
-        self.args = args = self._own_args(args)
+        args = self.config_class() if args is None else args
+        if not isinstance(args, self.config_class):
+            name, wanted = type(self).__name__, self.config_class.__name__
+            raise InputError(f"args is a {type(args).__name__}: {name} needs {wanted}")
+        self.args = args
         check_optimizers(args, model, optimizers, optimizer_cls_and_kwargs)
         self._set_objective(objective)
         # The Trainer would replace the prepared model by a new one.
         self.make_model = model_init
         if model_init is not None:
-            self.arguments = {
-                **self.arguments,
-                "train_dataset": train_dataset,
-                "eval_dataset": eval_dataset,
-                "processing_class": processing_class,
-                "peft_config": peft_config,
-                "callbacks": callbacks,
-                "optimizers": optimizers,
-                "optimizer_cls_and_kwargs": optimizer_cls_and_kwargs,
-            }
+            self.arguments = {**self.arguments, **given}
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
@@ -294,19 +306,16 @@ class AlignmentTrainer(HubTrainer):
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         """Store the terms of the loss, by default those of the settings, before anything is loaded."""
-        if objective is not None:
+        args: Any = self.args
+        if objective is not None and not args.LOSS:
             raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
+        if objective is not None:
+            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
+        if args.LOSS:
+            self.objective = Objective(args.terms() if objective is None else objective)
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""
-
-    @classmethod
-    def _own_args(cls, args: Any) -> Any:
-        """Return the settings, by default new ones; raise an InputError for those of another trainer."""
-        args = cls.config_class() if args is None else args
-        if not isinstance(args, cls.config_class):
-            raise InputError(f"args is a {type(args).__name__}: {cls.__name__} needs {cls.config_class.__name__}")
-        return args
 
     def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
         """Search for the best settings with Optuna; every trial gets a new model from `model_init`.
@@ -663,7 +672,8 @@ class AlignmentTrainer(HubTrainer):
 
     def formula(self) -> str:
         """Return the objective as plain text."""
-        return cast(Any, self.args).formula()
+        formula = cast(Any, self.args).formula
+        return formula() if self.objective is None else formula(self.objective)
 
     def _has_scores(self) -> bool:
         """Return whether the run has text to be scored on."""
@@ -688,13 +698,12 @@ class AlignmentTrainer(HubTrainer):
         """Return further entries of the record of a finished run."""
         return {}
 
-    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`."""
-        raise NotImplementedError
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
+        """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`.
 
-    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
-        """Compute the scores that are not in the first table of a run."""
-        return {}
+        The first scores before training are shown before the others are computed.
+        """
+        raise NotImplementedError
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation set, and return {description: file}."""
@@ -742,6 +751,9 @@ class AlignmentTrainer(HubTrainer):
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)
+        for head in getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, {}).values():
+            if isinstance(head, MaskedLMHead):  # replaces that of the original checkpoint
+                self._carried = head.put_into(self._carried)
         state_dict = state_dict and {name: own_storage(tensor) for name, tensor in state_dict.items()}
         with self._saving(folder):
             folder.mkdir(parents=True, exist_ok=True)

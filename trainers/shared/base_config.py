@@ -266,6 +266,8 @@ class AlignmentConfig(TrainingArguments):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
     # {setting that the method does not read: reason}
     UNREAD: ClassVar[dict[str, str]] = {}
+    # Settings that define the terms of the loss, which `objective=` of a trainer replaces; empty without terms.
+    LOSS: ClassVar[tuple[str, ...]] = ()
     # True if the loss of each language is known.
     sees_languages: ClassVar[bool] = False
     # Score of every evaluation that selects the best checkpoint.
@@ -375,9 +377,13 @@ class AlignmentConfig(TrainingArguments):
         if self.greater_is_better is None:
             self.greater_is_better = not lower
 
+    def preset_defaults(self) -> dict[str, Any]:
+        """Return the preset's settings, as far as they go with those that are given."""
+        return _BY_LENGTH | self.PRESETS[self.preset]
+
     def fill_from_preset(self) -> None:
         """Give every field at None the preset's value."""
-        for name, value in (_BY_LENGTH | self.PRESETS[self.preset]).items():
+        for name, value in self.preset_defaults().items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
 
@@ -407,7 +413,7 @@ class AlignmentConfig(TrainingArguments):
 
     def preset_values(self) -> dict[str, Any]:
         """Return the preset's settings as plain JSON."""
-        return {name: to_plain(value) for name, value in (_BY_LENGTH | self.PRESETS[self.preset]).items()}
+        return {name: to_plain(value) for name, value in self.preset_defaults().items()}
 
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""

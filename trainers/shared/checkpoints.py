@@ -47,8 +47,9 @@ _MAY_CHANGE = re.compile(
 ).fullmatch
 _OF_BEST = ("metric_for_best_model", "greater_is_better")
 _SHOWN = 4  # differing settings in a message
-# Files that a finished run leaves in its folder, for an encoder or an adapter.
-_SIGNS = ("results.json", "config.json", "adapter_config.json")
+# Files that a finished run leaves in its folder: of an encoder, an adapter or maps.
+_SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetensors")
+_MORE = (LOCAL, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*")
 
 
 def mark_complete(checkpoint: str | os.PathLike) -> None:
@@ -190,22 +191,17 @@ def _shown(value: Any) -> str:
 
 
 def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
-    """Return the names of files and folders of a run: checkpoints, a model, an adapter, a record."""
-    return sorted(p.name for p in Path(output_dir).glob("*") if p.name in _SIGNS or _STEP.search(p.name))
+    """Return the names of files and folders of a run: checkpoints, a model, an adapter, maps, a record."""
+    files = [path for pattern in _SIGNS for path in Path(output_dir).glob(pattern)]
+    files += [path for _, path in _checkpoints(output_dir)]
+    return sorted(str(path.relative_to(output_dir)) for path in files)
 
 
 def clear_run(output_dir: str | os.PathLike) -> None:
-    """Delete the run in `output_dir`: checkpoints, model, record and card."""
+    """Delete the run in `output_dir`: checkpoints, model, maps, record and card."""
     for _, path in _checkpoints(output_dir):
         shutil.rmtree(path)
-    for pattern in (
-        *_SIGNS,
-        LOCAL,
-        "README.md",
-        "model*.safetensors",
-        "model.safetensors.index.json",
-        "adapter_model*",
-    ):
+    for pattern in (*_SIGNS, *_MORE):
         for path in Path(output_dir).glob(pattern):
             path.unlink()
 

@@ -55,19 +55,16 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
         config = {name[5:].lower(): value.lower() for name, value in os.environ.items() if name.startswith("FSDP_")}
     if config.get("version", "2" if args.fsdp else "1") != "2":
         raise InputError("fsdp_version: only FSDP2 is supported. Set it to 2.")
+    config = {f"fsdp_{name}": value for name, value in config.items()}
     for name, advice in (
-        ("activation_checkpointing", "set it to false, and gradient_checkpointing=true"),
-        ("cpu_ram_efficient_loading", "set it to false: every process reads the encoder, and f0 is a copy of it"),
-        ("offload_params", "set it to false, and use more GPUs"),
-    ):
-        if config.get(name) == "true":
-            raise InputError(f"fsdp_{name}=true: {advice}")
-    for name, advice in (
+        ("fsdp_activation_checkpointing", "set it to false, and gradient_checkpointing=true"),
+        ("fsdp_cpu_ram_efficient_loading", "set it to false: every process reads the encoder, and f0 is a copy of it"),
+        ("fsdp_offload_params", "set it to false, and use more GPUs"),
         ("torch_compile", "remove it with FSDP"),
         ("fp16", "set bf16=true with FSDP"),
         ("auto_find_batch_size", "set per_device_train_batch_size with FSDP"),
     ):
-        if getattr(args, name):
+        if config.get(name) == "true" or getattr(args, name, False):
             raise InputError(f"{name}=true: {advice}")
 
 
@@ -85,17 +82,12 @@ def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
     plugin = accelerator.state.fsdp_plugin
     # Half of the model classes do not name their layers, or also name the embeddings, which accelerate shards anyway.
     plugin.auto_wrap_policy = transformer_auto_wrap_policy
-    plugin.transformer_cls_names_to_wrap = [_layer_class(model)]
+    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
+    albert = model.config.model_type == "albert"
+    plugin.transformer_cls_names_to_wrap = ["AlbertLayer" if albert else type(encoder_layers(base)[0]).__name__]
     plugin.set_state_dict_type("FULL_STATE_DICT")
     # Autocast computes in bfloat16, as without FSDP. This would also round the heads and the gradients' sums.
     plugin.mixed_precision_policy = None
-
-
-def _layer_class(model: PreTrainedModel) -> str:
-    if model.config.model_type == "albert":
-        return "AlbertLayer"
-    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
-    return type(encoder_layers(cast(PreTrainedModel, base))[0]).__name__
 
 
 def shard(accelerator: Accelerator, model: nn.Module, *heads: nn.Module) -> None:

@@ -73,15 +73,8 @@ class HubTrainer(Trainer):
             tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
             self.create_model_card(tags=tags, **kwargs)
         self._finish_current_push()
-        push = partial(
-            self._push,
-            self._folder,
-            commit_message or "End of training",
-            token=token,
-            revision=revision,
-            private=private,
-            base_model=base_model,
-        )
+        options: Any = {"token": token, "revision": revision, "private": private, "base_model": base_model}
+        push = partial(self._push, self._folder, commit_message or "End of training", **options)
         return push() if blocking else run_as_future(push)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:

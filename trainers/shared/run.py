@@ -25,7 +25,7 @@ from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table
-from hf_xalign.trainers.shared.tracking import track_record
+from hf_xalign.trainers.shared.tracking import track_distances, track_record
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Run:
         self.record: dict[str, Any] = {}
         self.seconds = {"preparing": round(seconds, 3)}
         self.settings: Mapping[str, Any] = {}
-        # Arguments of `start_record` on the text; by default what the trainer was given.
+        # Arguments of `start_record` on the text, in place of what the trainer knows of it.
         self.text: Mapping[str, Any] | None = None
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.probes: Sequence[Any] = ()
@@ -122,11 +122,6 @@ class Run:
         self._scored_at, self._kept = -1, dict[str, str]()
         self._known: dict[int, Scores] = {}
 
-    @property
-    def finished(self) -> bool:
-        """True if record and card are written."""
-        return bool(self.record) and self.record["times"]["finished"] is not None
-
     @contextmanager
     def _scoring(self) -> Iterator[None]:
         with phase(self.record, "scoring"), self.trainer.args.main_process_first(desc="scoring"):
@@ -139,7 +134,18 @@ class Run:
     def start(self) -> None:
         """Score the encoder before training, and a module's random start; keep the held-out text."""
         trainer, args = self.trainer, self.trainer.args
-        self.record = self.record or self._new_record()
+        if not self.record:
+            self.record = start_record(
+                method=trainer.method,
+                preset=args.preset,
+                seed=args.seed,
+                base_model=self.base_model,
+                settings={**self.settings, **args.changed()},
+                objective=trainer.formula(),
+                paper=trainer._paper,
+                **(trainer.text_entries() | (self.text or {})),
+            )
+            self.record["times"]["seconds"] |= self.seconds
         model = trainer.accelerator.unwrap_model(trainer.model)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         body = model if isinstance(model, PeftModel) else backbone_of(model)
@@ -176,11 +182,12 @@ class Run:
         scores, training = self.record["scores"], model.training
         model.eval()
         self.examples[when] = {}
-        found = scores[when] = self.trainer.score_held_out(model, when)
-        if when == "before" and found and self.show:
-            self.show("\n" + before_table(self.record) + "\n")
-        found = merge_scores(found, self.trainer.score_more(model, when))
-        scores[when] = found
+        found: Scores = {}
+        for part in self.trainer.score_held_out(model, when):
+            first, found = not found, merge_scores(found, part)
+            scores[when] = found
+            if when == "before" and first and found and self.show:
+                self.show("\n" + before_table(self.record) + "\n")
         for number, probe in enumerate(self.probes):
             batch_size = self.trainer.args.per_device_eval_batch_size
             tokenizer = self.trainer.processing_class
@@ -200,6 +207,8 @@ class Run:
                     model, _ = load_encoder(str(folder), args.device)
                 with autocast_removed(model), torch.random.fork_rng(devices=[]):
                     self._known[step] = self._score(model, "after")
+                steps = {0: "before", step: "after"}
+                track_distances(args, {k: self.distances[when] for k, when in steps.items() if when in self.distances})
                 if trainer.scores_ends and args.eval_on_start:  # the last point of the curve
                     trainer.evaluate()
         self._scored_at = step
@@ -229,22 +238,6 @@ class Run:
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)
         track_record(trainer.args, record)
-
-    def _new_record(self) -> dict[str, Any]:
-        trainer, args = self.trainer, self.trainer.args
-        text = self.text or trainer.text_entries()
-        record = start_record(
-            method=trainer.method,
-            preset=args.preset,
-            seed=args.seed,
-            base_model=self.base_model,
-            settings={**self.settings, **args.changed()},
-            objective=trainer.formula(),
-            paper=trainer._paper,
-            **text,
-        )
-        record["times"]["seconds"] |= self.seconds
-        return record
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Report histograms, the record, a score table and the model to Weights & Biases.
+"""Report histograms of distances, the record, a score table and the model to Weights & Biases.
 
 Loss terms (`train/loss/<term>`), scores during training (`eval/<language>_<score>`) and the config reach every tracker
 in `report_to` through the Trainer's own callbacks.
@@ -6,7 +6,6 @@ in `report_to` through the Trainer's own callbacks.
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,56 +15,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from datasets import Dataset
 from transformers import PreTrainedConfig, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
 
-from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, Distances, word_distances
 from hf_xalign.hub.files import list_files, portable_files
 from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
-from hf_xalign.trainers.shared.base_config import AlignmentConfig
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.shared.base import AlignmentTrainer
 
-logger = logging.getLogger(__name__)
-
 # Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "times")
-_LINKED = {"source_words", "target_words", "links", "source_lang"}
 _BINS = 64
 _WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true"}
 
 
 class WandbTracker(WandbCallback):
-    """transformers' `WandbCallback` with safe model artifacts and histograms of word distances.
+    """transformers' `WandbCallback` with safe model artifacts.
 
     `WANDB_LOG_MODEL` (`end`, `checkpoint`) logs the model as an artifact with the files that [`hf_xalign.hub.push`]
     would send. transformers' own artifacts hold pickled arguments and optimizers, and lack the encoder's heads.
-
-    If word retrieval scores the run, the first and the last step log the distances between linked and between random
-    words of the evaluation set as `distances/<language>_<measure>_<linked or random>`.
     """
 
     def __init__(self, trainer: AlignmentTrainer):
         super().__init__()
         self._trainer = trainer
 
-    def on_train_begin(  # type: ignore[override]  # transformers' subclass has other defaults than its base
+    def on_train_end(  # type: ignore[override]  # transformers' subclass has other defaults than its base
         self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start the W&B run and log the distances."""
-        super().on_train_begin(args, state, control, **kwargs)
-        self._log_distances(state)
-
-    def on_train_end(  # type: ignore[override]
-        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Log the distances, and the model if `WANDB_LOG_MODEL` is set."""
-        self._log_distances(state)
+        """Log the model if `WANDB_LOG_MODEL` is set."""
         if self._log_model.is_enabled and self._initialized and state.is_world_process_zero:
             with tempfile.TemporaryDirectory() as folder:
                 self._trainer._save(folder)
@@ -90,43 +70,6 @@ class WandbTracker(WandbCallback):
                 with artifact.new_file(place, mode="wb") as file:
                     file.write(content)
         run.log_artifact(artifact, aliases=aliases)
-
-    def _log_distances(self, state: TrainerState) -> None:
-        found = linked_distances(self._trainer) if state.is_world_process_zero else None
-        if found is None:
-            return
-        logs: dict[str, Any] = {"train/global_step": state.global_step}
-        for language, layers in found.items():
-            for measure, distances in layers[-1].items():
-                for kind, values in distances._asdict().items():
-                    histogram = self._wandb.Histogram(np_histogram=np.histogram(values, _BINS))
-                    logs[f"distances/{language}_{measure}_{kind}"] = histogram
-        self._wandb.log(logs)
-
-
-def linked_distances(trainer: AlignmentTrainer) -> dict[str, dict[int, dict[str, Distances]]] | None:
-    """Return the last layer's [`~hf_xalign.evaluation.distances.word_distances`] of the evaluation set.
-
-    The result is None if there are not enough links, or if the run is not scored by its words.
-    """
-    dataset, args = trainer.eval_dataset, trainer.args
-    linked = isinstance(dataset, Dataset) and _LINKED.issubset(dataset.column_names)
-    if args.headline != AlignmentConfig.headline or not linked:
-        return None
-    try:
-        return word_distances(
-            trainer.accelerator.unwrap_model(trainer.model),
-            trainer.processing_class,
-            dataset,
-            pooling=args.eval_pooling,
-            desc="Linked distances",
-            pairs=HISTOGRAM_PAIRS,
-            batch_size=args.per_device_eval_batch_size,
-            dtype=torch.bfloat16 if args.bf16 else None,
-        )
-    except InputError as error:  # too few links for random pairs are not an error of the run
-        logger.warning("no histograms of distances: %s", error)
-        return None
 
 
 def use_tracker(trainer: AlignmentTrainer) -> None:
@@ -184,6 +127,27 @@ def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
     columns, rows = _score_table(record["scores"])
     if rows:
         run.log({"scores": wandb.Table(columns=columns, data=rows)})
+
+
+def track_distances(args: TrainingArguments, stages: Mapping[int, Mapping[str, Any]]) -> None:
+    """Log histograms of the distances of linked and of random words to the W&B run of the main process, if any.
+
+    `stages` are [`~hf_xalign.evaluation.distances.word_distances`] by step. Their last layer is logged as
+    `distances/<language>_<measure>_<linked or random>`.
+    """
+    run = _live_run(args)
+    if run is None:
+        return
+    import wandb
+
+    for step, found in stages.items():
+        logs: dict[str, Any] = {"train/global_step": step}
+        for language, layers in found.items():
+            for measure, distances in layers[-1].items():
+                for kind, values in distances._asdict().items():
+                    histogram = wandb.Histogram(np_histogram=np.histogram(values, _BINS))
+                    logs[f"distances/{language}_{measure}_{kind}"] = histogram
+        run.log(logs)
 
 
 def finish_run(args: TrainingArguments) -> None:

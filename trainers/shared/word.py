@@ -28,9 +28,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import (
     Scores,
-    TextVectors,
     check_protocols,
-    merge_scores,
     score_sentences,
     score_vectors,
     text_vectors,
@@ -38,8 +36,8 @@ from hf_xalign.evaluation.scores import (
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
-from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast import pool_sentences
+from hf_xalign.modeling.features import cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import layer_index, pool_words
@@ -108,6 +106,39 @@ def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
     return pairs
 
 
+def pair_collator(trainer: Any) -> PairCollator:
+    """Return the collator for word vectors that are pooled from the encoder's token states."""
+    args, objective = trainer.args, trainer.objective
+    return PairCollator(
+        pad_token_id=trainer.processing_class.pad_token_id,
+        pooling=args.pooling,
+        linked_tokens=args.linked_tokens,
+        regularized_side=objective.kept_side,
+        regularized_words=objective.kept_words,
+        # For sentences, the frozen encoder runs on both sides of the batch itself.
+        needs_reference=objective.reads("f0") and not objective.reads("sentences0"),
+        sentences=objective.reads("texts"),
+        every_word=objective.reads("words"),
+        sub_batch=SUB_BATCH if objective.reads("sub_batches") else None,
+    )
+
+
+def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: Any) -> tuple[CachedVectors, Dataset]:
+    """Compute f0 of the kept words of all pairs once; `options` are those of `cache_features`."""
+    args = trainer.args
+    with args.main_process_first(desc="caching the reference vectors"):
+        return cache_features(
+            model,
+            pairs,
+            needed={trainer.objective.kept_side: "all"},
+            layers=trainer.layers,
+            pooling=args.pooling,
+            pad_token_id=trainer.processing_class.pad_token_id,
+            autocast=torch.bfloat16 if args.bf16 else None,
+            **options,
+        )
+
+
 class WordAlignmentTrainer(AlignmentTrainer):
     """Trainer for a loss on the vectors of words and sentences of parallel text.
 
@@ -115,7 +146,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     step and all processes. The trainer computes the vectors that they read: of linked words, of all words, of
     sentences, and those of the encoder before training.
 
-    A method sets `layers` and calls `_encoded` and `_pair_collator`, or overrides where f and f0 come from.
+    A method sets `layers` and calls `_encoded` and [`pair_collator`], or overrides where f and f0 come from.
 
     Args: (the others are those of [`AlignmentTrainer`])
         objective: the terms of the loss; default: those of the settings, `args.terms()`.
@@ -133,28 +164,26 @@ class WordAlignmentTrainer(AlignmentTrainer):
     _pairs_are_numbered: bool = False
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
-    # Word vectors of the evaluation set, between its first scores and the others.
-    _held_out: TextVectors
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
-        args = self.args
-        if objective is not None:
-            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.of_the_loss)
-        self.arguments = {"objective": objective}
-        self.objective = args.loss if objective is None else Objective(objective)
-        if args.language_sampling == "ucb" and not self.objective.reports_links:
+        super()._set_objective(objective)
+        if self.args.language_sampling == "ucb" and not self.objective.reports_links:
             raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
 
     def _complete(self) -> None:
         if self.is_fsdp_enabled and self.reference is not None:
             shard(self.accelerator, self.reference)
 
-    def score_held_out(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score word retrieval of linked words in float32, by their mean subword."""
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
+        """Score retrieval of linked words in float32 by their mean subword; then by each pooling, and of all words.
+
+        Sentence retrieval is scored where a term reads sentences. Keeps vectors of the pivot's words and sentences,
+        and the distances of linked words, in `run`.
+        """
         run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
-        self._held_out = vectors = text_vectors(
+        vectors = text_vectors(
             model,
             self.processing_class,
             evaluation,
@@ -164,19 +193,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
         )
-        first = {
-            language: {side: {"mean": found["mean"]} for side, found in sides.items()}
-            for language, sides in vectors.items()
-        }
-        return score_vectors(first, evaluation, run.protocols, device=next(model.parameters()).device)
-
-    def score_more(self, model: PreTrainedModel, when: str) -> Scores:
-        """Score words by each pooling, of all occurrences too, and sentence retrieval where a term reads sentences.
-
-        Keeps vectors of the pivot's words and sentences, and the distances of linked words, in `run`.
-        """
-        run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
-        vectors, self._held_out = self._held_out, {}
+        others = {*next(iter(vectors.values()))["source"]} - {"mean"}
+        options: Any = {"device": next(model.parameters()).device, "examples": run.examples[when]}
+        yield score_vectors(vectors, evaluation, run.protocols, scored=others, **options)
         parts = []
         for language, numbers in language_rows(evaluation).items():
             found = vectors[language]["target"]["mean"]
@@ -189,28 +208,21 @@ class WordAlignmentTrainer(AlignmentTrainer):
             )
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
-        kept, device = run.examples[when], next(model.parameters()).device
-        scores = score_vectors(vectors, evaluation, run.protocols, all_occurrences=True, device=device, examples=kept)
-        if not self.objective.reads("sentences"):
-            return scores
-        more = score_sentences(
-            model,
-            self.processing_class,
-            cast(Dataset, self.eval_dataset),
-            poolings=("mean",),
-            batch_size=self.args.per_device_eval_batch_size,
-            desc=f"Scoring {when}, sentences",
-            examples=kept,
-        )
-        return merge_scores(scores, more)
+        yield score_vectors(vectors, evaluation, run.protocols, scored=("mean",), all_occurrences=True, **options)
+        if self.objective.reads("sentences"):
+            yield score_sentences(
+                model,
+                self.processing_class,
+                evaluation,
+                poolings=("mean",),
+                batch_size=args.per_device_eval_batch_size,
+                desc=f"Scoring {when}, sentences",
+                examples=run.examples[when],
+            )
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation links, and return {description: file}."""
         return keep_links(cast(Dataset, self.eval_dataset), folder)
-
-    def formula(self) -> str:
-        """Return the objective and the definition of f as plain text."""
-        return self.args.formula(self.objective)
 
     def _settle_layers(self, model: PreTrainedModel, layers: Sequence[int]) -> None:
         """Set `layers` to those that the terms read, by default `layers`."""
@@ -219,11 +231,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self.layers = self.objective.all_layers(layers, number)
         places = [[self.layers.index(k) for k in number(term.layers or layers)] for term in self.objective]
         self._places = [None if place == list(range(len(self.layers))) else place for place in places]
-
-    def _add_heads(self, model: PreTrainedModel) -> None:
-        """Add the modules of the terms to the encoder, so that optimizer, DDP and checkpoints include them."""
-        if heads := self.objective.heads(model.config.hidden_size):
-            cast(nn.Module, model).add_module(HEAD_NAME, heads)
 
     def _check_f0(self, model: PreTrainedModel, before: torch.Tensor | None = None) -> None:
         """Require that a `PeftModel` without its adapters stays the encoder from before them, if f0 is in the loss.
@@ -292,22 +299,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 subword_links=self.args.subword_links,
                 keep_unlinked=not linked,
             )
-
-    def _pair_collator(self, reference: CachedVectors | None = None) -> PairCollator:
-        """Return the collator for word vectors that are pooled from the encoder's token states."""
-        return PairCollator(
-            pad_token_id=self.processing_class.pad_token_id,
-            pooling=self.args.pooling,
-            linked_tokens=self.args.linked_tokens,
-            regularized_side=self.objective.kept_side,
-            regularized_words=self.objective.kept_words,
-            # For sentences, the frozen encoder runs on both sides of the batch itself.
-            needs_reference=self.objective.reads("f0") and not self.objective.reads("sentences0"),
-            reference=reference,
-            sentences=self.objective.reads("texts"),
-            every_word=self.objective.reads("words"),
-            sub_batch=SUB_BATCH if self.objective.reads("sub_batches") else None,
-        )
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
         self.bandit = LanguageBandit(len(languages))

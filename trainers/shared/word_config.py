@@ -70,12 +70,12 @@ CAO: dict[str, Any] = {
 class WordAlignmentConfig(AlignmentConfig):
     """Settings of a [`WordAlignmentTrainer`]; fields left at None take the preset's value."""
 
-    # Settings that only InfoNCE reads, and those of every loss; `objective=` of a trainer replaces them all.
+    # Settings that only InfoNCE reads, and those of every loss.
     INFONCE: ClassVar[tuple[str, ...]] = ("temperature", "negatives")
     LOSS: ClassVar[tuple[str, ...]] = (
         *("objective", "align_target", "regularizer_weight", "interpolation_weight", "sentence_weight"),
         *("teacher_weight", "teacher", "teacher_pooling", "teacher_prompt", "similarity_weight"),
-        *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims"),
+        *("regularized_side", "regularized_words", "norm", "reduction", "mean_over_dims", *INFONCE),
     )
 
     objective: Literal["l2", "infonce", "none"] = by_preset(
@@ -164,27 +164,17 @@ class WordAlignmentConfig(AlignmentConfig):
         if self.subword_links:
             self.pooling = "mean"  # a token is its own only subword, so every pooling is the same
 
-    def fill_from_preset(self) -> None:
-        """Give every field at None the preset's value; InfoNCE has no regularizer unless one is given."""
-        if self.objective is None:
-            self.objective = self.PRESETS[self.preset]["objective"]
-        if self.objective != "l2":
-            self.align_target = self.align_target or "tuned"
-        if self._contrast_alone and self.regularizer_weight is None:
-            self.regularizer_weight = 0.0
-        if self.objective == "none" and self.regularized_words is None:
-            self.regularized_words = "all"
-        super().fill_from_preset()
-
-    @property
-    def _contrast_alone(self) -> bool:
-        """True if the preset's regularizer has the scale of the distances that InfoNCE replaces."""
-        return self.objective == "infonce" and self.PRESETS[self.preset]["norm"] != "relative"
-
-    @property
-    def of_the_loss(self) -> tuple[str, ...]:
-        """Return the names of the settings that define the terms of the loss."""
-        return self.LOSS + self.INFONCE
+    def preset_defaults(self) -> dict[str, Any]:
+        """Return the preset's settings, as far as they go with the objective."""
+        found = super().preset_defaults()
+        objective = self.objective or found["objective"]
+        if objective != "l2":
+            found["align_target"] = "tuned"
+        if objective == "infonce" and found["norm"] != "relative":
+            found["regularizer_weight"] = 0.0  # the preset's has the scale of the distances that InfoNCE replaces
+        if objective == "none":
+            found["regularized_words"] = "all"
+        return found
 
     def terms(self) -> list[Term]:
         """Return the terms of the loss of these settings."""
@@ -196,7 +186,8 @@ class WordAlignmentConfig(AlignmentConfig):
         pivot: Reduction = "links" if self.reduction == "links" and self.objective != "none" else own
         found: list[Term] = []
         if self.objective == "infonce":
-            found.append(self.contrast())
+            contrast: dict[str, Any] = {name: getattr(self, name) for name in self.INFONCE}
+            found.append(WordContrast(**contrast))
         elif self.objective == "l2":
             target, side = self.align_target, self.regularized_side
             found.append(WordDistance(**distance, target=target, side=side, reduction=own))
@@ -217,10 +208,6 @@ class WordAlignmentConfig(AlignmentConfig):
                 for of in ("sentences", "words")
             ]
         return found
-
-    def contrast(self) -> WordContrast:
-        """Return the contrast of words of these settings."""
-        return WordContrast(temperature=self.temperature, negatives=self.negatives)
 
     @property
     def loss(self) -> Objective:
@@ -255,11 +242,6 @@ class WordAlignmentConfig(AlignmentConfig):
         if not hasattr(model, "peft_config"):
             check_no_head(model)
         refuse_language_embeddings(model, "alignment by word links")
-
-    def preset_values(self) -> dict[str, Any]:
-        """Return the preset's settings as plain JSON."""
-        found = super().preset_values() | ({"regularizer_weight": 0.0} if self._contrast_alone else {})
-        return found | ({"regularized_words": "all"} if self.objective == "none" else {})
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, and the definition of f as plain text."""

@@ -182,11 +182,9 @@ def score(
             found = words.score(name, corpus.protocols, layer=k, project=project, examples=kept)
             bounds: dict[str, list[float]] = {}
             if language in corpus.sources.test_dictionaries:
-                for protocol in corpus.protocols:
-                    if protocol.cosine or not protocol.name:
-                        induced, own = induction(corpus, language, k, project, args.seed, protocol)
-                        found |= induced
-                        bounds |= own
+                used = [protocol for protocol in corpus.protocols if protocol.cosine or not protocol.name]
+                induced, bounds = induction(corpus, language, k, project, args.seed, used)
+                found |= induced
             end = f", layer {layer}" if len(args.layers) > 1 else ""
             scores[language] |= {name + end: value for name, value in found.items()}
             intervals[language] |= {name + end: value for name, value in bounds.items()}
@@ -196,7 +194,7 @@ def score(
 
 
 def induction(
-    corpus: MappingData, language: str, layer: int, project: Projection, seed: int, protocol: Protocol
+    corpus: MappingData, language: str, layer: int, project: Projection, seed: int, protocols: Sequence[Protocol]
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Score lexicon induction of one layer in both directions: scores, and 95% intervals."""
     own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
@@ -206,21 +204,21 @@ def induction(
     entries = list(
         zip(_anchor_words([other for _, other in test], own), _anchor_words([word for word, _ in test], pivot))
     )
-    options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": seed}
-    to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, **options)
-    entries = [(word, other) for other, word in entries]
-    from_pivot = lexicon_induction(target, source, pivot.words, own.words, entries, **options)
+    back = [(word, other) for other, word in entries]
     scores: dict[str, float] = {}
     bounds: dict[str, list[float]] = {}
-    for name in _PRECISIONS:
-        scores[f"bli_{name}"] = (to_pivot[name] + from_pivot[name]) / 2
-        for end, found in (("_to_pivot", to_pivot), ("_from_pivot", from_pivot)):
-            scores[f"bli_{name}{end}"] = found[name]
-            bounds[f"bli_{name}{end}"] = [found[f"{name}_low"], found[f"{name}_high"]]
-    scores["bli_coverage"] = to_pivot["coverage"]
-    scores["pool_bli"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
-    end = protocol.end
-    return {name + end: value for name, value in scores.items()}, {name + end: own for name, own in bounds.items()}
+    for protocol in protocols:
+        options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": seed}
+        to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, **options)
+        from_pivot = lexicon_induction(target, source, pivot.words, own.words, back, **options)
+        for name in _PRECISIONS:
+            scores[f"bli_{name}{protocol.end}"] = (to_pivot[name] + from_pivot[name]) / 2
+            for direction, found in (("to_pivot", to_pivot), ("from_pivot", from_pivot)):
+                scores[f"bli_{name}_{direction}{protocol.end}"] = found[name]
+                bounds[f"bli_{name}_{direction}{protocol.end}"] = [found[f"{name}_low"], found[f"{name}_high"]]
+        scores[f"bli_coverage{protocol.end}"] = to_pivot["coverage"]
+        scores[f"pool_bli{protocol.end}"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
+    return scores, bounds
 
 
 def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:

@@ -28,10 +28,22 @@ MAPS = "maps"
 
 
 def start(data: MappingText, args: MappingArguments, device: str, base_model: str, **text: Any) -> dict[str, Any]:
-    """Take the output folder, settle the CPU, and return the record; `text` is what is known of the text."""
+    """Take the output folder, settle the CPU, and return the record; `text` is what is known of the text.
+
+    Raises:
+        InputError: the folder holds the encoder, or another run that is not to be replaced; or it cannot be written.
+    """
+    folder, encoder = Path(args.output_dir), Path(data.model_name_or_path)
     if not data.dry_run:
-        _check_folder(Path(args.output_dir), data.model_name_or_path, overwrite=args.overwrite_output_dir)
-        hold_folder(args.output_dir)
+        check_output(folder)
+        if encoder.exists() and encoder.resolve() == folder.resolve():
+            raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
+        if (found := signs_of_run(folder)) and not args.overwrite_output_dir:
+            raise InputError(
+                f"{folder} holds another run ({', '.join(found[:3])}). Use another output_dir, or "
+                "overwrite_output_dir=true to replace it."
+            )
+        hold_folder(folder)
     settle_cpu(device)
     return start_record(
         method="mapping",
@@ -53,19 +65,6 @@ def finish_mapping(record: dict[str, Any], folder: Path, saved: Mapping[str, str
         print("\n95% intervals by the bootstrap over source words, before and after")
         for language, metric, before, after in rows:
             print(f"{language}  {metric}: {before}, {after}")
-
-
-def _check_folder(folder: Path, encoder: str, *, overwrite: bool) -> None:
-    """Check that the output folder holds neither the encoder nor, unless `overwrite`, a run, and can be written to."""
-    check_output(folder)
-    if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
-        raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
-    found = [*signs_of_run(folder), *(f"{MAPS}/{path.name}" for path in _maps_in(folder))]
-    if found and not overwrite:
-        raise InputError(
-            f"{folder} holds another run ({', '.join(found[:3])}). Use another output_dir, or "
-            "overwrite_output_dir=true to replace it."
-        )
 
 
 def print_plan(
@@ -100,7 +99,6 @@ def save(
     Affine maps on an encoder without adapters are also saved in a model: as an adapter if they are of the last layer
     alone, else as an encoder with mapped layers. `alone` is for two encoders: no model holds both.
     """
-    clear_maps(folder)
     saved = save_maps(record, maps, coverage, folder)
     with disk_errors(folder):
         if not alone:
@@ -114,21 +112,15 @@ def save(
     finish_mapping(record, folder, {**saved, **keep_links(linked.evaluation, folder)})
 
 
-def clear_maps(folder: Path) -> None:
-    """Make the folder, and delete an earlier run in it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    clear_run(folder)
-    for path in _maps_in(folder):
-        path.unlink()
-
-
 def save_maps(
     record: dict[str, Any],
     maps: Mapping[str, LanguageMap],
     coverage: Mapping[str, Coverage | None],
     folder: Path,
 ) -> dict[str, str]:
-    """Write the maps, enter them into the record, and return their folder by its name on the summary."""
+    """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    clear_run(folder)
     files = {}
     for language, one in maps.items():
         file = inside(folder / MAPS, f"{one.source_lang}-{one.target_lang}.safetensors")
@@ -158,7 +150,3 @@ def _save_model(encoder: Any, maps: Mapping[str, LanguageMap], folder: Path, rec
     follow_umask(folder)
     record["adapter"] = adapter_entry(config)
     return {"adapter": str(folder)}
-
-
-def _maps_in(folder: Path) -> list[Path]:
-    return sorted((folder / MAPS).glob("*.safetensors"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.data import MappingData, induction, learn
-from hf_xalign.recipes.parts.mapping.report import clear_maps, finish_mapping, save_maps, start
+from hf_xalign.recipes.parts.mapping.report import finish_mapping, save_maps, start
 from hf_xalign.recipes.parts.mapping.sources import Entries, Sources, about
 from hf_xalign.record import phase
 
@@ -48,16 +48,6 @@ _ROWS = 4096
 _HELD_OUT = 5
 
 
-@dataclass
-class _Lexicon:
-    """Dictionary entries (source word, target word) to learn from and to test on, and where they come from."""
-
-    train: Entries
-    test: Entries
-    lines: list[str]
-    about: dict[str, list[dict[str, Any]]]
-
-
 def map_vectors(data: MappingText, args: MappingArguments) -> None:
     """Read the vectors, learn the map, score it, and write the mapped vectors, the map, record and card."""
     strange = sorted({*non_default_fields(data), *non_default_fields(args)} - READ)
@@ -75,25 +65,20 @@ def map_vectors(data: MappingText, args: MappingArguments) -> None:
     record["base_model"]["hub_id"] = None
     with phase(record, "reading"):
         anchors = {language: _read(file, language, args.max_vectors, device) for language, file in files.items()}
-        lexicon = _read_lexicon(anchors[source_lang], anchors[target_lang], args)
-    record["data"] |= lexicon.about
+        train, test, lines, read = _read_lexicon(anchors[source_lang], anchors[target_lang], args)
+    record["data"] |= read
     record["data"]["vectors"] = [
         about(file, file, language=language, words=len(anchors[language])) for language, file in files.items()
     ]
     for language, one in anchors.items():
         words, _, size = one.vectors.shape
         print(f"vectors  {language}: {words:,} words x {size} dimensions of {files[language]}")
-    print("\n".join(lexicon.lines))
+    print("\n".join(lines))
     print(f"map      {args.method}, {args.direction.replace('_', ' ')}")
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
         return
-    reverse = {
-        name: {source_lang: [(b, a) for a, b in part]}
-        for name, part in (("train", lexicon.train), ("test", lexicon.test))
-    }
-    sources = Sources(reverse["train"], reverse["test"], {}, {})
-    corpus = MappingData(target_lang, {}, {}, anchors, sources)
+    corpus = MappingData(target_lang, {}, {}, anchors, Sources({source_lang: train}, {source_lang: test}, {}, {}))
     with phase(record, "mapping"):
         with explained(f"the map of {source_lang}"):
             learned, coverage = learn(corpus, source_lang, args)
@@ -102,12 +87,7 @@ def map_vectors(data: MappingText, args: MappingArguments) -> None:
         for language, side in zip(files, sides):
             anchors[language] = replace(anchors[language], vectors=_mapped(anchors[language].vectors, learned, side))
     with phase(record, "scoring"):
-        scores: dict[str, Any] = {}
-        bounds: dict[str, Any] = {}
-        for protocol in read_protocols(["cosine"]):
-            found, own = induction(corpus, source_lang, 0, lambda a, b: (a, b), args.seed, protocol)
-            scores |= found
-            bounds |= own
+        scores, bounds = induction(corpus, source_lang, 0, lambda a, b: (a, b), args.seed, read_protocols(["cosine"]))
         print(f"scored   {scores['bli_coverage']:.1%} of the test entries, those with both vectors")
         record["scores"]["after"] = {source_lang: scores}
         record["intervals"] = {"before": {}, "after": {source_lang: bounds}}
@@ -143,10 +123,14 @@ def _read(file: str, language: str, limit: int, device: torch.device) -> Anchors
     return replace(anchors, vectors=anchors.vectors.to(device))
 
 
-def _read_lexicon(source: Anchors, target: Anchors, args: MappingArguments) -> _Lexicon:
+def _read_lexicon(
+    source: Anchors, target: Anchors, args: MappingArguments
+) -> tuple[Entries, Entries, list[str], dict[str, list[dict[str, Any]]]]:
     """Read the dictionaries; without a test dictionary, hold out a fixed part of the source words.
 
     Which column is the source's is seen from the words. A source word of the test dictionary is not learnt from.
+
+    Returns entries to learn from and to test on, a description of them, and the record's entries of their files.
     """
     lines: list[str] = []
     entries: dict[str, Entries] = {}
@@ -170,28 +154,28 @@ def _read_lexicon(source: Anchors, target: Anchors, args: MappingArguments) -> _
                     "Use a dictionary of these languages, or raise max_vectors."
                 )
             first = source.lang if usable[0] >= usable[1] else target.lang
-            entries[name] += found if first == source.lang else [(b, a) for a, b in found]
+            entries[name] += found if first == target.lang else [(b, a) for a, b in found]
             used[name].append(about(item, file, language=source.lang, entries=len(found)))
             what = "learn" if name == "dictionary" else "test"
             counts = f"{len(found):,} entries, {max(usable):,} with both vectors"
             lines.append(f"{what:8} {file}: {counts}, {first} first")
     train, test = entries["dictionary"], entries["test_dictionary"]
     if test:
-        held_out = {a for a, _ in test}  # of which nothing is learnt
+        held_out = {word for _, word in test}  # of which nothing is learnt
     else:
-        held_out = {a for a, _ in train if _is_held_out(a)}
-        test = [entry for entry in train if entry[0] in held_out]
+        held_out = {word for _, word in train if _is_held_out(word)}
+        test = [entry for entry in train if entry[1] in held_out]
         used["test_dictionary"] = [
             {**entry, "split": f"1 of {_HELD_OUT} source words"} for entry in used["dictionary"]
         ]
-    kept = [entry for entry in train if entry[0] not in held_out]
+    kept = [entry for entry in train if entry[1] not in held_out]
     if not kept or not test:
         raise InputError(
             f"dictionary: {len(kept)} entries are left to learn from and {len(test)} to test on. Use a larger "
             "dictionary, or another test_dictionary."
         )
     lines.append(f"held out {len(held_out):,} source words, {len(test):,} entries; {len(kept):,} to learn from")
-    return _Lexicon(kept, test, lines, used)
+    return kept, test, lines, used
 
 
 def _is_held_out(word: str) -> bool:
@@ -226,7 +210,6 @@ def _save(
 ) -> dict[str, str]:
     """Replace an earlier run by the map and the mapped vectors, and return their folders by name."""
     language = next(iter(files))
-    clear_maps(folder)
     for path in (folder / VECTORS).glob("*"):
         path.unlink()
     saved = save_maps(record, {language: one}, {language: coverage}, folder)

@@ -444,7 +444,7 @@ class _Parser(ArgumentParser):
         options: dict[str, Any] = {"help": text, "default": None if default is _UNSET else default}
         if default is _UNSET and self._recipe:
             options["help"] = f"{text} (required)".strip()
-        options |= _argparse_type(hint, default)
+        options |= _argparse_type(hint)
         options |= {key: about[key] for key in ("metavar", "nargs") if key in about}
         if about.get("positional"):
             del options["default"]
@@ -499,17 +499,12 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
         return {"int": "N", "float": "X", "str": "TEXT", "_true_or_false": "true|false"}.get(name, name.upper())
 
 
-def _argparse_type(hint: Any, default: Any) -> dict[str, Any]:
+def _argparse_type(hint: Any) -> dict[str, Any]:
     """Return argparse's type, choices and number of words; other types are read as YAML and checked by `coerce`."""
     members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
-    others = [m for m in members if m is not str]
-    kind = others[0] if others and (_is_enum(others[0]) or len(members) == 1) else members[0]
-    if str in members and len(members) > 1:
-        if bool in members:
-            return {"type": _yaml_text, "metavar": "YAML"}
-        kind = next((m for m in others if _is_enum(m)), str)
-    elif len(members) > 1:
+    if len(members) > 1 and (str not in members or bool in members):
         return {"type": _yaml_text, "metavar": "YAML"}
+    kind = next((m for m in members if _is_enum(m)), str if str in members else members[0])
     if get_origin(kind) is Literal or _is_enum(kind):
         choices = get_args(kind) if get_origin(kind) is Literal else [member.value for member in kind]
         return {"type": str, "choices": [*map(str, choices)]}

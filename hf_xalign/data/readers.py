@@ -339,10 +339,8 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]
                     f"{path}, line {number}: {len(cells)} columns, but line {first}, the sentence's first word, has "
                     f"{len(start)}. Give every word the same columns."
                 )
-            if len(cells) < 2:
-                raise InputError(f"{path}, line {number}: the word has no label. Write it in a second column.")
-            if not cells[0]:
-                raise InputError(f"{path}, line {number}: the label has no word. Write it in the first column.")
+            if len(cells) < 2 or not cells[0]:
+                raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
         columns = _columns([cells for _, _, cells in rows])
         yield first, ({} if numbered else {"tokens": columns["1"]}) | {"labels": columns[str(len(start))]} | columns
 

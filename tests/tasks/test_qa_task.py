@@ -176,8 +176,14 @@ def test_bad_windows_and_answers():
             ("max_answer_tokens=0", spans),
             ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),
             (r"rules=xtreme: choose one of mlqa, squad", answer_tokens, "a", "en", "xtreme"),
-            ("0 answers", score_answers, [], [], []),
-            ("1 answers, references of 2 questions and 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
+            ("answers=0: must be at least 1", score_answers, [], [], []),
+            (
+                "1 answers, 2 references, 1 languages",
+                score_answers,
+                ["a"],
+                [["a"], ["b"]],
+                ["en"],
+            ),
             (
                 r"question 1: the references \[\] are not a list of one or more",
                 score_answers,

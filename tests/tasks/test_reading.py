@@ -395,7 +395,7 @@ def test_labelled_text(tmp_path):
         [
             *((rf"de\.jsonl, line 2: {message}", load, token, "de.jsonl", [first, row]) for message, row in bad),
             ("line 2: 1 columns, but line 1, the sentence's first word, has 2", load, token, "a.conll", "a O\nb\n"),
-            ("line 1: the word has no label", load, token, "a.conll", "a\nb\n"),
+            ("line 1: the word or its label is missing", load, token, "a.conll", "a\nb\n"),
             (
                 "line 2: 3 columns, but line 1, the sentence's first word, has 2",
                 load,
@@ -403,8 +403,8 @@ def test_labelled_text(tmp_path):
                 "a.conll",
                 "a O\nb x O\n",
             ),
-            ("line 1: the word has no label", load, token, "a.conll", "La Paz\t\nes\tO\n"),
-            ("line 2: the label has no word", load, token, "a.bio", "a\tO\n\tO\n"),
+            ("line 1: the word or its label is missing", load, token, "a.conll", "La Paz\t\nes\tO\n"),
+            ("line 2: the word or its label is missing", load, token, "a.bio", "a\tO\n\tO\n"),
             ("line 2: '# SYM' may be a comment or a word", load, token, "a.conll", "a NOUN\n# SYM\nb NOUN\n"),
             ("no column 'tokens'; the columns are labels, 1, 2, 3", load, token, "a.conll", "1 a X\n2 b Y\n"),
             ("its words are withheld", load, token, "fr.conllu", re.sub("V?amos|nos|mar", "_", CONLLU)),

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import regex
 
-from hf_xalign.checks import check_choice
+from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data.words import lower_word
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
@@ -102,11 +102,8 @@ def score_answers(
     each answer (that of the context), or one for all; `rules` are those of [`answer_tokens`].
     """
     codes = [languages] * len(predictions) if isinstance(languages, str) else list(languages)
-    if not len(predictions) or not len(predictions) == len(references) == len(codes):
-        raise InputError(
-            f"{len(predictions)} answers, references of {len(references)} questions and {len(codes)} languages: the "
-            "numbers must be equal, and at least 1"
-        )
+    check_lengths("question", answers=predictions, references=references, languages=codes)
+    check_range(least=1, answers=len(predictions))
     f1, exact = np.zeros(len(predictions)), np.zeros(len(predictions))
     for row, (prediction, golds, language) in enumerate(zip(predictions, references, codes, strict=True)):
         if isinstance(golds, str) or not len(golds):

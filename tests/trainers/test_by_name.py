@@ -88,7 +88,7 @@ def test_held_out_pairs_by_language():
         {
             "columns": (
                 partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset=odd),
-                "only some languages have a column more",
+                "only some of the datasets have a column more",
             ),
             "none": (partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset={}), "empty dict"),
         }

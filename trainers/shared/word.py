@@ -98,7 +98,6 @@ def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
     pairs = map_rows(
         pairs,
         encode,
-        batched=True,
         new_fingerprint=Hasher.hash(["teacher", *settings]),
         desc="Encoding the pivot sentences by the teacher",
     )

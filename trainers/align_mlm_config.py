@@ -28,7 +28,7 @@ _PAPER: dict[str, Any] = {
     "per_device_train_batch_size": 128,
     "warmup_steps": 10_000,
 }
-_OURS: dict[str, Any] = {
+_DEFAULT: dict[str, Any] = {
     **_PAPER,
     "learning_rate": 5e-4,
     "per_device_train_batch_size": 64,
@@ -44,14 +44,14 @@ class AlignMLMConfig(AlignmentConfig):
 
     Presets:
 
-    - `ours` (default): for small models and short runs, with a larger learning rate and warm-up over 6% of the steps.
+    - `default`: for small models and short runs, with a larger learning rate and warm-up over 6% of the steps.
     - `paper`: the settings of ALIGN-MLM's appendix; set `max_steps=500000` for its number of steps.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
     headline: ClassVar[str] = "eval_loss"
 
-    preset: str = own("ours", "Published variant: ours or paper.")
+    preset: str = own("default", "Published variant: default or paper.")
     objective: Literal["mlm", "xlm", "dict_mlm", "align_mlm"] = own(
         "align_mlm",
         "mlm: masked tokens in text of all languages. xlm: mlm, and TLM on parallel sentences. dict_mlm: mlm with "

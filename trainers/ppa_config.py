@@ -37,7 +37,7 @@ _PAPER: dict[str, Any] = {
     "num_train_epochs": 10.0,
     "per_device_train_batch_size": 128,
 }
-_OURS: dict[str, Any] = {
+_DEFAULT: dict[str, Any] = {
     **_PAPER,
     "normalize": "after",
     "queue_start": "empty",
@@ -57,7 +57,7 @@ class PPAConfig(AlignmentConfig):
 
     Presets:
 
-    - `ours` (default): the paper's settings with changes. Keys and queries have length 1, earlier keys of the same
+    - `default`: the paper's settings with changes. Keys and queries have length 1, earlier keys of the same
       pair are no negatives, the queue starts empty, and sentences have at least 3 tokens. A new MLM head first trains
       alone (`head_warmup_ratio`), because its first gradients would harm the encoder.
     - `paper`: the settings of PPA's section 3.2, which trains 2 million pairs for 5 epochs. It takes the first
@@ -66,10 +66,10 @@ class PPAConfig(AlignmentConfig):
     The paper's ablations are `words=none` (no TLM), `contrast=none` (no MoCo) and `words=mlm`.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ours": _OURS, "paper": _PAPER}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
     UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "PPA's score is of sentences, not words: leave it out"}
 
-    preset: str = own("ours", "Published variant: ours or paper.")
+    preset: str = own("default", "Published variant: default or paper.")
     contrast: Literal["moco", "in_batch", "none"] = by_preset(
         "moco: keys of a momentum encoder and a queue of negatives. in_batch: both sides by the encoder itself; the "
         "negatives are the other pairs of the micro-batch on all processes. none: no contrast of sentences.",

@@ -16,7 +16,7 @@ from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, own
 from hf_xalign.trainers.shared.checkpoints import final_weights
 
-_OURS: dict[str, Any] = {
+_DEFAULT: dict[str, Any] = {
     **ADAM,
     "max_length": 128,
     "learning_rate": 5e-5,
@@ -24,11 +24,11 @@ _OURS: dict[str, Any] = {
     "per_device_train_batch_size": 32,
 }
 # Defaults of transformers' example scripts, in batches of 32.
-_EXAMPLE: dict[str, Any] = {**_OURS, "warmup_steps": 0.0, "weight_decay": 0.0}
+_EXAMPLE: dict[str, Any] = {**_DEFAULT, "warmup_steps": 0.0, "weight_decay": 0.0}
 # CONTINUAL's README and its scripts without a Trainer, which do not clip gradients.
 _CONTINUAL: dict[str, Any] = {**_EXAMPLE, "num_train_epochs": 2.0, "max_grad_norm": 0.0}
 _MAO: dict[str, Any] = {**_EXAMPLE, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
-_PPA: dict[str, Any] = {**_OURS, "num_train_epochs": 2.0, "warmup_steps": 1000}
+_PPA: dict[str, Any] = {**_DEFAULT, "num_train_epochs": 2.0, "warmup_steps": 1000}
 _ALIGN_MLM: dict[str, Any] = {**_EXAMPLE, "learning_rate": 2e-5}
 # ROTATE's tagger: Adam is AdamW without decay; the paper states neither schedule nor clipping.
 _ROTATE: dict[str, Any] = {
@@ -50,7 +50,7 @@ class TaskConfig(AlignmentConfig):
     Presets, with learning rate and epochs. For settings that a paper does not state, they have the defaults of
     transformers' example scripts (no warm-up, no weight decay):
 
-    - `ours` (default with a linear head): 5e-5, 3 epochs, warm-up over a tenth of the steps.
+    - `default` (chosen unless `head=tagger`): 5e-5, 3 epochs, warm-up over a tenth of the steps.
     - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its XLM-R: 4).
     - `align_mlm_xnli`, `align_mlm_tagging`: 2e-5, 5 epochs for XNLI, 10 for NER and POS.
     - `continual`, `continual_ner`, `continual_qa`: CONTINUAL's NLI (5e-5, 2 epochs), NER (2e-5, 3 epochs) and
@@ -61,7 +61,7 @@ class TaskConfig(AlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "ours": _OURS,
+        "default": _DEFAULT,
         "mao_xnli": _MAO,
         "align_mlm_xnli": {**_ALIGN_MLM, "num_train_epochs": 5.0},
         "align_mlm_tagging": {**_ALIGN_MLM, "num_train_epochs": 10.0},
@@ -74,7 +74,7 @@ class TaskConfig(AlignmentConfig):
     # By default, training languages select the checkpoint, see `selection`.
     headline: ClassVar[str] = "eval_selection"
 
-    preset: str = own("", "Published settings. Default: ours, or rotate with a tagger.", "Schedule")
+    preset: str = own("", "Settings: default, or rotate with a tagger, unless given.", "Schedule")
     head: Head = own(
         "linear",
         "A linear map on the encoder, or a BiLSTM-CRF on a frozen one (tagger).",
@@ -112,7 +112,7 @@ class TaskConfig(AlignmentConfig):
     save_strategy: SaveStrategy | str = own("no", "When to write checkpoints to resume from.", "Run")
 
     def __post_init__(self) -> None:
-        self.preset = self.preset or ("rotate" if self.head == "tagger" else "ours")
+        self.preset = self.preset or ("rotate" if self.head == "tagger" else "default")
         super().__post_init__()
 
     @property

@@ -102,7 +102,7 @@ def _ppa() -> dict[str, Any]:
     before, after = ({f"sentence_cls{end}": value + more for end, more in ends.items()} for value in (0.95, 0.93))
     return make_record(
         method="ppa",
-        preset="ours",
+        preset="default",
         objective=PPAConfig(queue_size=1000, **SETTINGS).formula(),
         paper=dict(PPATrainer._paper),
         links={},
@@ -116,7 +116,7 @@ def _align_mlm() -> dict[str, Any]:
     config = "/home/me/settings/align_mlm_small.yaml"
     return make_record(
         method="align_mlm",
-        preset="ours",
+        preset="default",
         license=None,
         command=["hf-xalign", "train", "align_mlm", "--config", config, "--corpus", corpus, f"--output_dir={out}"],
         settings={"corpus": [corpus], "derive": ["inversion", "transliteration"], "output_dir": out},

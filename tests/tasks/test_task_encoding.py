@@ -293,7 +293,7 @@ def test_bad_models(bases, tmp_path):
     BertForTokenClassification(make_base().config).save_pretrained(unlabelled)
     load_task_model(base, TOKENS).save_pretrained(headed)
     config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True, report_to="none")
-    assert config().preset == "ours"
+    assert config().preset == "default"
     data = {"train_dataset": [words(kinds=2)], "processing_class": make_tokenizer()}
     train = partial(TaskTrainer, load_tagger(base, BIO, lstm_size=6), config(), task=BIO, **data)
     labels = "is a BertForTokenClassification for O, B-a, I-a, whose head"

@@ -20,7 +20,7 @@ BATCH, ACCUMULATION, STEPS = 3, 2, 5
 ROWS = [[[0, 1, 2], [3, 4, 5]], [[6, 7]]]
 
 FORMS = {
-    "ours": {},
+    "default": {},
     "paper by means, mlm": {"preset": "paper", "sentence_pooling": "mean", "words": "mlm"},
     "no contrast, unsettled": {"contrast": "none", "head_warmup_ratio": 0.0},
     "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},

@@ -747,13 +747,13 @@ class AlignmentTrainer(HubTrainer):
         )
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        for head in getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, {}).values():
+            if isinstance(head, MaskedLMHead):  # replaces that of the original checkpoint; all processes gather it
+                self._carried = head.put_into(self._carried)
         # The Trainer pickles the arguments. Resuming does not read them, so JSON is enough.
         if not self.args.should_save:
             return
         folder = Path(output_dir or self.args.output_dir)
-        for head in getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, {}).values():
-            if isinstance(head, MaskedLMHead):  # replaces that of the original checkpoint
-                self._carried = head.put_into(self._carried)
         state_dict = state_dict and {name: own_storage(tensor) for name, tensor in state_dict.items()}
         with self._saving(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -49,10 +49,7 @@ def test_word_retrieval():
         ),
         (([row], [row], [[[0, 1, 1]]]), "row 0, links: expected integers"),
         (([row], [row, row], [[[0, 0]]]), "1 source_vectors, 2 target_vectors, 1 links"),
-        (
-            ([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]),
-            "2 source_vectors, 1 source_words: one .* of row 0",
-        ),
+        (([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]), "2 source_vectors, 1 source_words: one .* of row 0"),
         (([row, [[1.0]]], [row, row], [[], []]), r"row 1: source_vectors has shape \(1, 1\)"),
         (([[], []], [row, row], [[], []]), "source_vectors: no row has any word"),
     ]

@@ -221,11 +221,7 @@ def test_word2vec(tmp_path, monkeypatch):
     for k, (text, _) in enumerate(texts):
         (tmp_path / f"v{k}").write_text(text)
     model = (793712314).to_bytes(4, "little")
-    for name, content in (
-        ("model", model),
-        ("cut", b"2 1\na \0\0\x80?"),
-        ("long", b"1 1\n" + b"x" * 11_000),
-    ):
+    for name, content in (("model", model), ("cut", b"2 1\na \0\0\x80?"), ("long", b"1 1\n" + b"x" * 11_000)):
         (tmp_path / f"{name}.bin").write_bytes(content)
     (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
     (tmp_path / "plain.gz").write_text("1 1\na 1\n")

@@ -51,9 +51,7 @@ def test_heads_are_not_reported_and_missing_weights_are(saved, tmp_path, capfd, 
     shutil.copytree(saved / "base", tmp_path / "cut")
     weights = load_file(tmp_path / "cut" / "model.safetensors")
     lost = next(name for name in weights if "layer.0" in name)
-    save_file(
-        {k: v for k, v in weights.items() if k != lost}, tmp_path / "cut" / "model.safetensors", {"format": "pt"}
-    )
+    save_file({k: v for k, v in weights.items() if k != lost}, tmp_path / "cut/model.safetensors", {"format": "pt"})
     hf_xalign.load(tmp_path / "cut")
     assert f"no weights for 1 parameters, which stay random: {lost.removeprefix('bert.')}" in caplog.text
 

@@ -290,9 +290,7 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
         (folder / name).rename(moved / name)
     try:
         found = evaluated(capsys, run, *data)
-        assert (
-            "pairs alone (no training text of" in found["text"][0] and "train.jsonl: no such file" in found["text"][0]
-        )
+        assert "pairs alone (no training text of" in found["text"][0] and "jsonl: no such file" in found["text"][0]
         assert found["text"][1].startswith("the base is not scored (") and found["models"]["before"] is None
         (folder / "train.jsonl").write_text('{"de": "ein hund", "en": "a dog"}\n', "utf-8")
         assert "train.jsonl has changed since the run" in evaluated(capsys, run, *data)["text"][0]
@@ -308,15 +306,9 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {"languages": {"pivot": "en", "others": ["ta", "si"]}},
-            "has no held-out sentence pairs. Give --data ta=FILE",
-        ),
+        ({"languages": {"pivot": "en", "others": ["ta", "si"]}}, "no held-out sentence pairs. Give --data ta=FILE"),
         ({"languages": {"pivot": "tr", "others": ["de"]}}, "has no held-out sentence pairs. Give --data de=FILE"),
-        (
-            {"languages": {"pivot": "en", "others": ["de", "si"]}},
-            "si: not scored, because the package has no such text",
-        ),
+        ({"languages": {"pivot": "en", "others": ["de", "si"]}}, "si: not scored, because the package has no"),
     ],
 )
 def test_a_run_without_pairs_is_scored_on_builtin_text_in_its_languages_alone(
@@ -344,13 +336,7 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     assert main(again) == 0
     for name in ("tokenizer.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    split = [
-        "extend-vocabulary",
-        str(models / "base"),
-        f"de={models / 'test.tsv'}",
-        "--output",
-        str(tmp_path / "split"),
-    ]
+    split = ["extend-vocabulary", str(models / "base"), f"de={models}/test.tsv", "--output", str(tmp_path / "split")]
     assert main(split) == 2 and "can write every word" in capsys.readouterr().err
     assert main([*split, "--split_over", "2"]) == 0
     sizes = re.search(r"pieces of a sentence: (\S+) before, (\S+) after", capsys.readouterr().out)

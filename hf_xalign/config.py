@@ -352,7 +352,8 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
                     raise InputError(f"{where}: {key} is given twice, first at {found[key][1]}")
                 found[key] = (loader.construct_object(value_node, deep=True), where)
         except yaml.YAMLError as error:
-            line = error.problem_mark.line + 1 if getattr(error, "problem_mark", None) else "?"
+            mark = getattr(error, "problem_mark", None)
+            line = mark.line + 1 if mark else "?"
             raise InputError(f"{path}:{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
         return found
 
@@ -504,7 +505,7 @@ def _argparse_type(hint: Any) -> dict[str, Any]:
     members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
     if len(members) > 1 and (str not in members or bool in members):
         return {"type": _yaml_text, "metavar": "YAML"}
-    kind = next((m for m in members if _is_enum(m)), str if str in members else members[0])
+    kind: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
     if get_origin(kind) is Literal or _is_enum(kind):
         choices = get_args(kind) if get_origin(kind) is Literal else [member.value for member in kind]
         return {"type": str, "choices": [*map(str, choices)]}

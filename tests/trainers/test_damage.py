@@ -6,7 +6,13 @@ import pytest
 from support import fao
 from support.refusals import assert_refused
 
-from hf_xalign.trainers.shared.checkpoints import COMPLETE, find_damage, last_complete_checkpoint
+from hf_xalign.trainers.shared.checkpoints import (
+    COMPLETE,
+    clear_run,
+    find_damage,
+    last_complete_checkpoint,
+    signs_of_run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +20,17 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     fao.make(folder, pairs=8, save_strategy="steps", save_steps=1, max_steps=2).train()
     return folder
+
+
+def test_a_run_is_cleared_with_its_maps_and_nothing_else(tmp_path):
+    run = ("checkpoint-7/x", "results.json", "maps/de-en.safetensors", "README.md", "model.safetensors")
+    kept = ("checkpoint-7-copy/x", "maps/notes.txt", "pairs.tsv")
+    for name in (*run, *kept):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert signs_of_run(tmp_path) == ["checkpoint-7", "maps/de-en.safetensors", "results.json"]
+    clear_run(tmp_path)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {*kept}
 
 
 def test_every_damaged_file_is_noticed(run, caplog):

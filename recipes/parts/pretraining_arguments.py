@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hf_xalign.checks import GIVEN, ONE, excludes, needs
+from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
@@ -39,7 +39,6 @@ class PretrainingArguments(PairColumns, SmokeTest):
             needs(when="syntax", order_of=GIVEN),
             excludes("a derived language brings its own", dictionary=GIVEN),
             excludes("a derived language brings its own", test_dictionary=GIVEN),
-            needs("it makes the second language itself", corpus=ONE),
         ],
     )
     shared: float = option(
@@ -119,6 +118,8 @@ class PretrainingArguments(PairColumns, SmokeTest):
             named[name] = [parse_named(item, name)[1] for item in getattr(self, name)]
             if twice := [language for language in named[name] if named[name].count(language) > 1]:
                 raise InputError(f"{name}: {twice[0]} is named twice")
+        if self.derive and len(self.corpus) > 1:
+            raise InputError("derive makes the second language itself: name one corpus")
         if args.needs_entries and not self.derive and not self.dictionary:
             raise InputError(f"objective={args.objective} needs a dictionary: --dictionary LANG=FILE")
         if args.needs_entries and self.derive and "transliteration" not in self.derive:

@@ -3,8 +3,8 @@
 import errno
 import os
 import re
-import subprocess
 import sys
+from subprocess import PIPE, Popen
 
 import pytest
 from datasets import Dataset
@@ -27,11 +27,9 @@ def test_replacing(tmp_path):
 
 
 def test_full_disks_are_input_errors(tmp_path):
+    message = r"file: cannot be written \(why\): free some space and run again$"
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        with (
-            pytest.raises(InputError, match=r"file: cannot be written \(why\): free some space and run again$"),
-            replacing(tmp_path / "file"),
-        ):
+        with pytest.raises(InputError, match=message), replacing(tmp_path / "file"):
             raise OSError(number, "why")
     with pytest.raises(InputError, match=r"^here: cannot .*: use another$"), disk_errors("here", "use another"):
         raise OSError(errno.ENOSPC, "why")
@@ -86,9 +84,7 @@ def test_writers_without_an_error_number(error):
 def test_one_run_at_a_time_writes_into_a_folder(tmp_path):
     (tmp_path / "results.json.1.partial").touch()
     code = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    holder = Popen([sys.executable, "-c", code, str(tmp_path)], stdin=PIPE, stdout=PIPE, text=True)
     assert holder.stdout.readline() == "held\n" and not list(tmp_path.glob("*.partial"))
     with pytest.raises(InputError, match="another run is writing there now"):
         hold_folder(tmp_path)
@@ -100,18 +96,10 @@ def test_one_run_at_a_time_writes_into_a_folder(tmp_path):
 def test_a_new_folder_is_locked_from_the_start_and_goes_again_if_it_stays_empty(tmp_path):
     folder = tmp_path / "new" / "run"
     code = "import sys; from hf_xalign.cache import hold_folder; hold_folder(sys.argv[1]); print('held'); input()"
-    command, pipe = [sys.executable, "-c", code, str(folder)], subprocess.PIPE
-    runs = [
-        subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-            env={**os.environ, "HF_XALIGN_CACHE": str(tmp_path / f"cache{n}")},
-        )
-        for n in range(3)
-    ]
+    command = [sys.executable, "-c", code, str(folder)]
+    pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "text": True}
+    places = [{**os.environ, "HF_XALIGN_CACHE": str(tmp_path / f"cache{n}")} for n in range(3)]
+    runs = [Popen(command, env=place, **pipes) for place in places]
     first = [run.stdout.readline() for run in runs]
     said = [run.communicate("\n", timeout=60)[1] for run in runs]
     assert sorted(first) == ["", "", "held\n"]

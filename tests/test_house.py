@@ -20,9 +20,7 @@ MODULES = {
     for folder in PACKAGES
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
-EXAMPLES = [
-    name for name, path in MODULES.items() if ".metrics." not in name and ">>> " in path.read_text(encoding="utf-8")
-]
+EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name and ">>> " in path.read_text("utf-8")]
 FLOORS, FILES, FAMILY = 7, 16, 3
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -51,9 +51,7 @@ def test_heads_are_not_reported_and_missing_weights_are(saved, tmp_path, capfd, 
     shutil.copytree(saved / "base", tmp_path / "cut")
     weights = load_file(tmp_path / "cut" / "model.safetensors")
     lost = next(name for name in weights if "layer.0" in name)
-    save_file(
-        {k: v for k, v in weights.items() if k != lost}, tmp_path / "cut" / "model.safetensors", {"format": "pt"}
-    )
+    save_file({k: v for k, v in weights.items() if k != lost}, tmp_path / "cut/model.safetensors", {"format": "pt"})
     hf_xalign.load(tmp_path / "cut")
     assert f"no weights for 1 parameters, which stay random: {lost.removeprefix('bert.')}" in caplog.text
 
@@ -140,10 +138,7 @@ def test_unusable_folders_are_refused(tmp_path):
         {
             "nowhere on the Hub": (lambda folder: hf_xalign.load("someone/nothing", cache_dir=folder), nowhere),
             "empty folder": (hf_xalign.load, r"row\d+ holds no model"),
-            "base gone": (
-                load("adapter", "/gone"),
-                "is an adapter whose base_model_name_or_path, /gone, cannot be",
-            ),
+            "base gone": (load("adapter", "/gone"), "is an adapter whose base_model_name_or_path, /gone, cannot be"),
             "no base": (load("adapter", None), "has no base_model_name_or_path"),
             "base of another folder": (load("adapter", BASE_IN_FOLDER), "the model in this folder"),
             "pickled adapter": (pickled("adapter"), r"has no adapter_model\.safetensors"),

@@ -198,10 +198,7 @@ WILD = {
     "excluded": (adapted(exclude_modules=["query"]), "match no tensor"),
     "layer beyond": (adapted(layers_to_transform=[10**9]), "layers_to_transform has 1000000000"),
     "pattern alone": (adapted(layers_pattern="layer"), "layers_pattern needs layers_to_transform"),
-    "layers by a pattern": (
-        adapted(layers_to_transform=[0], target_modules=".*query"),
-        "needs a list of target_modules",
-    ),
+    "layers by a pattern": (adapted(layers_to_transform=[0], target_modules=".*query"), "a list of target_modules"),
     "other stack": (adapted(layers_to_transform=[0], layers_pattern="h"), "with layers_pattern h match no tensor"),
     "bias": (adapted(bias="zz"), "bias is 'zz'; it is of type Literal"),
     "alpha": (adapted(lora_alpha=float("nan")), "lora_alpha is nan; it is a number"),
@@ -211,10 +208,7 @@ WILD = {
     "part of the config": (adapted(eva_config=7), "eva_config is 7; it is of type"),
     "another method": (adapted(peft_type="IA3"), "weights called ia3_"),
     "classifier": (adapted(task_type="SEQ_CLS"), "weights called classifier"),
-    "words with vectors between": (
-        adapted(peft_type="PROMPT_TUNING"),
-        "is PROMPT_TUNING, with which an encoder gives",
-    ),
+    "words with vectors between": (adapted(peft_type="PROMPT_TUNING"), "is PROMPT_TUNING, with which an encoder"),
     "ADALORA": (adapted(peft_type="ADALORA"), "weights called lora_E"),
     "DoRA": (adapted(use_dora=True), "weights called lora_magnitude_vector"),
     "tokens": (adapted(trainable_token_indices=[3]), "weights called trainable_tokens_delta"),
@@ -225,10 +219,7 @@ WILD = {
     "all layers": (adapted(size=16, target_modules="all-linear"), "no weights for layer.0.attention.output.dense"),
     "embeddings": (adapted(size=16, target_modules=["query", "word_embeddings"]), "no weights for word_embeddings"),
     "no padding": (changed("tokenizer_config.json", pad_token=None), "pad_token is None; it is a token"),
-    "not finite": (
-        lambda folder: save_file({"w": torch.tensor([0, torch.nan])}, folder / "model-2.safetensors"),
-        "NaN",
-    ),
+    "not finite": (lambda folder: save_file({"w": torch.tensor(torch.nan)}, folder / "model-2.safetensors"), "NaN"),
     "no pattern": (changed(ADAPTER, peft_type="LORA", target_modules="((query"), "is no regular expression"),
 }
 
@@ -247,9 +238,7 @@ def test_wild_folders_are_refused_before_torch_is_imported(tmp_path, monkeypatch
         check_models([str(folder / "model")])
 
     assert_refused({name: (partial(change, name), said) for name, (_, said) in WILD.items()}, tmp_path)
-    code = (
-        "import sys; from hf_xalign.data.sources import check_models; check_models(sys.argv[1:]); print(*sys.modules)"
-    )
+    code = "import sys; from hf_xalign.data.sources import check_models as f; f(sys.argv[1:]); print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code, str(base)], capture_output=True, text=True, check=True).stdout
     assert not {"torch", "transformers", "peft"} & set(found.split())
 
@@ -290,10 +279,8 @@ def test_no_command_is_surprised_by_a_wild_folder(tmp_path, monkeypatch):
             ["push", str(folder), "owner/name", "--dry_run"],
             ["train", "fao", "--model_name_or_path", str(folder), "--use_cpu", "true", *training],
         ):
-            found = subprocess.run(
-                [sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=True
-            )
-            status, seconds, peak, errors = json.loads(found.stdout)
+            done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=True)
+            status, seconds, peak, errors = json.loads(done.stdout)
             line = f"{name:26} {words[0]:9} {status:3} {seconds:5.2f} s {peak:4} MB  {errors[:160]}"
             print(line)
             if (name, words[0], status) == ("base not here", "push", 0):
@@ -308,9 +295,7 @@ def test_no_command_is_surprised_by_a_wild_folder(tmp_path, monkeypatch):
 def test_weights_are_finite_in_every_dtype(dtype, last, tmp_path):
     numbers = torch.full((3_000_000,), torch.finfo(dtype).max, dtype=dtype)
     numbers[-1] = last
-    save_file(
-        {"whole": torch.arange(9), "w": numbers, "none": torch.zeros(0, dtype=dtype)}, tmp_path / "a.safetensors"
-    )
+    save_file({"n": torch.arange(9), "w": numbers, "none": torch.zeros(0, dtype=dtype)}, tmp_path / "a.safetensors")
     if last == 0:
         check_finite(tmp_path / "a.safetensors")
     else:

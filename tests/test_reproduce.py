@@ -53,9 +53,7 @@ KINDS = {"--config", "--method", "--preset", "--pooling", "--linked_tokens", "--
 
 def kind(command):
     words = command.words
-    return words[:2] + tuple(
-        word for before, word in zip(("", *words), words) if word.startswith("--") or before in KINDS
-    )
+    return words[:2] + tuple(word for last, word in zip(("", *words), words) if word.startswith("--") or last in KINDS)
 
 
 def test_the_list_names_every_table_with_its_rows_and_published_values(capsys):
@@ -80,9 +78,7 @@ def test_the_list_names_every_table_with_its_rows_and_published_values(capsys):
 
 
 def test_every_command_of_every_row_parses_and_has_a_folder_of_its_own():
-    commands = {
-        one: None for table in TABLES.values() for row in table.rows for one in table.commands(row, table.seeds)
-    }
+    commands = {one for table in TABLES.values() for row in table.rows for one in table.commands(row, table.seeds)}
     assert len({one.file for one in commands}) == len(commands) > 1000
     parsers = {}
     for command in commands:
@@ -120,10 +116,8 @@ def executed(monkeypatch):
         seen.append(words)
         folder = Path(words[words.index("--output_dir") + 1])
         if words[1] == "finetune":
-            file, scores = (
-                folder / "seed-1/scores.json",
-                {"languages": {code: {"score": 0.5} for code in ("en", "de", "bn")}},
-            )
+            file, own = folder / "seed-1/scores.json", {code: {"score": 0.5} for code in ("en", "de", "bn")}
+            scores = {"languages": own}
         else:
             own = {"retrieval_last_to_pivot, mao": 0.5 - 0.125 * (words[1] == "mao")}
             file, scores = folder / "results.json", {"scores": {"after": {"de": own, "bn": own}}}

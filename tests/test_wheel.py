@@ -18,10 +18,7 @@ ROOMS = ("trainers", "recipes", "model_cards")  # of the package, beside its own
 BESIDE = ("tests", "benchmarks")  # not of it
 CONFIGS = sorted(path.name for path in (ROOT / "recipes" / "configs").glob("*.yaml"))
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")]
 
 
 @pytest.fixture(scope="module")

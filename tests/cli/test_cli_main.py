@@ -41,10 +41,7 @@ MISTAKES = [
     ("train fao --config=qqq", "no such file here or in the package; the package has "),
     ("train fao --accelerate_config ddp", "--accelerate_config ddp: no such file"),
     ("train fao --processes 0", "--processes 0: must be at least 1"),
-    (
-        "train fao --processes 2 --accelerate_config ddp_2gpu",
-        "--processes 2 does not go with --accelerate_config ddp_2gpu",
-    ),
+    ("train fao --processes 2 --accelerate_config ddp_2gpu", "2 does not go with --accelerate_config ddp_2gpu"),
     ("train mapping --processes 2", "mapping runs in one process"),
     ("evaluate m --bs 3", "unrecognized arguments: --bs 3; did you mean '--batch_size'?"),
     ("evaluate m --gpu=0", "did you mean '--device'?"),
@@ -67,9 +64,7 @@ def test_messages_name_what_can_be_typed(capsys, tmp_path):
     for name, first, rest in rows:
         assert main([name, first, *rest]) == 2
         said = capsys.readouterr().err
-        assert "row 3: empty source side" in said and said.rstrip().endswith("drop such pairs by --on_empty drop."), (
-            name
-        )
+        assert "row 3: empty source side" in said and said.rstrip().endswith("such pairs by --on_empty drop."), name
     assert main(["align-words", gap, "--on_empty", "drop", "--output", out]) == 0
     assert len((tmp_path / "out").read_text("utf-8").splitlines()) == 1
     capsys.readouterr()
@@ -154,17 +149,11 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
     module.push.return_value.commit_url = "https://hub/commit/1"
     monkeypatch.setitem(sys.modules, "hf_xalign.hub", module)
     for options, wanted in [
-        (
-            ["--private", "--revision", "v1"],
-            {"private": True, "revision": "v1", "base_model": None, "allow_nonfinite": False},
-        ),
-        (
-            ["--public", "--base_model", "a/b"],
-            {"private": False, "revision": None, "base_model": "a/b", "allow_nonfinite": False},
-        ),
+        (["--private", "--revision", "v1"], {"private": True, "revision": "v1", "base_model": None}),
+        (["--public", "--base_model", "a/b"], {"private": False, "revision": None, "base_model": "a/b"}),
     ]:
         assert main(["push", str(run_folder), "me/model", *options]) == 0
-        module.push.assert_called_with(str(run_folder), "me/model", **wanted)
+        module.push.assert_called_with(str(run_folder), "me/model", **wanted, allow_nonfinite=False)
         assert capsys.readouterr().out == "pushed: https://hub/commit/1\n"
 
 

@@ -266,7 +266,7 @@ def test_a_run_is_scored_as_its_own_table_says(kind, run_of, capsys):
 
 
 def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is_said(run_of, capsys, caplog):
-    run = run_of("fao")
+    run, other_run = run_of("fao"), run_of("ppa")
     folder = run.parent
     more = [f"{source}\t{target}\n" for source, target, _ in SENTENCES[:5]]
     (folder / "more.tsv").write_text("".join([*more, "ein hund öffnet das haus\ta dog opens the house\n"]), "utf-8")
@@ -290,14 +290,12 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
         (folder / name).rename(moved / name)
     try:
         found = evaluated(capsys, run, *data)
-        assert (
-            "pairs alone (no training text of" in found["text"][0] and "train.jsonl: no such file" in found["text"][0]
-        )
+        assert re.search(r"pairs alone \(no training text of.*train\.jsonl: no such file", found["text"][0])
         assert found["text"][1].startswith("the base is not scored (") and found["models"]["before"] is None
         (folder / "train.jsonl").write_text('{"de": "ein hund", "en": "a dog"}\n', "utf-8")
         assert "train.jsonl has changed since the run" in evaluated(capsys, run, *data)["text"][0]
         capsys.readouterr()
-        assert main(["evaluate", str(run_of("ppa")), "--device", "cpu"]) == 2
+        assert main(["evaluate", str(other_run), "--device", "cpu"]) == 2
         said = capsys.readouterr().err
         assert "held-out text of this run cannot be read" in said and "Give --data hi=FILE or --links FILE" in said
     finally:
@@ -308,15 +306,9 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {"languages": {"pivot": "en", "others": ["ta", "si"]}},
-            "has no held-out sentence pairs. Give --data ta=FILE",
-        ),
+        ({"languages": {"pivot": "en", "others": ["ta", "si"]}}, "no held-out sentence pairs. Give --data ta=FILE"),
         ({"languages": {"pivot": "tr", "others": ["de"]}}, "has no held-out sentence pairs. Give --data de=FILE"),
-        (
-            {"languages": {"pivot": "en", "others": ["de", "si"]}},
-            "si: not scored, because the package has no such text",
-        ),
+        ({"languages": {"pivot": "en", "others": ["de", "si"]}}, "si: not scored, because the package has no"),
     ],
 )
 def test_a_run_without_pairs_is_scored_on_builtin_text_in_its_languages_alone(
@@ -344,13 +336,7 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     assert main(again) == 0
     for name in ("tokenizer.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    split = [
-        "extend-vocabulary",
-        str(models / "base"),
-        f"de={models / 'test.tsv'}",
-        "--output",
-        str(tmp_path / "split"),
-    ]
+    split = ["extend-vocabulary", str(models / "base"), f"de={models}/test.tsv", "--output", str(tmp_path / "split")]
     assert main(split) == 2 and "can write every word" in capsys.readouterr().err
     assert main([*split, "--split_over", "2"]) == 0
     sizes = re.search(r"pieces of a sentence: (\S+) before, (\S+) after", capsys.readouterr().out)

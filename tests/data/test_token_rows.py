@@ -210,9 +210,7 @@ def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
 
 
 def test_subword_links_are_links_of_tokens(tokenizer):
-    links = make_links(4).map(
-        lambda row: {f"{side}_words": tokenizer.tokenize(row[side]) for side in ("source", "target")}
-    )
+    links = make_links(4).map(lambda row: {f"{s}_words": tokenizer.tokenize(row[s]) for s in ("source", "target")})
     row = encode_pairs(links, tokenizer, subword_links=True)[0]
     assert row["source_ids"] == tokenizer(links[0]["source"]).input_ids
     assert row["source_starts"][:3] == [1, 2, 3] and row["source_ends"][:3] == [2, 3, 4]

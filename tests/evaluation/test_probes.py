@@ -38,9 +38,7 @@ def test_scores_of_a_probe():
     found = linear_probe((vectors, labels), {"de": (vectors[[0, 0, 1, 1, 2]], ["O", "B-x", "B-x", "new", "O"])})
     # B-x: 1 of 2 found, of 2 predicted. new: never found. O is left out.
     assert found == {"de": {"accuracy": 2 / 5, "macro_f1": (2 / 4 + 0) / 2}}
-    assert_refused(
-        {"one label": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs at least two labels.*only O")}
-    )
+    assert_refused({"one": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs at least two labels.*only O")})
 
 
 def test_example_scores_of_a_probe_add_up_to_its_score():

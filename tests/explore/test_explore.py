@@ -64,10 +64,7 @@ def test_a_word_is_the_mean_of_its_occurrences_and_never_its_own_neighbour(stage
     assert own.counts[own.rows["dog"]] == len(at) == 3
     assert_rounding(own.vectors[own.rows["dog"]], found.vectors[at, 0].mean(0), operations=STEP)
     near = before.neighbours("dog", "en", n=1000)
-    assert {code: len(entries) for code, entries in near.items()} == {
-        "de": len(before.words["de"].rows),
-        "en": len(own.rows) - 1,
-    }
+    assert dict(zip(near, map(len, near.values()))) == {"de": len(before.words["de"].rows), "en": len(own.rows) - 1}
     for entries in near.values():
         assert "dog" not in [one.text for one in entries]
         assert [one.score for one in entries] == sorted((one.score for one in entries), reverse=True)
@@ -194,18 +191,8 @@ def test_the_command_reads_the_run_and_stays_on_this_machine(folder, served, cap
     # Another model, base and text; a limit for each language.
     rows = builtin_file("builtin:de", "test").read_text("utf-8").replace('"source_lang": "de"', '"source_lang": "nl"')
     (folder / "nl.jsonl").write_text(rows, "utf-8")
-    words = [
-        "explore",
-        str(folder / "base"),
-        "--base",
-        run,
-        "--data",
-        "builtin:de",
-        f"nl={folder / 'nl.jsonl'}",
-        "--max_pairs",
-        "30",
-    ]
-    assert main([*words, "--device", "cpu"]) == 0
+    text = ["--data", "builtin:de", f"nl={folder / 'nl.jsonl'}", "--max_pairs", "30"]
+    assert main(["explore", str(folder / "base"), "--base", run, *text, "--device", "cpu"]) == 0
     shown = "".join(str(one["props"].get("value")) for one in served[1][0].config["components"])
     assert "nl: 30 pairs of builtin:de nl=nl.jsonl; " in shown and "de: 30 pairs" in shown
     assert str(folder) not in shown
@@ -374,9 +361,7 @@ def browser(tmp_path):
     if path is None:
         pytest.skip("neither chromium nor google-chrome is installed")
     with playwright.sync_playwright() as running:
-        context = running.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=path, args=FLAGS.split()
-        )
+        context = running.chromium.launch_persistent_context(tmp_path, executable_path=path, args=FLAGS.split())
         yield context
         context.close()
 

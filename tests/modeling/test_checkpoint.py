@@ -20,10 +20,7 @@ def renamed(folder):
     """Give the layer norms the names of the first checkpoints."""
     file = folder / "model.safetensors"
     names = {".weight": ".gamma", ".bias": ".beta"}
-    old = {
-        re.sub(r"(?<=LayerNorm)(\.\w+)$", lambda end: names[end[0]], name): tensor
-        for name, tensor in load_file(file).items()
-    }
+    old = {re.sub(r"(?<=LayerNorm)\.\w+$", lambda end: names[end[0]], k): v for k, v in load_file(file).items()}
     assert any(name.endswith("LayerNorm.gamma") for name in old)
     save_file(old, file, metadata={"format": "pt"})
 

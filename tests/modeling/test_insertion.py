@@ -184,9 +184,7 @@ def test_pushing_makes_the_repository_its_own_base(tmp_path, monkeypatch):
 MERGED = PASS + 2 * 2 * 16
 
 
-@pytest.mark.parametrize(
-    ("family", "head"), [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)]
-)
+@pytest.mark.parametrize("family, head", [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)])
 def test_a_linear_map_goes_into_every_head(family, head, tmp_path, float64):
     model = make_aligned(family, head).train(family == "bert")
     training = model.training

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from support.numeric import assert_rounding
+from torch.autograd import gradcheck
 
 from hf_xalign.objectives.lexicon import entry_cosine
 from hf_xalign.objectives.momentum import moco_infonce
@@ -54,7 +55,7 @@ def test_distances_are_the_sums_written_out():
 @pytest.mark.parametrize("settings", [{}, {"mean_over_dims": True}, {"norm": "l2"}], ids=str)
 def test_gradients_of_distances(settings):
     sides = vectors(3, 2).requires_grad_(), vectors(3, 2, seed=1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a, b: word_distance(a, b, **settings), sides)
+    assert gradcheck(lambda a, b: word_distance(a, b, **settings), sides)
 
 
 def test_the_plain_distance_is_nothing_up_to_64_roundings_of_the_vector():
@@ -102,7 +103,7 @@ def test_words_are_contrasted_with_the_words_of_both_sides(groups):
     expected = word_contrast(source, target, 0.3, [] if groups is None else groups.tolist())
     assert_rounding(found, expected, OPERATIONS, scale=1 / 0.3 + max(expected))
     sides = source.requires_grad_(), target.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x, y: word_infonce(x, y, temperature=0.3, groups=groups), sides)
+    assert gradcheck(lambda x, y: word_infonce(x, y, temperature=0.3, groups=groups), sides)
     for none in (None, GROUPS[:0]):
         assert word_infonce(source[:0], target[:0], temperature=0.3, groups=none).shape == (0,)
 
@@ -123,10 +124,7 @@ QUEUE_PAIRS = torch.tensor([8, -1, 2, 3, 3, -2, 0, -1, 1])
 MASKS = {
     "published": ({}, lambda i, j: False),
     "empty slots": ({"queue_pairs": QUEUE_PAIRS}, lambda i, j: j in (1, 7)),
-    "own pair": (
-        {"queue_pairs": QUEUE_PAIRS, "pairs": PAIRS},
-        lambda i, j: j in (1, 7) or j in ((3, 4), (0,), (), (0,))[i],
-    ),
+    "own pair": ({"queue_pairs": QUEUE_PAIRS, "pairs": PAIRS}, lambda i, j: j in (1, 7, *((3, 4), [0], (), [0])[i])),
 }
 
 
@@ -143,9 +141,7 @@ def test_queries_are_contrasted_with_the_queue(form):
     assert_rounding(found, expected, OPERATIONS, scale)
     single = moco_infonce(queries.float(), keys.float(), queue.float(), temperature=T, **given)
     assert_rounding(single, expected, OPERATIONS, scale, torch.float32)
-    assert torch.autograd.gradcheck(
-        lambda q: moco_infonce(q, keys, queue, temperature=0.5, **given), (queries.requires_grad_(),)
-    )
+    assert gradcheck(lambda q: moco_infonce(q, keys, queue, temperature=0.5, **given), queries.requires_grad_())
 
 
 def test_without_a_negative_there_is_no_loss_and_no_gradient():
@@ -175,7 +171,7 @@ def test_sentences_are_contrasted_within_the_batch_in_both_directions(pairs):
     single = sentence_infonce(source.float(), target.float(), temperature=T, pairs=pairs)
     assert_rounding(single, expected, OPERATIONS, scale, torch.float32)
     sides = source.requires_grad_(), target.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x, y: sentence_infonce(x, y, temperature=0.5, pairs=pairs), sides)
+    assert gradcheck(lambda x, y: sentence_infonce(x, y, temperature=0.5, pairs=pairs), sides)
 
 
 def test_sentences_are_contrasted_in_float32_under_autocast_and_of_half_precision():

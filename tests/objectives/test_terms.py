@@ -28,6 +28,8 @@ from hf_xalign.objectives import (
 from hf_xalign.objectives.pivot import similarity_change
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 
+QUIET = {"preset": "joint", "report_to": "none", "use_cpu": True}
+
 
 @dataclass(kw_only=True)
 class AllWords(Term):
@@ -48,16 +50,9 @@ class AllWords(Term):
 
 
 def make(folder, objective, model=None, pairs=8, **settings):
-    args = FAOConfig(
-        output_dir=str(folder), preset="joint", report_to="none", use_cpu=True, save_strategy="no", **settings
-    )
-    return FAOTrainer(
-        make_encoder(layers=4) if model is None else model,
-        args,
-        train_dataset=make_links(pairs),
-        processing_class=make_tokenizer(),
-        objective=objective,
-    )
+    args = FAOConfig(output_dir=str(folder), **QUIET, save_strategy="no", **settings)
+    given = {"train_dataset": make_links(pairs), "processing_class": make_tokenizer(), "objective": objective}
+    return FAOTrainer(make_encoder(layers=4) if model is None else model, args, **given)
 
 
 def test_settings_and_terms_are_one_loss(tmp_path):
@@ -97,9 +92,8 @@ def test_a_term_reads_a_layer_of_its_own(tmp_path):
             return sums.index_add(0, batch["token_word"], chosen) / batch["token_counts"].unsqueeze(1)
 
         now, then = states(trainer.model), [hidden.detach() for hidden in states(before)]
-        expected = sum((words(now[2])[i] - words(now[2])[j]).square().sum() for i, j in batch["links"].tolist()) / len(
-            batch["links"]
-        )
+        aligned, links = words(now[2]), batch["links"].tolist()
+        expected = sum((aligned[i] - aligned[j]).square().sum() for i, j in links) / len(links)
         expected = expected + sum(
             (words(now[k])[w] - words(then[k])[w]).square().sum() for k in (1, 4) for w in batch["kept_words"].tolist()
         ) / len(batch["kept_words"])
@@ -114,20 +108,10 @@ def test_a_term_reads_a_layer_of_its_own(tmp_path):
 
 
 def test_all_words_are_in_the_batch_and_the_linked_ones_alone_are_kept():
-    rows = [
-        {
-            "source_ids": [2, 7, 8, 5, 3],
-            "source_starts": [1, 3],
-            "source_ends": [3, 4],
-            "links": [[1, 0]],
-            "target_ids": [2, 9, 6, 3],
-            "target_starts": [1, 2],
-            "target_ends": [2, 3],
-        }
-    ] * 2
-    plain, every = (
-        PairCollator(0, pooling="mean", regularized_words="linked", every_word=every)(rows) for every in (False, True)
-    )
+    row = {"source_ids": [2, 7, 8, 5, 3], "source_starts": [1, 3], "source_ends": [3, 4], "links": [[1, 0]]}
+    row |= {"target_ids": [2, 9, 6, 3], "target_starts": [1, 2], "target_ends": [2, 3]}
+    given = {"pooling": "mean", "regularized_words": "linked"}
+    plain, every = (PairCollator(0, **given, every_word=every)([row, row]) for every in (False, True))
     assert every["word_sentences"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and "word_sentences" not in plain
     assert every["links"].tolist() == [[1, 4], [3, 6]] and plain["links"].tolist() == [[0, 2], [1, 3]]
     assert every["kept_words"].tolist() == [4, 6] and every["kept_links"].tolist() == [0, 1]
@@ -203,22 +187,9 @@ def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
 
     monkeypatch.setattr(word, "align_words", None)
     rows = [{"source": f"katze {k}", "target": f"cat {k}", "source_lang": "de", "target_lang": "en"} for k in range(4)]
-    args = FAOConfig(
-        output_dir=str(tmp_path),
-        preset="joint",
-        report_to="none",
-        use_cpu=True,
-        max_steps=9,
-        learning_rate=1e-2,
-        logging_steps=1,
-    )
-    trainer = FAOTrainer(
-        make_encoder(),
-        args,
-        train_dataset=Dataset.from_list(rows),
-        processing_class=make_tokenizer(),
-        objective=page_terms(),
-    )
+    args = FAOConfig(output_dir=str(tmp_path), **QUIET, max_steps=9, learning_rate=1e-2, logging_steps=1)
+    given = {"train_dataset": Dataset.from_list(rows), "processing_class": make_tokenizer()}
+    trainer = FAOTrainer(make_encoder(), args, **given, objective=page_terms())
     trainer.train()
     losses = [row["loss/transport"] for row in trainer.state.log_history if "loss/transport" in row]
     assert 0 < losses[-1] < losses[0]

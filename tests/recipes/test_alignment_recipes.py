@@ -47,9 +47,7 @@ def test_held_out_pairs_that_are_trained_on_or_in_another_language(files, tmp_pa
     texts = ("--eval_data", f"de={files / 'test.tsv'}", f"frr={given}", "--dry_run", "true")
     with caplog.at_level("WARNING", "hf_xalign"):
         main(command(files, *texts, *ppa_alone, "--report_to", "none", out=tmp_path / "out"))
-    assert (
-        f"{len(SENTENCES) + 5} of the {len(SENTENCES) + 5} held-out pairs are in the training text too" in caplog.text
-    )
+    assert f"{len(SENTENCES) + 5} of the {len(SENTENCES) + 5} held-out pairs are in the training text" in caplog.text
     assert "5 held-out pairs are in frr: no training pair is, only de" in caplog.text
 
 
@@ -125,12 +123,8 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
     assert {entry["draw"] for entry in first.sources["train"]} == {"first"} and "draw" not in whole.sources["train"][0]
     # Pairs whose only words are identical have no links; they are not among those counted.
     (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
-    both = drawn(
-        files, 20, train_data=[f"de={tmp_path / 'same.tsv'}", f"de={files / 'train.jsonl'}"], drop_identical=True
-    )
-    assert [entry["pairs"] for entry in both.sources["train"]] == [0, 20] and both.link_counts["de-en"][
-        "dropped pairs"
-    ]
+    both = drawn(files, 20, train_data=[f"de={tmp_path}/same.tsv", f"de={files / 'train.jsonl'}"], drop_identical=True)
+    assert [one["pairs"] for one in both.sources["train"]] == [0, 20] and both.link_counts["de-en"]["dropped pairs"]
     fitted = drawn(files, 3, train_data=[f"de={files / 'test.tsv'}"], aligner_data=[f"de={files / 'pairs.tsv'}"])
     assert fitted.sources["aligner"][0]["pairs"] == 24 and len(fitted.train) == 3
 
@@ -235,11 +229,7 @@ def test_dry_run_trains_and_writes_nothing(files, tmp_path):
     pairs = hf_xalign.load_parallel(str(files / "train.jsonl"), source_lang="de")
     first = f"first    {describe_pair(pairs[0])}"
     dry = {
-        "fao": (
-            fao,
-            command(files, "--reference", "cache", out=out),
-            ("links", "minutes", "MB of word vectors", first),
-        ),
+        "fao": (fao, command(files, "--reference", "cache", out=out), ("links", "minutes", "MB of word", first)),
         "mao": (mao, command(files, out=out), ("minutes", "MB of word vectors")),
         "ppa": (ppa, command(files, *sentences, out=out), ("nothing was trained", first)),
         "mapping": (mapping, [*on_files(files, out), "--device", "cpu"], ("nothing was learnt", first)),

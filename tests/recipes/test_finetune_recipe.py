@@ -217,6 +217,7 @@ def test_rotates_protocols_are_named_as_a_choice_by_the_target(files, tmp_path, 
     """The paper chooses and reports on the target's validation text; the code it builds on reports on test text."""
     same = protocol == "reported on the same text"
     best = ("--load_best_model_at_end", "true", "--eval_strategy", "epoch", "--selection", "target")
+    best += ("--save_models", "true")
     chosen_on = [] if same else ["--select_on", f"de={files / 'few.jsonl'}"]
     seen, metrics = [], TaskTrainer._metrics
 
@@ -225,9 +226,7 @@ def test_rotates_protocols_are_named_as_a_choice_by_the_target(files, tmp_path, 
         return metrics(trainer, dataset)
 
     monkeypatch.setattr(TaskTrainer, "_metrics", watch)
-    words = task_command(
-        files, *EPOCHS, *best, *chosen_on, "--save_models", "true", evaluation=("de=de.jsonl",), out=tmp_path
-    )
+    words = task_command(files, *EPOCHS, *best, *chosen_on, evaluation=("de=de.jsonl",), out=tmp_path)
     main(words)
     assert seen and all(sizes == {"de": 3 if same else 2} for sizes in seen)
     folder = tmp_path / "seed-42"
@@ -291,16 +290,9 @@ def test_commit_of_hub_datasets(monkeypatch):
 
 def test_continual(files, tmp_path, monkeypatch):
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text(
-        "yy,xx\n,leer\n" + "".join(f"{english},{german}\n" for german, english, _ in SENTENCES * 3), "utf-8"
-    )
-    options = [
-        "--pairs",
-        f"de={pairs}",
-        "--source_column",
-        "xx",
-        "--target_column",
-        "yy",
+    pairs.write_text("yy,xx\n,leer\n" + "".join(f"{other},{own}\n" for own, other, _ in SENTENCES * 3), "utf-8")
+    options = ["--pairs", f"de={pairs}", "--source_column", "xx", "--target_column", "yy"]
+    options += [
         "--reference",
         str(files / "base"),
         "--max_length",
@@ -357,9 +349,7 @@ def test_a_derived_word_order_needs_the_trees_of_all_texts(tmp_path):
         ("verte", "ADJ", 2, "amod"),
         ("brille", "VERB", 0, "root"),
     ]
-    lines = [
-        f"{n}\t{word}\t_\t{upos}\t_\t_\t{head}\t{rel}\t_\t_" for n, (word, upos, head, rel) in enumerate(other, 1)
-    ]
+    lines = [f"{n}\t{word}\t_\t{tag}\t_\t_\t{head}\t{rel}\t_\t_" for n, (word, tag, head, rel) in enumerate(other, 1)]
     (tmp_path / "fr.conllu").write_text("\n".join([*lines, "\n"]) * 40)
     order = WordOrder.learn(read_trees(tmp_path / "fr.conllu"))
     DerivedLanguage("en", ("syntax",), word_order=order).save(tmp_path / "derived_language.json")
@@ -367,9 +357,8 @@ def test_a_derived_word_order_needs_the_trees_of_all_texts(tmp_path):
     row = {"premise": "the green house shines", "hypothesis": "a red file opens", "label": "entailment"}
     write_lines(tmp_path / "pairs.jsonl", [row | trees, row | trees | {"label": "neutral"}])
     write_lines(tmp_path / "bare.jsonl", [row])
-    write_lines(
-        tmp_path / "words.jsonl", [tree | {"tokens": row["premise"].split(), "labels": ["O", "B-A", "I-A", "O"]}]
-    )
+    labels = ["O", "B-A", "I-A", "O"]
+    write_lines(tmp_path / "words.jsonl", [tree | {"tokens": row["premise"].split(), "labels": labels}])
 
     def load(name, task):
         data = [f"en-x-syntax={tmp_path / name}"]
@@ -378,6 +367,6 @@ def test_a_derived_word_order_needs_the_trees_of_all_texts(tmp_path):
 
     pair, words = load("pairs.jsonl", "sequence"), load("words.jsonl", "token")
     assert (pair["text_a"], pair["text_b"]) == ("the house green shines", "a file red opens")
-    assert words["tokens"] == ["the", "house", "green", "shines"] and words["labels"] == ["O", "B-A", "I-A", "O"]
+    assert words["tokens"] == ["the", "house", "green", "shines"] and words["labels"] == labels
     with pytest.raises(InputError, match=r"bare\.jsonl, line 1: no column text_a_upos, .* T_syn needs the tree"):
         load("bare.jsonl", "sequence")

@@ -141,10 +141,7 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
     run(files, tmp_path / "one", *ROTATED[:2], "--layers", "1")
     both, base = str(tmp_path / "both"), str(files / "base")
     rows = [
-        (
-            (base, "--adapter", adapter, "--tagger_layers", "-2", "-1"),
-            r"changes only the layers \[2\] of 2, so layer 1",
-        ),
+        ((base, "--adapter", adapter, "--tagger_layers", "-2", "-1"), r"changes only the layers \[2\] of 2, so"),
         ((both, "--tagger_layers", "0", "-1"), r"changes only the layers \[1, 2\].* --layers 0 -1"),
         ((both, "--adapter", adapter), "has maps already"),
         ((base, "--adapter", both), "adapter_config.json"),
@@ -215,9 +212,7 @@ def test_an_encoder_for_each_side_and_anchors_of_text_alone(files, tmp_path):
     assert {"retrieval_mean_to_pivot, mao", "bli_p@1_to_pivot, mao", "pool_bli, mao"} <= after.keys()
     links = read_links(tmp_path / "two/eval_links.jsonl")
     pair = {"source": hf_xalign.load(files / "base"), "target": hf_xalign.load(files / "english")}
-    sides = held_out_words(
-        {side: (model, make_tokenizer()) for side, model in pair.items()}, links, read_protocols([])
-    )
+    sides = held_out_words({side: (one, make_tokenizer()) for side, one in pair.items()}, links, read_protocols([]))
     for side, model in pair.items():
         own = extract_word_vectors(model, make_tokenizer(), links[f"{side}_words"][:])
         first = own.vectors[links[0]["links"][0][side == "target"]]
@@ -326,9 +321,7 @@ def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
     side = "target" if method == "vecmap" else "source"
     assert torch.cosine_similarity(back.project(raw, side), one.vectors, dim=-1).min() > 0.999
     card = (tmp_path / "out/README.md").read_text()
-    assert (
-        "the word vectors `cc.de.6.vec.gz` and `en.bin`" in card and "read_word2vec" in card and "encoder" not in card
-    )
+    assert "word vectors `cc.de.6.vec.gz` and `en.bin`" in card and "read_word2vec" in card and "encoder" not in card
 
 
 def test_word_vectors_with_a_test_dictionary(tmp_path):

@@ -64,9 +64,7 @@ def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monk
 
 def test_no_score_is_computed_twice(files, tmp_path, monkeypatch):
     scored = []
-    monkeypatch.setattr(
-        word, "text_vectors", lambda *args, **kw: scored.append(kw["desc"]) or text_vectors(*args, **kw)
-    )
+    monkeypatch.setattr(word, "text_vectors", lambda *a, **kw: scored.append(kw["desc"]) or text_vectors(*a, **kw))
     monkeypatch.setattr(base, "score_retrieval", None)  # of a step in between
     options = ("--eval_strategy", "steps", "--eval_steps", "2", "--max_steps", "2", "--report_to", "none")
     printed = output_of(fao.main, command(files, *options, out=tmp_path))

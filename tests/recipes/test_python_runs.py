@@ -32,13 +32,16 @@ def text(files, name):
     return hf_xalign.load_parallel(str(files / name), source_lang="de", target_lang="en")
 
 
+def texts(files):
+    return {"train_dataset": text(files, "train.jsonl"), "eval_dataset": text(files, "test.tsv")}
+
+
 def train(method, files, folder, **settings):
     trainer_class, config = (getattr(hf_xalign, method.upper() + kind) for kind in ("Trainer", "Config"))
     trainer = trainer_class(
         str(files / "base"),
         config(output_dir=str(folder), per_device_train_batch_size=8, **QUIET, **settings),
-        train_dataset=text(files, "train.jsonl"),
-        eval_dataset=text(files, "test.tsv"),
+        **texts(files),
     )
     trainer.train()
     trainer.save_model()
@@ -138,8 +141,7 @@ def test_a_term_of_a_user_is_in_the_card(files, tmp_path):
     trainer = hf_xalign.FAOTrainer(
         str(files / "base"),
         hf_xalign.FAOConfig(output_dir=str(tmp_path), preset="joint", max_steps=1, **QUIET),
-        train_dataset=text(files, "train.jsonl"),
-        eval_dataset=text(files, "test.tsv"),
+        **texts(files),
         objective=page_terms(),
     )
     trainer.train()
@@ -193,8 +195,7 @@ def test_an_adapter_by_its_config(files, tmp_path):
         return hf_xalign.FAOTrainer(
             model,
             hf_xalign.FAOConfig(output_dir=str(tmp_path / folder), preset="joint", max_steps=2, **QUIET),
-            train_dataset=text(files, "train.jsonl"),
-            eval_dataset=text(files, "test.tsv"),
+            **texts(files),
             processing_class=load_tokenizer(str(files / "base")) if not isinstance(model, str) else None,
             peft_config=config,
         )

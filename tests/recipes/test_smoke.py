@@ -21,9 +21,7 @@ def words(method, files):
         "mapping": lambda: [*on_files(files), "--device", "cpu"],
         "align_mlm": lambda: pretraining_command(files, *derived),
         "finetune": lambda: task_command(files, "--seeds", "3", "4"),
-        "continual": lambda: task_command(
-            files, "--reference", str(files / "base"), "--pairs", f"de={files / 'train.jsonl'}"
-        ),
+        "continual": lambda: task_command(files, "--reference", f"{files}/base", "--pairs", f"de={files}/train.jsonl"),
     }
     return table.get(method, lambda: command(files))()
 

@@ -172,10 +172,7 @@ def test_few_queries_compare_few_candidates_with_all_others(n, look, monkeypatch
     found = nearest(others[:20], y, n, neighbourhood=others)
     assert torch.equal(found.indices, expected.indices) and (found.scores - expected.scores).abs().max() < rounding(16)
     assert n * 2 < sum(compared) < 500
-    bounds, exact = (
-        ranking._least_crowding(*(unit(side) for side in (y, others)), 10),
-        whole(unit(y), unit(others), 10),
-    )
+    bounds, exact = (crowding(unit(y), unit(others), 10) for crowding in (ranking._least_crowding, whole))
     assert (bounds <= exact).all() and (exact - bounds).mean() < 0.2
 
 
@@ -231,9 +228,7 @@ def test_all_vectors_go_to_the_device(monkeypatch):
         monkeypatch.setattr(module, after, lambda *_: 1 / 0)
     for names, call in {
         ("source", "target"): lambda device: nearest_neighbours(x.double(), x.bfloat16(), device=device),
-        ("query", "candidate", "neighbourhood"): lambda device: nearest(
-            x.double(), x, neighbourhood=x.half(), device=device
-        ),
+        ("query", "candidate", "neighbourhood"): lambda on: nearest(x.double(), x, neighbourhood=x.half(), device=on),
     }.items():
         for given_, wanted in (("meta", "meta"), (None, "cpu")):
             seen.clear()
@@ -321,63 +316,23 @@ def test_unit_rows_are_float32_of_sums_in_float64():
     torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
 
 
-def test_extended_rows_multiply_to_the_scores():
-    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    left, right = csls._extend(x, 0), csls._extend(x, 1)
-    assert left[:2].tolist() == [[1, 2, 1, 0], [3, 4, 1, 0]] and left[2:].tolist() == [[0, 0, 0, -8]] * 14
-    assert right[:2].tolist() == [[1, 2, 0, 1], [3, 4, 0, 1]] and right[2:].tolist() == [[0, 0, -8, 0]] * 14
-    assert [len(csls._extend(torch.ones(rows, 2), 0)) for rows in (1, 15, 16, 17, 32, 33)] == [16, 16, 16, 32, 32, 48]
-
-
-def test_tiles_cover_the_product_in_one_buffer(monkeypatch, progress):
+def test_tiles_share_one_buffer_no_larger_than_needed(monkeypatch, progress):
     monkeypatch.setattr(csls, "_TILE", 32)
     left, right = torch.arange(80.0).view(40, 2), torch.arange(140.0).view(70, 2)
-    product, corners, places = torch.full((40, 70), torch.nan), [], set()
-    for rows, columns, tile in csls.tiles(left, right, "name"):
-        product[rows, columns] = tile
-        corners.append((rows, columns))
-        places.add((tile.data_ptr(), tile.untyped_storage().nbytes()))
-    wanted = [(slice(i, i + 32), slice(j, j + 32)) for i in (0, 32) for j in (0, 32, 64)]
-    assert corners == wanted and torch.equal(product, left @ right.T)
+    places = {(tile.data_ptr(), tile.untyped_storage().nbytes()) for *_, tile in csls.tiles(left, right, "name")}
     assert len(places) == 1 and places.pop()[1] == 4 * 32 * 32
     [(_, _, tile)] = csls.tiles(left[:3], right[:5], "name")
     assert tile.untyped_storage().nbytes() == 4 * 3 * 5
     assert [count for count, _ in progress] == [6, 1]
 
 
-def test_blocks_interleave():
-    tile = torch.arange(32.0 * 48).view(32, 48).remainder(101)
-    for (values, maxima), lines in zip(csls._blocks(tile), (tile, tile.T), strict=True):
-        blocks = lines.shape[1] // 16
-        assert values.shape == (len(lines), 16, blocks)
-        for block in range(blocks):
-            assert torch.equal(values[:, :, block], lines[:, block::blocks])
-            assert torch.equal(maxima[:, block], lines[:, block::blocks].amax(1))
-
-
-def test_few_blocks_can_hold_the_nearest(monkeypatch):
+def test_few_blocks_are_looked_into(monkeypatch):
     monkeypatch.setattr(csls, "_TILE", 128)
-    source, target = (csls.unit_rows(vectors(seed, rows, hubs=True), "x") for seed, rows in ((16, 500), (17, 470)))
-    orders = csls._by_crowding(source, target), csls._by_crowding(target, source)
-    for side, order in zip((source, target), orders):
-        assert order.sort().values.tolist() == list(range(len(side)))
-    source, target = source[orders[0]], target[orders[1]]
-    maxima = [], []
-    near = csls._nearest_keys(csls._extend(source, 0), csls._extend(target, 1), 500, 470, 10, maxima)
-    r = [csls.key_scores(keys).mean(1) for keys in near]
-    share = []
-    for tiles, keys, others, cosines in zip(maxima, near, r[::-1], (source @ target.T, target @ source.T)):
-        floor = csls._best_listed(keys, others)
-        half = cosines - others / 2
-        below = half.amax(1) - floor
-        assert (below >= -1e-6).all() and (below > 1e-3).any(), "a list of the 10 nearest need not hold the best"
-        lines, blocks = csls._contenders(tiles, floor - csls._SLACK, others)
-        for line, best in enumerate(half.argmax(1).tolist()):
-            start = best // 128 * 128
-            width = min(128, -(-len(others) // 16) * 16 - start) // 16
-            assert start // 16 + (best - start) % width in blocks[lines == line].tolist()
-        share.append(len(lines) / len(cosines) / -(-len(others) // 16))
-    assert max(share) < 0.5, share
+    looked, contenders = [], csls._contenders
+    monkeypatch.setattr(csls, "_contenders", lambda *given: looked.append(contenders(*given)) or looked[-1])
+    nearest_neighbours(vectors(16, 500, hubs=True), vectors(17, 470, hubs=True))
+    shares = [len(lines) / of for (lines, _), of in zip(looked, (500 * 30, 470 * 32), strict=True)]
+    assert max(shares) < 0.5, shares
 
 
 def test_means_of_nearest_and_of_margins_are_the_formulas(monkeypatch):
@@ -409,6 +364,15 @@ def test_equal_rows_are_found(monkeypatch):
     assert csls.first_equal(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])).tolist() == [0, 1, 0, 3]
 
 
+def test_keys_have_the_order_of_scores_then_of_indices():
+    values = torch.tensor([-torch.inf, -2.0, -1e-30, -0.0, 0.0, 1e-30, 0.5, 2.0, 2.0])
+    indices = torch.tensor([5, 2**32 - 1, 7, 0, 1, 0, 3, 9, 8])
+    keys = csls.keys_of(values, indices)
+    assert (keys > NONE).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
+    assert torch.equal(csls.key_indices(keys), indices) and torch.equal(csls.key_scores(keys), values)
+    assert csls.key_scores(torch.tensor([NONE])).item() == -torch.inf
+
+
 def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
     source, target = vectors(26, 6), vectors(27, 5)
     source[4] = source[1]
@@ -421,61 +385,10 @@ def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
         assert [side.tolist() for side in found] == [[0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0]], options
 
 
-def test_keys_have_the_order_of_scores_then_of_indices():
-    values = torch.tensor([-torch.inf, -2.0, -1e-30, -0.0, 0.0, 1e-30, 0.5, 2.0, 2.0])
-    indices = torch.tensor([5, 2**32 - 1, 7, 0, 1, 0, 3, 9, 8])
-    keys = csls.keys_of(values, indices)
-    assert (keys > NONE).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
-    assert torch.equal(csls.key_indices(keys), indices) and torch.equal(csls.key_scores(keys), values)
-    assert csls.key_scores(torch.tensor([NONE])).item() == -torch.inf
-    none = csls.no_keys(values, 9, 3)
-    assert none.shape == (9, 3) and none.dtype == torch.int64 and (none == -(2**63)).all()
-
-
-def test_tiles_are_padded_by_what_enters_no_list(monkeypatch):
-    monkeypatch.setattr(csls, "_TILE", 16)
-    left, right = torch.arange(6.0).view(3, 2), torch.arange(50.0).view(25, 2)
-    found = [(rows, columns, tile.clone()) for rows, columns, tile in ranking._padded_tiles(left, right, "name")]
-    assert [(rows.start, columns.start, columns.stop) for rows, columns, _ in found] == [(0, 0, 16), (0, 16, 32)]
-    product = torch.cat([tile for *_, tile in found], 1)
-    assert torch.equal(product[:, :25], left @ right.T) and (product[:, 25:] == -torch.inf).all()
-    [(*_, whole)] = ranking._padded_tiles(left, right[:16], "name")
-    assert torch.equal(whole, left @ right[:16].T)
-
-
-@pytest.mark.parametrize("most", [1, 2**18])
-def test_tiles_enter_the_lists(most, monkeypatch):
-    monkeypatch.setattr(csls, "_MOST_BLOCKS", most)
-    for n in (1, 3, 5, 9):
-        generator = torch.Generator().manual_seed(n)
-        tiles = torch.randint(0, 100, (4, 5, 96), generator=generator).float()  # 100 values: many are equal
-        tiles[1:3] -= 200
-        tiles[2, 3, 50] = 150.0  # a single value of a tile enters
-        keys = csls.no_keys(tiles, 5, n)
-        for number, tile in enumerate(tiles):
-            ranking._enter(keys, tile, 96 * number)
-            seen = torch.cat(list(tiles[: number + 1]), 1)
-            wanted = seen.sort(dim=1, descending=True, stable=True)
-            assert torch.equal(csls.key_indices(keys), wanted.indices[:, :n])
-            assert torch.equal(csls.key_scores(keys), wanted.values[:, :n])
-    keys = csls.no_keys(tiles, 5, 2)
-    ranking._enter(keys, torch.full((5, 16), -torch.inf), 0)
-    assert (keys == NONE).all()
-
-
-def test_copies_come_in_where_their_row_is(monkeypatch):
-    # Row 0 stands at 1, 4 and 5; row 1 at 0; row 2 at 2 and 3.
-    copy_of = torch.tensor([1, 0, 2, 2, 0, 0])
-    indices, values = torch.tensor([[0, 2, 1], [2, 1, 0]]), torch.tensor([[3.0, 2.0, 1.0], [0.5, 0.5, -1.0]])
-    for most in (1, 9, 2**21):
-        monkeypatch.setattr(ranking, "_MOST_COPIES", most)
-        for n in (1, 2, 4, 6):
-            found = ranking._with_copies(indices, values, copy_of, n)
-            wanted = [[1, 4, 5, 2, 3, 0], [0, 2, 3, 1, 4, 5]], [[3, 3, 3, 2, 2, 1], [0.5, 0.5, 0.5, -1, -1, -1]]
-            assert [one.tolist() for one in found] == [[row[:n] for row in rows] for rows in wanted], (most, n)
+def test_copies_come_in_for_as_many_queries_at_once_as_fit(monkeypatch):
     sizes, keys = [], ranking.keys_of
     monkeypatch.setattr(ranking, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
-    for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):  # as many queries at once as fit
+    for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):
         sizes.clear()
         monkeypatch.setattr(ranking, "_MOST_COPIES", most)
         ranking._with_copies(torch.tensor([[0, 1]] * 5), torch.ones(5, 2), torch.tensor([0, 1, 0, 0]), 4)

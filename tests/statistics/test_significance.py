@@ -146,10 +146,7 @@ def test_test_sets_and_seeds_are_drawn_alike():
     """The mean of two languages' draws is then the draw of their mean, as with translations of one test set."""
     rng = np.random.default_rng(2)
     first, second = (rng.random((2, 3, 20)) for _ in range(2))  # systems, seeds, examples
-    found = [
-        resampled_differences(*map(of_values, values), resamples=50)
-        for values in (first, second, (first + second) / 2)
-    ]
+    found = [resampled_differences(*map(of_values, x), resamples=50) for x in (first, second, (first + second) / 2)]
     assert found[2].std() > 0.01
     assert_rounding((found[0] + found[1]) / 2, found[2], operations=4 * 3 * 20, scale=1)
     shifts = np.array([[0.1], [0.5], [0.9]])

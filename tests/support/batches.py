@@ -9,9 +9,7 @@ def assert_batch(found, expected):
     """Require the same names, types, shapes and values; `expected` holds tensors or nested lists."""
     assert list(found) == list(expected)
     for name, values in expected.items():
-        wanted = (
-            torch.tensor(values, dtype=torch.int64 if values == [] else None) if isinstance(values, list) else values
-        )
+        wanted = torch.tensor(values, dtype=torch.int64 if values == [] else None) if type(values) is list else values
         assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape), name
         assert found[name].tolist() == wanted.tolist(), name
 

@@ -46,9 +46,7 @@ def make_record(**changes: Any) -> dict[str, Any]:
     found["times"]["seconds"] = {"links": 3.2, "train": 201.5}
     found["links"] = {"de": {"pairs": 2000, "links": 9876, "links_per_pair": 4.938}}
     found["links"]["bn"] = {"pairs": 1998, "links": 8000}
-    before, after = (
-        {"retrieval_mean": score, "retrieval_mean_to_pivot": score, "pool": 3456} for score in (0.781, 0.866)
-    )
+    before, after = ({"retrieval_mean": x, "retrieval_mean_to_pivot": x, "pool": 3456} for x in (0.781, 0.866))
     found["scores"] = {"before": {"de": before}, "after": {"de": after, "bn": {"retrieval_mean": None}}}
     found["drift"] = {"cosine": 0.98765, "relative_distance": 0.125, "rank_correlation": 0.95432}
     return found | changes

@@ -18,11 +18,7 @@ LABELS = LabelSet.of(["O", "B-a"])
 TOKENS, TEXTS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"]))
 QUESTIONS = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
 TASKS = {"tokens": TOKENS, "texts": TEXTS, "questions": QUESTIONS}
-HEADS = {
-    TOKENS: BertForTokenClassification,
-    TEXTS: BertForSequenceClassification,
-    QUESTIONS: BertForQuestionAnswering,
-}
+HEADS = {TOKENS: BertForTokenClassification, TEXTS: BertForSequenceClassification, QUESTIONS: BertForQuestionAnswering}
 WORDS = ["the", "cat", "dog", "house", "haus", "kat", "hund", "open", "file", "is", "a", "no", "der", "das"]
 SMALL = {**QUIET, "max_length": 32}
 

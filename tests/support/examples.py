@@ -9,11 +9,7 @@ GERMAN = (
     ["der hund ist im haus", "die große katze"],
     [["haus"], ["katze", "große katze"]],
 )
-ENGLISH = (
-    ["where is the dog?", "who?"],
-    ["in the house is the dog", "the big cat"],
-    [["house", "the house"], ["cat"]],
-)
+ENGLISH = ["where is the dog?", "who?"], ["in the house is the dog", "the big cat"], [["house", "the house"], ["cat"]]
 QA = {"de": GERMAN, "en": ENGLISH}
 
 

@@ -46,7 +46,5 @@ def cache(folder, model=None, links=None, needed=LINKED, pooling="mean", layers=
 def counted(model):
     """The sentences of each forward pass of `model`, filled as it runs."""
     batches = []
-    model.register_forward_pre_hook(
-        lambda module, args, kwargs: batches.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
+    model.register_forward_pre_hook(lambda *given: batches.append(len(given[-1]["input_ids"])), with_kwargs=True)
     return batches

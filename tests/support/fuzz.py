@@ -138,119 +138,32 @@ def _limits():
 
 _ODD = ["", " ", "\t", "\n", "\r", "\r\n", "\n\n", "\0", "\x01\x02", "\x1b[31m", "\x85", "\u2028", "\u2029", "\u00a0"]
 _ODD += [
-    "\ufeff",
-    "\u200d",
-    "\u202e",
-    "\u0301",
-    "e\u0301",
-    "\u0345" * 50,
-    "\ufdfa",
-    "ﬀ",
-    "ß",
-    "İ",
-    "ı",
-    "שלום",
-    "سلام",
-]
+    "\ufeff", "\u200d", "\u202e", "\u0301", "e\u0301", "\u0345" * 50, "\ufdfa", "ﬀ", "ß", "İ", "ı", "שלום", "سلام",
+]  # fmt: skip
 _ODD += [
-    "字",
-    "ក្សា",
-    "👩‍👩‍👧",
-    "\U0010ffff",
-    "\ue000",
-    "²",
-    "٣",
-    "Ⅷ",
-    "½",
-    "-",
-    "_",
-    "#",
-    "/",
-    "..",
-    "0",
-    "1",
-    "-1",
+    "字", "ក្សា", "👩‍👩‍👧", "\U0010ffff", "\ue000", "²", "٣", "Ⅷ", "½", "-", "_", "#", "/", "..", "0", "1", "-1",
     "1.5",
-]
+]  # fmt: skip
 _ODD += [
-    "1e999",
-    "nan",
-    "-inf",
-    "1" * 30,
-    "9" * 5000,
-    "0x1",
-    "1_0",
-    "true",
-    "null",
-    "~",
-    "no",
-    "'",
-    '"',
-    "`",
-    "\\",
+    "1e999", "nan", "-inf", "1" * 30, "9" * 5000, "0x1", "1_0", "true", "null", "~", "no", "'", '"', "`", "\\",
     "\\ud800",
-]
+]  # fmt: skip
 _ODD += [
-    "\\u0000",
-    "&amp;",
-    "&#0;",
-    "&#x110000;",
-    "&lt;" * 50,
-    "<",
-    ">",
-    "<seg>",
-    "<!DOCTYPE a>",
-    "<?xml?>",
-    "]]>",
-    "{",
+    "\\u0000", "&amp;", "&#0;", "&#x110000;", "&lt;" * 50, "<", ">", "<seg>", "<!DOCTYPE a>", "<?xml?>", "]]>", "{",
     "}",
-]
+]  # fmt: skip
 _ODD += [
-    "[",
-    "]",
-    "[" * 3000,
-    '{"a":' * 3000,
-    ":",
-    "- ",
-    "? ",
-    "&a ",
-    "*a",
-    "!!python/object:a",
-    "!!binary a",
-    "%",
-    "@",
+    "[", "]", "[" * 3000, '{"a":' * 3000, ":", "- ", "? ", "&a ", "*a", "!!python/object:a", "!!binary a", "%", "@",
     "|",
-]
+]  # fmt: skip
 _ODD += [
-    "http://xn--a.xn--",
-    "www.",
-    "a@b.",
-    "http://[::1",
-    "-DOCSTART-",
-    "B-X",
-    "I-X",
-    "O",
-    "x" * 300,
-    "a b",
-    "de",
+    "http://xn--a.xn--", "www.", "a@b.", "http://[::1", "-DOCSTART-", "B-X", "I-X", "O", "x" * 300, "a b", "de",
     "en",
-]
+]  # fmt: skip
 _VALUES = [None, True, False, 0, 1, -1, 1.5, -0.0, 10**9, 2**31, 2**63, 10**30, float("nan"), float("inf"), 1e308]
 _VALUES += [
-    "",
-    " ",
-    "x",
-    "0",
-    "a\nb",
-    "\ud800",
-    "\x1b[2J",
-    "\u2028",
-    "../x",
-    "/etc/passwd",
-    "x" * 3000,
-    "(a+)+$",
-    "de",
-]
+    "", " ", "x", "0", "a\nb", "\ud800", "\x1b[2J", "\u2028", "../x", "/etc/passwd", "x" * 3000, "(a+)+$", "de",
+]  # fmt: skip
 _VALUES += [[], {}, [[]], [None], [0], ["x"], [["x", 1]], {"": None}, {"a\nb": 1}, {"\udfff": 1}, {"text": "x"}]
 
 _value = st.sampled_from(_VALUES).map(copy.deepcopy)
@@ -315,9 +228,7 @@ def _changed(draw: Any, value: Any) -> Any:
             case "delete":
                 del container[key]
             case "rename" if isinstance(container, dict):
-                container[draw(st.sampled_from([name for name in _VALUES if isinstance(name, str)]))] = container.pop(
-                    key
-                )
+                container[draw(st.sampled_from([name for name in _VALUES if type(name) is str]))] = container.pop(key)
             case "wrap":
                 container[key] = draw(st.sampled_from([[container[key]], {"x": container[key]}]))
             case "move":
@@ -340,9 +251,7 @@ def _json(seed: bytes) -> st.SearchStrategy[bytes]:
 def _jsonl(seed: bytes) -> st.SearchStrategy[bytes]:
     rows = _changed([json.loads(line) for line in seed.splitlines()])
     return st.builds(
-        lambda found, escaped: b"\n".join(
-            _dump(row, escaped) for row in (found if isinstance(found, list) else [found])
-        ),
+        lambda found, escaped: b"\n".join(_dump(row, escaped) for row in (found if type(found) is list else [found])),
         rows,
         st.booleans(),
     )
@@ -379,27 +288,15 @@ def _tensors(seed: bytes) -> st.SearchStrategy[bytes]:
 _COLUMNS = ["source", "target", "source_lang", "target_lang", "source_words", "target_words", "links", "text", "de"]
 _COLUMNS += ["en", "translation", "a\nb", "\ufeff", "x" * 50]
 _ARRAYS = [
-    pyarrow.array(["Haus", "Hund"]),
-    pyarrow.array(["", None]),
-    pyarrow.array(["a\ufeff", "e\u0301\n\0"]),
-    pyarrow.array(["de", "de"]),
-    pyarrow.array(["en", "eng"]),
-    pyarrow.array([["the", "cat"], []]),
-    pyarrow.array([["the", None], None]),
-    pyarrow.array([[[0, 0]], []]),
-    pyarrow.array([[[0, 0, 1]], None]),
-    pyarrow.array([[[2**40, -1]], [[0]]]),
-    pyarrow.array([[[None, 0]], [None]]),
-    pyarrow.array([{"de": "a", "en": "b"}, None]),
-    pyarrow.array([{"de": ["a"], "en": 1}, {"de": None, "en": 2}]),
-    pyarrow.array([1, None]),
-    pyarrow.array([1.5, float("nan")]),
-    pyarrow.nulls(2),
-    pyarrow.array([b"\xff", b"a"]),
-    pyarrow.array(["x y", "de"]).dictionary_encode(),
-    pyarrow.array(["a", "b"], pyarrow.large_string()),
+    pyarrow.array(["Haus", "Hund"]), pyarrow.array(["", None]), pyarrow.array(["a\ufeff", "e\u0301\n\0"]),
+    pyarrow.array(["de", "de"]), pyarrow.array(["en", "eng"]), pyarrow.array([["the", "cat"], []]),
+    pyarrow.array([["the", None], None]), pyarrow.array([[[0, 0]], []]), pyarrow.array([[[0, 0, 1]], None]),
+    pyarrow.array([[[2**40, -1]], [[0]]]), pyarrow.array([[[None, 0]], [None]]),
+    pyarrow.array([{"de": "a", "en": "b"}, None]), pyarrow.array([{"de": ["a"], "en": 1}, {"de": None, "en": 2}]),
+    pyarrow.array([1, None]), pyarrow.array([1.5, float("nan")]), pyarrow.nulls(2), pyarrow.array([b"\xff", b"a"]),
+    pyarrow.array(["x y", "de"]).dictionary_encode(), pyarrow.array(["a", "b"], pyarrow.large_string()),
     pyarrow.array([[("de", "a")], [("en", "b")]], pyarrow.map_(pyarrow.string(), pyarrow.string())),
-]
+]  # fmt: skip
 
 
 def _parquet(columns: list[tuple[str, int]], groups: int) -> bytes:

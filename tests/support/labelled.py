@@ -75,9 +75,7 @@ def asked(rows, question_lang="en", context_lang="en"):
     return Examples("qa.json", context_lang, Dataset.from_dict(columns, features=COLUMNS), "question")
 
 
-def squad(
-    contexts=(GERMAN,), questions=("Was fließt durch Köln?", "Wo ist die Elbe?"), answers=("Der Rhein", "Dresden")
-):
+def squad(contexts=(GERMAN,), questions=("Was fließt in Köln?", "Wo ist die Elbe?"), answers=("Der Rhein", "Dresden")):
     """Content of a file in SQuAD's layout: every context has every question."""
     paragraphs = []
     for c, context in enumerate(contexts):

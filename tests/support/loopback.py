@@ -142,17 +142,13 @@ class _Handler(BaseHTTPRequestHandler):
         if folder:
             raise _Refused(404, "EntryNotFound")
         files = self._repo(kind, repo).find(revision).files
-        return (
-            [{"type": "file", "path": path, "oid": _oid(file), "size": len(file)} for path, file in files.items()],
-        )
+        return [{"type": "file", "path": path, "oid": _oid(file), "size": len(file)} for path, file in files.items()]
 
     def preupload(self, kind, repo, revision):
         self._repo(kind, repo).find(revision)
         modes = {file["path"]: "regular" for file in json.loads(self.body)["files"]}
         modes |= {path: "lfs" for path in modes if path.endswith(".safetensors")}
-        return (
-            {"files": [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]},
-        )
+        return {"files": [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]}
 
     def batch(self, repo):
         self._repo("models", repo)

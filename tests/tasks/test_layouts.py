@@ -23,6 +23,7 @@ DUTCH = "-DOCSTART- -DOCSTART- O\nDe Art O\nLenzi N B-PER\n"
 ATIS = "id\tutterance\tslot_labels\tintent\n1\tto new york\tO B-city I-city\tatis_flight\n"
 XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
 XNLI += 'ar\tneutral\t\ta\tb\t1\nde\tentailment\t\t"Ja\tNein\t1\n'
+TRANSLATED = "premise\thypo\tlabel\na\tb\tcontradictory\n"
 MULTINLI = "".join(json.dumps({"gold_label": x, "sentence1": "a", "sentence2": "b"}) + "\n" for x in ("-", "neutral"))
 # Data set: file, content, language; words and labels that come of it.
 WORDS = {
@@ -48,9 +49,7 @@ WORDS = {
 TEXTS = {
     "XNLI": ("xnli.test.tsv", XNLI, "de-AT", ['"Ja', "Nein", "entailment", 3]),
     "MultiNLI": ("multinli.jsonl", MULTINLI, "en", ["a", "b", "neutral", 2]),
-    "MultiNLI, translated": (
-        "train.de.tsv", "premise\thypo\tlabel\na\tb\tcontradictory\n", "de", ["a", "b", "contradiction", 2]
-    ),
+    "MultiNLI, translated": ("train.de.tsv", TRANSLATED, "de", ["a", "b", "contradiction", 2]),
     "MultiATIS++": (*WORDS["MultiATIS++"][:3], ["to new york", "atis_flight", 2]),
     "Facebook": (*WORDS["Facebook"][:3], [SAID, "alarm/modify_alarm", 1]),
     "SNIPS": (*WORDS["SNIPS"][:3], ["add Sabrina  Salerno to my pop's list", "AddToPlaylist", 1]),

@@ -177,19 +177,7 @@ def test_bad_windows_and_answers():
             ("scores of window 2 are NaN", best_spans, np.zeros(7, dtype=int), diverged, 5),
             (r"rules=xtreme: choose one of mlqa, squad", answer_tokens, "a", "en", "xtreme"),
             ("answers=0: must be at least 1", score_answers, [], [], []),
-            (
-                "1 answers, 2 references, 1 languages",
-                score_answers,
-                ["a"],
-                [["a"], ["b"]],
-                ["en"],
-            ),
-            (
-                r"question 1: the references \[\] are not a list of one or more",
-                score_answers,
-                ["a", "b"],
-                [["a"], []],
-                "en",
-            ),
+            ("1 answers, 2 references, 1 languages", score_answers, ["a"], [["a"], ["b"]], ["en"]),
+            (r"question 1: the references \[\] are not a list", score_answers, ["a", "b"], [["a"], []], "en"),
         ]
     )

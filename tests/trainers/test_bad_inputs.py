@@ -93,29 +93,15 @@ def test_settings_of_fao(tmp_path, monkeypatch):
         {
             "did you mean 'mao'": {"preset": "maoo"},
             "one layer": {"objective": "infonce", "layers": [-2, -1]},
-            "similarity_weight: a contrast compares one layer": {
-                "sentence_weight": 1.0,
-                "layers": [-2, -1],
-            },
+            "similarity_weight: a contrast compares one layer": {"sentence_weight": 1.0, "layers": [-2, -1]},
             "objective=none .*another term must align": {"objective": "none"},
-            "without links no word is linked": {
-                "objective": "none",
-                "sentence_weight": 1.0,
-                "regularized_words": "linked",
-            },
+            "without links no word is": {"objective": "none", "sentence_weight": 1.0, "regularized_words": "linked"},
             "squared_l2": {"preset": "rotate_src2tgt", "mean_over_dims": True},
             "reference_dtype=bfloat16 needs reference=cache": {"reference_dtype": "bfloat16"},
             "cache_dir=x: this needs reference=cache": {"cache_dir": "x"},
             "language_alpha=0.5 needs language_sampling=temperature": {"language_alpha": 0.5},
-            "ucb: only FAO and MAO": {
-                "language_sampling": "ucb",
-                "objective": "none",
-                "sentence_weight": 1.0,
-            },
-            "that draws every row": {
-                "language_sampling": "temperature",
-                "train_sampling_strategy": "sequential",
-            },
+            "ucb: only FAO and MAO": {"language_sampling": "ucb", "objective": "none", "sentence_weight": 1.0},
+            "that draws every row": {"language_sampling": "temperature", "train_sampling_strategy": "sequential"},
         }
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)

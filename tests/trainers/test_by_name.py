@@ -36,6 +36,7 @@ def corpora():
     return {language: Dataset.from_dict({"text": 4 * rows}) for language, rows in text.items()}
 
 
+QUIET = {"use_cpu": True, "report_to": "none", "save_strategy": "no"}
 FINETUNING = {"task": continual.TEXTS, "train_dataset": [continual.examples(continual.TEXTS)]}
 TRAINERS = {
     "FAO": lambda: {"train_dataset": pairs(), "eval_dataset": pairs()},
@@ -50,7 +51,7 @@ TRAINERS = {
 @pytest.mark.parametrize("method", TRAINERS)
 def test_a_model_by_name_and_text_without_links(method):
     trainer_class, config_class = (getattr(hf_xalign, method + kind) for kind in ("Trainer", "Config"))
-    args = config_class(max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    args = config_class(max_steps=1, **QUIET)
     if method == "PPA":
         args.min_tokens = 1
     trainer = trainer_class(model="tiny", args=args, **TRAINERS[method]())
@@ -64,7 +65,7 @@ def test_sentence_terms_need_no_links(monkeypatch):
     monkeypatch.setattr(word, "align_words", None)
     args = hf_xalign.FAOConfig(
         preset="joint", objective="none", sentence_weight=1.0, per_device_train_batch_size=40, logging_steps=1,
-        max_steps=3, learning_rate=1e-2, use_cpu=True, report_to="none", save_strategy="no"
+        max_steps=3, learning_rate=1e-2, **QUIET
     )  # fmt: skip
     trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs())
     assert len(trainer.train_dataset) == len(pairs()) and not any(trainer.train_dataset["links"][:])
@@ -79,20 +80,14 @@ def test_held_out_pairs_by_language():
     """They are one dataset, in which rows without a language have that of their key."""
     rows = pairs()
     found = {"mixed": rows, "bn": rows.remove_columns("source_lang")}
-    args = hf_xalign.FAOConfig(max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
     trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=rows, eval_dataset=found)
     trainer.train()
     assert {*trainer.run.record["scores"]["before"]} == {"de", "nl", "bn"}
     odd = {"de": rows, "bn": rows.add_column("more", rows["source"])}
-    assert_refused(
-        {
-            "columns": (
-                partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset=odd),
-                "only some of the datasets have a column more",
-            ),
-            "none": (partial(hf_xalign.FAOTrainer, "tiny", args, train_dataset={}), "empty dict"),
-        }
-    )
+    make = partial(hf_xalign.FAOTrainer, "tiny", args)
+    rows = [({"train_dataset": odd}, "only some of the datasets have a column more"), ({"train_dataset": {}}, "empty")]
+    assert_refused({message: (partial(make, **own), message) for own, message in rows})
 
 
 def test_a_sentence_transformer_is_aligned_in_place(tmp_path):
@@ -100,9 +95,7 @@ def test_a_sentence_transformer_is_aligned_in_place(tmp_path):
     st = pytest.importorskip("sentence_transformers")
     model = st.SentenceTransformer(str(tmp_path / "tiny"), device="cpu", model_kwargs={"dtype": torch.float32})
     before = model.encode(["the cat"])
-    args = hf_xalign.FAOConfig(
-        max_steps=1, learning_rate=1e-2, warmup_steps=0, use_cpu=True, report_to="none", save_strategy="no"
-    )
+    args = hf_xalign.FAOConfig(max_steps=1, learning_rate=1e-2, warmup_steps=0, **QUIET)
     trainer = hf_xalign.FAOTrainer(model, args, train_dataset=pairs())
     trainer.train()
     trainer.save_model(str(tmp_path / "out"))
@@ -127,16 +120,13 @@ def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
     given = {"processing_class": make_tokenizer(), "train_dataset": pairs()}
     with monkeypatch.context() as patch:
         patch.setattr(word, "align_words", None)
-        assert_refused(
-            {
-                "by name": (partial(hf_xalign.FAOTrainer, "tiny", train_dataset=pairs()), "holds another run"),
-                "a model": (partial(hf_xalign.FAOTrainer, make_encoder(), **given), "holds another run"),
-                "no folder": (
-                    partial(hf_xalign.FAOTrainer, make_encoder(), train_dataset=pairs()),
-                    "no checkpoint with a tokenizer",
-                ),
-            }
-        )
+        make = hf_xalign.FAOTrainer
+        table = {
+            "by name": (partial(make, "tiny", train_dataset=pairs()), "holds another run"),
+            "a model": (partial(make, make_encoder(), **given), "holds another run"),
+            "no folder": (partial(make, make_encoder(), train_dataset=pairs()), "no checkpoint with a tokenizer"),
+        }
+        assert_refused(table)
     resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(resume_from_checkpoint="true"), **given)
     assert resumed.train().global_step == trainer.state.global_step
     hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(overwrite_output_dir=True, max_steps=1), **given).train()
@@ -152,7 +142,7 @@ def test_threads_that_spin_next_to_other_work(monkeypatch, caplog, busy, threads
     monkeypatch.setattr(sys.modules["os"], "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.setattr(psutil, "cpu_percent", lambda interval, percpu: [busy, 0.0, 100.0])
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    args = hf_xalign.FAOConfig(max_steps=1, use_cpu=True, report_to="none", save_strategy="no")
+    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
     with caplog.at_level(logging.WARNING, "hf_xalign"):
         hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs()).train()
     assert ("OMP_WAIT_POLICY=PASSIVE" in caplog.text) == warned

@@ -28,19 +28,13 @@ from hf_xalign.trainers.shared.fsdp import check_sharding
 # Cosines over a temperature of 0.05 magnify rounding; four steps.
 TOLERANCE = (4 * STEP, 20)
 ALONE = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+CONTRASTS = {"objective": "infonce", "sentence_weight": 0.5}
 RUNS = {
     "fao copy": {"trainer": "fao"},
     "fao cache": {"trainer": "fao", "reference": "cache"},
     # Hidden states of four layers, the topmost of which are not computed.
     "fao layers": {"trainer": "fao", "preset": "rotate_src2tgt", "layers": [0, 1, 2, 3]},
-    "fao joint": {
-        "start_share": 0.0,
-        "trainer": "fao",
-        "preset": "joint",
-        "objective": "infonce",
-        "sentence_weight": 0.5,
-        **ALONE,
-    },
+    "fao joint": {"trainer": "fao", "preset": "joint", **CONTRASTS, "start_share": 0.0, **ALONE},
     "fao head": {"trainer": "fao", "objective": "infonce", "projection_dim": 8, "gradient_checkpointing": True},
     # One kind of token, as XLM-R: the gathered row is part of a padded tensor.
     "fao one type": {"trainer": "fao", "types": 1},
@@ -132,11 +126,9 @@ def test_both_resume_a_sharded_run(sharded, tmp_path):
 
 @pytest.mark.slow
 def test_the_recipe_scores_and_saves_in_one_process(tmp_path):
-    each = "--max_steps 3 --eval_strategy steps --eval_steps 1 --save_strategy steps --save_steps 1"
-    words = command(
-        make_files(tmp_path),
-        *f"{each} --early_stopping_patience 9 --dropout false --optim sgd --report_to none".split(),
-    )
+    each = "--max_steps 3 --eval_strategy steps --eval_steps 1 --save_strategy steps --save_steps 1 "
+    each += "--early_stopping_patience 9 --dropout false --optim sgd --report_to none"
+    words = command(make_files(tmp_path), *each.split())
     folders = [tmp_path / "one", tmp_path / "two"]
     fao.main([*words, "--output_dir", str(folders[0])])
     words += ["--per_device_train_batch_size", "4", "--output_dir", str(folders[1])]

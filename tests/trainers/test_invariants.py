@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
-from support import continual, fao, ppa
+from support import continual, fao, mao, ppa
 from support.launch import STEADY, STEP, identical, launch, outcome, result, same, same_bits, slow, tensors
 from support.numeric import assert_rounding
 from support.runs import TRAINERS, exact, make, train
@@ -24,33 +24,18 @@ MAGNIFIED = 20
 
 KEPT = {"regularizer_weight": 0.5, "regularized_words": "linked"}
 RANDOM = {"trainer": "mao", "init": "random"}
-JOINT = {
-    "trainer": "fao",
-    "preset": "joint",
-    "objective": "infonce",
-    "sentence_weight": 0.5,
-    "freeze_embeddings": False,
-}
-# The objective of the page on adding one.
-PAGE = {"trainer": "fao", "page": True, "freeze_embeddings": False}
-TEMPERATURE = {
-    "trainer": "fao",
-    "language_sampling": "temperature",
-    "train_sampling_strategy": "group_by_length",
-    "count": 28,
-}
+FAO = {"trainer": "fao", "freeze_embeddings": False}
+JOINT = {**FAO, "preset": "joint", "objective": "infonce", "sentence_weight": 0.5}
+PAGE = {**FAO, "page": True}  # the objective of the page on adding one
+BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
+TEMPERATURE = {"trainer": "fao", **BY_LENGTH, "language_sampling": "temperature", "count": 28}
 UCB = {**TEMPERATURE, "language_sampling": "ucb", "count": 16}
 OTHERS = {"objective": "infonce", "negatives": "other_sentences"}
 
 
 def divided(settings, batch, accumulation):
-    return {
-        "num_train_epochs": 2,
-        **STEADY,
-        **settings,
-        "per_device_train_batch_size": batch,
-        "gradient_accumulation_steps": accumulation,
-    }
+    sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    return {"num_train_epochs": 2, **STEADY, **settings, **sizes}
 
 
 # ---- Divided into micro-batches ----
@@ -64,15 +49,15 @@ ACCUMULATED = {
     "task": {"trainer": "task"},
     "tagger": {"trainer": "tagger"},
 }
+MORE_CONTINUAL = {
+    "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
+    "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
+    "continual cached": {"trainer": "continual", "alpha": 0.3, "cache_reference": True},
+}
+DISTANCES = {"preset": "joint", "objective": "l2", "reference": "cache"}
 MORE_ACCUMULATED = {
     # Similarities are among the vectors of one micro-batch.
-    "fao distances": {
-        "trainer": "fao",
-        "preset": "joint",
-        "objective": "l2",
-        "similarity_weight": 0.0,
-        "reference": "cache",
-    },
+    "fao distances": {"trainer": "fao", **DISTANCES, "similarity_weight": 0.0},
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
     "fao page": PAGE,
     "fao temperature": TEMPERATURE,
@@ -81,10 +66,8 @@ MORE_ACCUMULATED = {
     "mao links": {**RANDOM, "batch_of": "links"},
     "mao adapter": {**RANDOM, "preset": "adapter", **KEPT, "reduction": "words"},
     **{f"align_mlm {name}": {"trainer": "align_mlm", "objective": name} for name in ("mlm", "xlm", "dict_mlm")},
-    "continual by length": {"trainer": "continual", "train_sampling_strategy": "group_by_length", "pairs": 30},
-    "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
-    "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
-    "continual cached": {"trainer": "continual", "alpha": 0.3, "cache_reference": True},
+    **MORE_CONTINUAL,
+    "continual by length": {"trainer": "continual", **BY_LENGTH, "pairs": 30},
     "ppa no contrast": {"trainer": "ppa", "contrast": "none"},
     "task texts": {"trainer": "task", "task": "texts"},
     "task kept": {"trainer": "task", "keep_aligned": True},
@@ -179,16 +162,18 @@ def test_a_loss_computed_outside_a_step_leaves_no_trace(name, tmp_path, monkeypa
 
 # ---- Less memory ----
 
-# MAO's modules in the layers and continual learning have tests of their own.
-RECOMPUTED = ("fao", "fao lora", "align_mlm", "ppa", "ppa in batch", "task")
+# Continual learning has a test of its own.
+RECOMPUTED = {name: {"trainer": name} for name in ("fao", "align_mlm", "ppa", "task")}
+RECOMPUTED["fao lora"] = {"trainer": "fao", "lora": True}
+RECOMPUTED["ppa in batch"] = {"trainer": "ppa", "contrast": "in_batch"}
+for kind in ("adapter", "pfeiffer linear", "houlsby", "lora"):
+    RECOMPUTED[f"mao {kind}"] = {**RANDOM, "regularizer_weight": 1.0, **mao.KINDS[kind]}
 
 
 @pytest.mark.parametrize("name", RECOMPUTED)
 def test_gradient_checkpointing_changes_nothing(name, tmp_path):
-    """The second pass through a layer has the dropout of the first."""
-    trainer, _, form = name.partition(" ")
-    more = {"lora": {"lora": True}, "in batch": {"contrast": "in_batch"}}.get(form, {})
-    settings = {"trainer": trainer, "max_steps": 2, "dropout": 0.2, **STEADY, **more}
+    """The second pass through a layer and its adapters has the dropout of the first."""
+    settings = {"max_steps": 2, "dropout": 0.2, **STEADY, **RECOMPUTED[name]}
 
     def run(folder, **given):
         made, passes = make(tmp_path / folder, **settings, **given), []
@@ -300,17 +285,9 @@ def test_two_processes_are_one_in_any_form(tmp_path):
 # ---- Stopped and resumed ----
 
 # Four steps an epoch, half of it accumulated. The checkpoint after step 3 lies within the first epoch.
-STOPPED = {
-    "dropout": 0.2,
-    "max_steps": 6,
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "save_strategy": "steps",
-    "save_steps": 3,
-    "learning_rate": 1e-3,
-    "lr_scheduler_type": "constant",
-    "warmup_steps": 0.0,
-}
+STOPPED = {"dropout": 0.2, "max_steps": 6, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+STOPPED |= {"save_strategy": "steps", "save_steps": 3}
+STOPPED |= {"learning_rate": 1e-3, "lr_scheduler_type": "constant", "warmup_steps": 0.0}
 RESUMED = {
     **ACCUMULATED,
     "fao": {"trainer": "fao", "objective": "infonce"},
@@ -323,9 +300,7 @@ MORE_RESUMED = {
     "fao temperature": TEMPERATURE,
     "mao maps": {**RANDOM, "per_language": "all", "objective": "infonce", "regularizer_weight": 1.0},
     "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
-    "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
-    "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
-    "continual cached": {"trainer": "continual", "alpha": 0.3, "cache_reference": True},
+    **MORE_CONTINUAL,
     "ppa dropout in keys": {"trainer": "ppa", "preset": "paper", "key_dropout": True, "freeze_embeddings": True},
     "ppa chunks": {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1, "words": "mlm"},
     "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},

@@ -7,7 +7,6 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from support.launch import STEADY, identical, outcome
 from support.mao import KINDS, SAVED, make, states, trainable
 from support.refusals import assert_refused
 from support.runs import two_languages
@@ -57,23 +56,6 @@ def test_nothing_below_the_first_adapter_is_kept_for_backward(tmp_path):
     trainer.compute_loss(trainer.model, batch).backward()
     assert seen == {"below": False, "above": True}
     assert trainer.model.get_base_model().embeddings.word_embeddings.weight.grad is None
-
-
-@pytest.mark.parametrize("kind", ["adapter", "pfeiffer linear", "houlsby", "lora"])
-def test_gradient_checkpointing_changes_nothing(kind, tmp_path):
-    """The second pass through a layer and its adapters has the dropout of the first."""
-
-    def run(name, **settings):
-        model, passes = make_encoder(dropout=0.2), []
-        settings = {**STEADY, "max_steps": 2, "init": "random", "regularizer_weight": 1.0, **KINDS[kind], **settings}
-        trainer = make(tmp_path / name, model, dropout=0.2, **settings)
-        model.encoder.layer[1].intermediate.register_forward_hook(lambda *_: passes.append(1))
-        trainer.train()
-        return len(passes), outcome(trainer)
-
-    (once, plain), (twice, recomputed) = run("plain"), run("recomputed", gradient_checkpointing=True)
-    identical(plain, recomputed)
-    assert twice > once
 
 
 # ---- What is saved, and training on from a module that is there already ----

@@ -1,10 +1,10 @@
 """Every setting of transformers and every argument of its Trainer works, or is refused by its name."""
 
 import dataclasses
-import inspect
 import logging
 import os
 from functools import partial
+from inspect import Parameter, signature
 from unittest import mock
 
 import pytest
@@ -61,43 +61,27 @@ OTHER = {
     "neftune_noise_alpha": 5.0,
     "parallelism_config": ParallelismConfig(dp_shard_size=2),
 }
-# Each is tried in a run of FAO. An entry may bring what its setting needs.
-TRIED = {
+# Each is tried in a run of FAO. An entry of `TRIED` may bring what its setting needs.
+ALONE = {
+    "do_train": True, "resume_from_checkpoint": "false", "seed": 5, "data_seed": 3, "full_determinism": True,
+    "use_cpu": True, "log_level": "error", "log_level_replica": "error", "log_on_each_node": False,
+    "disable_tqdm": False, "logging_strategy": "epoch", "logging_steps": 2, "report_to": [], "run_name": "mine",
+    "skip_memory_metrics": False, "per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "max_steps": 1,
+    "learning_rate": 1e-4, "lr_scheduler_type": "cosine", "warmup_steps": 1, "optim": "adafactor",
+    "weight_decay": 0.1, "adam_beta1": 0.8, "adam_beta2": 0.9, "adam_epsilon": 1e-6, "max_grad_norm": 0.5,
+    "train_sampling_strategy": "random", "eval_strategy": "epoch", "ignore_data_skip": True,
+    "restore_callback_states_from_checkpoint": True, "bf16": True, "torch_compile_backend": "aot_eager",
+    "torch_empty_cache_steps": 1, "accelerator_config": {"non_blocking": True}, "dataloader_drop_last": True,
+    "dataloader_num_workers": 1, "dataloader_pin_memory": False, "include_num_input_tokens_seen": "non_padding",
+    "neftune_noise_alpha": 5.0,
+}  # fmt: skip
+TRIED = {name: {name: value} for name, value in ALONE.items()} | {
     "output_dir": {},
-    "do_train": {"do_train": True},
-    "resume_from_checkpoint": {"resume_from_checkpoint": "false"},
-    "seed": {"seed": 5},
-    "data_seed": {"data_seed": 3},
-    "full_determinism": {"full_determinism": True},
-    "use_cpu": {"use_cpu": True},
-    "log_level": {"log_level": "error"},
-    "log_level_replica": {"log_level_replica": "error"},
-    "log_on_each_node": {"log_on_each_node": False},
-    "disable_tqdm": {"disable_tqdm": False},
-    "logging_strategy": {"logging_strategy": "epoch"},
-    "logging_steps": {"logging_steps": 2},
     "logging_first_step": {"logging_first_step": True, "logging_steps": 50},
-    "report_to": {"report_to": []},
-    "run_name": {"run_name": "mine"},
-    "skip_memory_metrics": {"skip_memory_metrics": False},
-    "per_device_train_batch_size": {"per_device_train_batch_size": 3},
-    "gradient_accumulation_steps": {"gradient_accumulation_steps": 2},
     "num_train_epochs": {"num_train_epochs": 0.5, "max_steps": -1},
-    "max_steps": {"max_steps": 1},
-    "learning_rate": {"learning_rate": 1e-4},
-    "lr_scheduler_type": {"lr_scheduler_type": "cosine"},
     "lr_scheduler_kwargs": {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": '{"power": 2.0}'},
-    "warmup_steps": {"warmup_steps": 1},
-    "optim": {"optim": "adafactor"},
     "optim_args": {"optim": "sgd", "optim_args": "momentum=0.9"},
-    "weight_decay": {"weight_decay": 0.1},
-    "adam_beta1": {"adam_beta1": 0.8},
-    "adam_beta2": {"adam_beta2": 0.9},
-    "adam_epsilon": {"adam_epsilon": 1e-6},
-    "max_grad_norm": {"max_grad_norm": 0.5},
-    "train_sampling_strategy": {"train_sampling_strategy": "random"},
     "do_eval": {"do_eval": True, **SCORED},
-    "eval_strategy": {"eval_strategy": "epoch"},
     "eval_steps": {**SCORED, "eval_steps": 0.5},
     "eval_delay": {**SCORED, "eval_delay": 2},
     "eval_on_start": {**SCORED, "eval_on_start": True},
@@ -110,29 +94,15 @@ TRIED = {
     "save_total_limit": {**EACH_STEP, "save_total_limit": 1},
     "save_only_model": {**EACH_STEP, "save_only_model": True},
     "save_on_each_node": {**EACH_STEP, "save_on_each_node": True},
-    "ignore_data_skip": {"ignore_data_skip": True},
-    "restore_callback_states_from_checkpoint": {"restore_callback_states_from_checkpoint": True},
-    "bf16": {"bf16": True},
     "activation_checkpointing": {"gradient_checkpointing": True},
     "activation_checkpointing_kwargs": {
         "gradient_checkpointing": True,
         "gradient_checkpointing_kwargs": {"use_reentrant": False},
     },
     "torch_compile": {"torch_compile": True, "torch_compile_backend": "eager"},
-    "torch_compile_backend": {"torch_compile_backend": "aot_eager"},
-    "torch_empty_cache_steps": {"torch_empty_cache_steps": 1},
-    "accelerator_config": {"accelerator_config": {"non_blocking": True}},
-    "dataloader_drop_last": {"dataloader_drop_last": True},
-    "dataloader_num_workers": {"dataloader_num_workers": 1},
-    "dataloader_pin_memory": {"dataloader_pin_memory": False},
     "dataloader_persistent_workers": {"dataloader_persistent_workers": True, "dataloader_num_workers": 1},
     "dataloader_prefetch_factor": {"dataloader_prefetch_factor": 3, "dataloader_num_workers": 1},
-    "dataloader_multiprocessing_context": {
-        "dataloader_multiprocessing_context": "fork",
-        "dataloader_num_workers": 1,
-    },
-    "include_num_input_tokens_seen": {"include_num_input_tokens_seen": "non_padding"},
-    "neftune_noise_alpha": {"neftune_noise_alpha": 5.0},
+    "dataloader_multiprocessing_context": {"dataloader_multiprocessing_context": "fork", "dataloader_num_workers": 1},
 }
 TRIED["gradient_checkpointing"] = TRIED["activation_checkpointing"]
 TRIED["gradient_checkpointing_kwargs"] = TRIED["activation_checkpointing_kwargs"]
@@ -168,17 +138,12 @@ OWN = {"self", "data_collator", "compute_loss_func", "compute_metrics", "preproc
 @pytest.mark.parametrize("trainer", METHODS, ids=lambda trainer: trainer.__name__)
 def test_a_trainer_names_its_arguments(trainer):
     """All of the Trainer's but those that the method answers for; another one is Python's own error, by name."""
-    parameters = inspect.signature(trainer.__init__).parameters
-    assert not {p.kind for p in parameters.values()} & {
-        inspect.Parameter.VAR_KEYWORD,
-        inspect.Parameter.VAR_POSITIONAL,
-    }
-    assert inspect.signature(Trainer.__init__).parameters.keys() - OWN < parameters.keys()
-    required = {
-        p.name: make_links(2) for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.default is p.empty
-    }
+    parameters = signature(trainer.__init__).parameters
+    assert not {p.kind for p in parameters.values()} & {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
+    assert signature(Trainer.__init__).parameters.keys() - OWN < parameters.keys()
+    needed = {p.name: make_links(2) for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.default is p.empty}
     with pytest.raises(TypeError, match="data_collator"):
-        trainer("no/such-model", **required, data_collator=len)
+        trainer("no/such-model", **needed, data_collator=len)
 
 
 def test_the_table_knows_every_setting():
@@ -213,10 +178,7 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
     table = {
         "optimizer": (partial(attempt, optimizers=(optimizer, None)), "loaded by its name"),
         "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler belongs to another optimizer"),
-        "other settings": (
-            partial(trainer, "no/such-model", TrainingArguments(), train_dataset=None, **more),
-            "needs",
-        ),
+        "settings": (partial(trainer, "no/such-model", TrainingArguments(), train_dataset=None, **more), "needs"),
         "no text": (partial(trainer, "no/such-model", scored, train_dataset=None, **more), "nothing to score"),
     }
     assert_refused(table)
@@ -273,21 +235,17 @@ def test_attention_in_bfloat16_on_a_cpu_is_not_fused(bf16, tmp_path, monkeypatch
 
 
 def test_settings_that_do_not_go_together(tmp_path):
-    scored = {**SCORED, **EACH_STEP}
+    scored, needs = {**SCORED, **EACH_STEP}, "needs eval_strategy=steps or epoch"
+    better = "metric_for_best_model"
     rows = {
         "early_stopping_patience=0: .* at least 1": {"early_stopping_patience": 0, **scored},
-        "early_stopping_patience=2 needs eval_strategy=steps or epoch": {"early_stopping_patience": 2},
-        "load_best_model_at_end=true needs eval_strategy=steps or epoch": {
-            "load_best_model_at_end": True,
-            "save_strategy": "no",
-        },
-        "metric_for_best_model=accuracy needs eval_strategy=steps or epoch": {"metric_for_best_model": "accuracy"},
-        "save_strategy=best needs eval_strategy=steps or epoch": {"save_strategy": "best"},
-        "lr_scheduler_type=reduce_lr_on_plateau needs eval_strategy=steps or epoch": {
-            "lr_scheduler_type": "reduce_lr_on_plateau"
-        },
-        "eval_on_start=true needs eval_strategy=steps or epoch": {"eval_on_start": True},
-        "do_eval=true needs eval_strategy=steps or epoch": {"do_eval": True},
+        f"early_stopping_patience=2 {needs}": {"early_stopping_patience": 2},
+        f"load_best_model_at_end=true {needs}": {"load_best_model_at_end": True, "save_strategy": "no"},
+        f"metric_for_best_model=accuracy {needs}": {"metric_for_best_model": "accuracy"},
+        f"save_strategy=best {needs}": {"save_strategy": "best"},
+        f"lr_scheduler_type=reduce_lr_on_plateau {needs}": {"lr_scheduler_type": "reduce_lr_on_plateau"},
+        f"eval_on_start=true {needs}": {"eval_on_start": True},
+        f"do_eval=true {needs}": {"do_eval": True},
         "fp16=true: half precision needs a GPU": {"fp16": True},
         "fsdp_config=.* needs fsdp=true": {"fsdp_config": {"version": 2}},
         "Remove split_batches": {"accelerator_config": '{"split_batches": true}'},
@@ -297,16 +255,8 @@ def test_settings_that_do_not_go_together(tmp_path):
         "optim_args=rank=4: optim=adamw_torch does not": {"optim": "adamw_torch", "optim_args": "rank=4"},
         "lr_scheduler_type=cosine_with_min_lr: .*min_lr": {"lr_scheduler_type": "cosine_with_min_lr"},
         "warmup_steps=7.*: lr_scheduler_type=constant has no": {"lr_scheduler_type": "constant", "warmup_steps": 7},
-        "greater_is_better=true: lower is better for fr_loss": {
-            "metric_for_best_model": "fr_loss",
-            "greater_is_better": True,
-            **scored,
-        },
-        "greater_is_better=false: greater is better for retrieval": {
-            "metric_for_best_model": "retrieval",
-            "greater_is_better": False,
-            **scored,
-        },
+        "greater_is_better=true: lower is better for fr": {better: "fr_loss", "greater_is_better": True, **scored},
+        "greater_is_better=false: greater is better": {better: "retrieval", "greater_is_better": False, **scored},
         "mode=min is wrong for eval_retrieval": {
             "lr_scheduler_type": "reduce_lr_on_plateau",
             "lr_scheduler_kwargs": '{"mode": "min"}',
@@ -323,10 +273,7 @@ def test_settings_that_do_not_go_together(tmp_path):
     ("metric", "lower"),
     [
         *((name, True) for name in ("eval_perplexity", "perplexity", "bn_loss", "aer", "l2_distance")),
-        *(
-            (name, False)
-            for name in ("sr_Latn_retrieval_mean_to_pivot", "hi_span_f1", "eval_exact_match", "alignment")
-        ),
+        *((name, False) for name in ("sr_Latn_retrieval_mean", "hi_span_f1", "eval_exact_match", "alignment")),
         ("mine", None),
     ],
 )
@@ -394,10 +341,7 @@ def test_a_given_optimizer_holds_all_that_is_trained(tmp_path, caplog):
     table = {
         "projection": (projected, "optimizers: .*no group with alignment_head.align.hidden"),
         "module": (partial(attempt, MAOTrainer, "mao", make_encoder()), "no group with .*xalign"),
-        "heads": (
-            partial(attempt, PPATrainer, "ppa", make_encoder(), min_tokens=1),
-            "no group with .* and [0-9]+ more",
-        ),
+        "heads": (partial(attempt, PPATrainer, "ppa", make_encoder(), min_tokens=1), "no group with .* [0-9]+ more"),
     }
     assert_refused(table)
     with caplog.at_level(logging.WARNING):
@@ -476,9 +420,7 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_everywhere(tmp_path):
         "mapping": lambda: cut_finder(encoder, larger, 4)([["ຂ້ອຍ"] * 20]),
         "commands": lambda: load_encoder(str(tmp_path / "saved"), torch.device("cpu")),
     }
-    assert_refused(
-        {name: (call, "has ids up to 171, but the encoder has only 160 word") for name, call in build.items()}
-    )
+    assert_refused({name: (call, "ids up to 171, but the encoder has only 160 word") for name, call in build.items()})
     small = make_encoder()
     small.resize_token_embeddings(100)
     reference = partial(continual.make, tmp_path, reference=small)
@@ -515,10 +457,7 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
 
     lora = get_peft_model(head(labels=["nein", "ja"]), LoraConfig(r=2, target_modules=["query"], task_type="SEQ_CLS"))
     rows = {
-        "the other way round": (
-            head(labels=["nein", "ja"]),
-            "a head for nein, ja, but the task's labels are ja, nein",
-        ),
+        "turned": (head(labels=["nein", "ja"]), "a head for nein, ja, but the task's labels are ja, nein"),
         "below an adapter": (lora, "a head for nein, ja"),
         "other labels": (head(labels=["oui", "non"]), "a head for oui, non"),
         "three": (head(3), "a head for 3 labels without names"),

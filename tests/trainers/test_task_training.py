@@ -83,10 +83,7 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
             trainer = make_task(tmp_path, make_model(task), task)
             results = []
             batch = trainer.data_collator([*trainer.train_dataset])
-            for loss in (
-                slow_loss(trainer.model, task, examples(task)),
-                trainer.compute_loss(trainer.model, batch),
-            ):
+            for loss in (slow_loss(trainer.model, task, examples(task)), trainer.compute_loss(trainer.model, batch)):
                 trainer.model.zero_grad()
                 loss.backward()
                 named = trainer.model.named_parameters()

@@ -198,11 +198,8 @@ def loop_sentences(model, before, rows, settings):
     contrast = 0.0
     for own, others in (sides, sides[::-1]):
         for k, vector in enumerate(own):
-            exponents = [
-                torch.exp(vector @ other / TEMPERATURE)
-                for n, other in enumerate(others)
-                if n == k or texts[n] != texts[k]
-            ]
+            apart = [other for n, other in enumerate(others) if n == k or texts[n] != texts[k]]
+            exponents = [torch.exp(vector @ other / TEMPERATURE) for other in apart]
             contrast = contrast - torch.log(torch.exp(vector @ others[k] / TEMPERATURE) / sum(exponents))
     weights = settings.get("interpolation_weight", 0.0), settings.get("sentence_weight", 0.0)
     loss = weights[0] * drift / len(rows) + weights[1] * contrast / (2 * len(rows))
@@ -259,9 +256,8 @@ def make(folder, settings, **more):
     # The paper's objective, where a test names no other.
     plain = {"objective": "l2", "regularizer_weight": 0.0, "temperature": TEMPERATURE}
     args = MAOConfig(output_dir=str(folder / "run"), use_cpu=True, **{**plain, **SMALL, **DATA, **settings, **more})
-    trainer = MAOTrainer(
-        make_encoder().double().eval(), args, train_dataset=two_languages(), processing_class=make_tokenizer()
-    )
+    given = {"train_dataset": two_languages(), "processing_class": make_tokenizer()}
+    trainer = MAOTrainer(make_encoder().double().eval(), args, **given)
     trainer.cache_start()
     perturb(trainer.model, 0.1)
     return trainer, trainer.data_collator(list(trainer.train_dataset))
@@ -329,31 +325,14 @@ PUBLISHED = {
     "rotate_tgt2src": ("mean", "words", "tuned", "target", "linked", [1, 2, 3, 4], "l2", "links", False),
     "joint": ("mean", "words", "tuned", "target", "all", [4], "relative", "words", False),
 }
-JOINT = {
-    "objective": "infonce",
-    "negatives": "all",
-    "temperature": TEMPERATURE,
-    "regularizer_weight": 2.0,
-    "interpolation_weight": 5.0,
-    "similarity_weight": 0.2,
-}
+JOINT = {**ALL_NEGATIVES, "temperature": TEMPERATURE}
+JOINT |= {"regularizer_weight": 2.0, "interpolation_weight": 5.0, "similarity_weight": 0.2}
+NOTHING_KEPT = {"regularizer_weight": 0.0, "interpolation_weight": 0.0, "similarity_weight": 0.0}
 # Settings next to the preset's.
 SENTENCES = {
     "all terms": {**JOINT, "sentence_weight": 0.5},
-    "sentences alone": {
-        "objective": "none",
-        "sentence_weight": 0.5,
-        "interpolation_weight": 0.0,
-        "regularizer_weight": 0.0,
-        "similarity_weight": 0.0,
-        "temperature": 0.1,
-    },
-    "distances": {
-        "objective": "l2",
-        "interpolation_weight": 2.0,
-        "regularizer_weight": 0.0,
-        "similarity_weight": 0.0,
-    },
+    "sentences alone": {**NOTHING_KEPT, "objective": "none", "sentence_weight": 0.5, "temperature": TEMPERATURE},
+    "distances": {**NOTHING_KEPT, "objective": "l2", "interpolation_weight": 2.0},
 }
 
 
@@ -366,36 +345,39 @@ def make_fao(folder, preset="mao", model=None, **settings):
     return trainer, trainer.data_collator([trainer.train_dataset[k] for k in range(6)])
 
 
+def compare_fao(trainer, batch, settings, options, reference):
+    """Compare with the loops over words and over sentences; f0 is that of an encoder that has not moved."""
+    before, model, rows = make_encoder(layers=4).double().eval(), trainer.model, make_links(6)
+    expected = loop_loss(
+        lambda words, _: word_vectors(model, words, *options),
+        lambda words: word_vectors(before, words, *options),
+        rows,
+        settings,
+    ) + loop_sentences(model, before, rows, settings)
+    compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+
+
 @pytest.mark.parametrize("preset", sorted(FAOConfig.PRESETS))
 def test_preset_of_fao_equals_loops(preset, tmp_path):
     settings = dict(zip((*NAMES, "reduction", "mean_over_dims"), PUBLISHED[preset], strict=True))
     own = JOINT if preset == "joint" else {}
     settings |= {"regularizer_weight": 1.0, **own}
     options = settings["pooling"], settings["linked_tokens"], settings["layers"]
-    before = make_encoder(layers=4).double().eval()
     for reference in ("copy", "cache"):
         trainer, batch = make_fao(tmp_path, preset, dropout=False, reference=reference, **own)
         assert ("reference" in batch) == (reference == "cache")
         assert ("sentences0" in batch) == (reference == "cache" and preset == "joint")
-        expected = loop_loss(
-            lambda words, language, model=trainer.model: word_vectors(model, words, *options),
-            lambda words: word_vectors(before, words, *options),
-            make_links(6),
-            settings,
-        ) + loop_sentences(trainer.model, before, make_links(6), settings)
-        compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+        compare_fao(trainer, batch, settings, options, reference)
 
 
 def test_efimov_drops_identical_links_and_draws_at_random(tmp_path):
-    text = [{"source": f"katze paris {k}", "target": f"cat paris {k}", "source_lang": "de", "target_lang": "en"}
-            for k in range(8)]  # fmt: skip
+    sides = {"source": [f"katze paris {k}" for k in range(8)], "target": [f"cat paris {k}" for k in range(8)]}
+    rows = Dataset.from_dict({**sides, "source_lang": ["de"] * 8, "target_lang": ["en"] * 8})
     counts = {}
     for preset in ("continual", "efimov"):
         args = FAOConfig(str(tmp_path / preset), preset=preset, report_to="none", use_cpu=True)
-        rows = FAOTrainer(
-            make_encoder(), args, train_dataset=Dataset.from_list(text), processing_class=make_tokenizer()
-        ).train_dataset
-        counts[args.train_sampling_strategy] = {len(links) for links in rows["links"]}
+        made = FAOTrainer(make_encoder(), args, train_dataset=rows, processing_class=make_tokenizer()).train_dataset
+        counts[args.train_sampling_strategy] = {len(links) for links in made["links"]}
     assert counts == {"group_by_length": {3}, "random": {1}}
     for wrong in ({"objective": "infonce"}, {"per_device_train_batch_size": 6}, {"interpolation_weight": 1.0}):
         with pytest.raises(InputError, match="reduction=sub_batches"):
@@ -407,33 +389,19 @@ def test_efimov_regularizes_the_specials_that_are_not_linked(linked, tmp_path):
     """Table 7 by the published code: the linked tokens change, L_reg is always over all of the pivot's tokens."""
     settings = dict(zip((*NAMES, "reduction", "mean_over_dims"), PUBLISHED["efimov"], strict=True))
     settings |= {"regularizer_weight": 1.0, "linked_tokens": linked}
-    before = make_encoder(layers=4).double().eval()
     for reference in ("copy", "cache"):
         trainer, batch = make_fao(tmp_path, "efimov", dropout=False, reference=reference, linked_tokens=linked)
-        expected = loop_loss(
-            lambda words, language, model=trainer.model: word_vectors(model, words, "mean", "all", [4]),
-            lambda words: word_vectors(before, words, "mean", "all", [4]),
-            make_links(6),
-            settings,
-        )
-        compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+        compare_fao(trainer, batch, settings, ("mean", "all", [4]), reference)
 
 
 @pytest.mark.parametrize("case", [*SENTENCES, "lora"])
 def test_sentence_terms_equal_loops(case, tmp_path):
     settings = {"norm": "relative", "regularizer_weight": 1.0, "reduction": "words"}
     settings |= SENTENCES.get(case, SENTENCES["all terms"])
-    before = make_encoder(layers=4).double().eval()
     for reference in ("copy",) if case == "lora" else ("copy", "cache"):
         model = fao.lora(layers=4).double() if case == "lora" else None
         trainer, batch = make_fao(tmp_path, "joint", model, reference=reference, **settings)
-        expected = loop_loss(
-            lambda words, language, model=trainer.model: word_vectors(model, words, "mean", "words"),
-            lambda words: word_vectors(before, words, "mean", "words"),
-            make_links(6),
-            settings,
-        ) + loop_sentences(trainer.model, before, make_links(6), settings)
-        compare(trainer, batch, expected, torch.float64 if reference == "copy" else torch.float32)
+        compare_fao(trainer, batch, settings, ("mean", "words"), reference)
 
 
 def test_bfloat16_cache_rounds_only_the_reference(tmp_path):

@@ -16,7 +16,7 @@ from hf_xalign.evaluation.retrieval import word_retrieval
 from hf_xalign.evaluation.scores import read_protocols, score_sentences
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
 from hf_xalign.tables import is_count
 
 # Additions and multiplications on the longest path through the encoder: two layers of products with 16 and 32 inputs,
@@ -73,6 +73,24 @@ def test_words_without_a_vector_are_no_queries():
     assert cut["pool"] < full["pool"] < full["pool_all"]
     vectors = extract_word_vectors(model, tokenizer, links["source_words"][:], max_length=12)
     assert not vectors.present.all() and vectors.vectors[~vectors.present].abs().max() == 0
+
+
+def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
+    def copy(row):
+        return {"source_words": row["target_words"], "links": [[i, i] for i in range(len(row["target_words"]))]}
+
+    model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(7)
+    unique = links.map(copy).select([0, 1, 4])
+    assert score_retrieval(model, tokenizer, unique, poolings=("mean", "last"))["de"]["retrieval_mean"] == 1.0
+    scores = score_retrieval(model, tokenizer, links)["de"]
+    directions = scores["retrieval_mean_to_pivot"] + scores["retrieval_mean_from_pivot"]
+    assert_rounding(scores["retrieval_mean"], directions / 2, operations=2)
+    assert scores["retrieval_mean_types"] >= scores["retrieval_mean"]
+    rows = extract_pooled(model, tokenizer, links["source_words"][:2], specials=True)["mean"]
+    first = len(links[0]["source_words"])
+    assert rows.offsets.tolist()[1] == first + 2
+    hidden = states_of(model, tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt"))
+    assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
 
 
 def test_the_pivot_text_of_several_languages_is_encoded_once():

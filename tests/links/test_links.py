@@ -41,7 +41,7 @@ from hf_xalign.links.align import LinkStatistics, align_shards, align_words, lin
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
-from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, symmetrize
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization, symmetrize
 
 VOCABULARY = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
 
@@ -416,6 +416,15 @@ def test_statistical_aligners_mean_the_same_by_a_name():
             assert {tuple(x) for x in found} == reference(cells(forward), cells(backward), method), method
 
 
+def test_names_of_methods():
+    for call in (lambda: check_symmetrization("och"), lambda: symmetrize(*np.ones((2, 1, 1), dtype=bool), "och")):
+        with pytest.raises(
+            InputError,
+            match=r"symmetrization='och' is unknown\. Give one of intersection, union, grow-diag, grow-diag-final-and",
+        ):
+            call()
+
+
 def test_filters_and_their_order():
     source, target = ["Haus", "1", "Chrome", ".", "rot", "blau"], ["house", "1", "Chrome", ".", "red", "color"]
     links = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (4, 5), (5, 5)]
@@ -468,8 +477,7 @@ def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
     encoder.double()
     # Five distinct pairs: the smaller ones share a batch with larger ones.
     texts = aligned["source_words"][:5], aligned["target_words"][:5]
-    linked = partial(encoder_links, encoder, tokenizer, *texts, method=method)
-    links = linked(layer=1, batch_size=3)
+    links = encoder_links(encoder, tokenizer, *texts, layer=1, method=method, batch_size=3)
     expected = []
     for source, target in zip(*texts, strict=True):
         sides = [reference_units(encoder, tokenizer, words, method == "subwords") for words in (source, target)]
@@ -478,8 +486,11 @@ def test_encoder_links_equal_a_loop(encoder, tokenizer, aligned, method):
         assert margin > tolerance(3 * 16, dtype=torch.float32), "a choice so near a tie depends on rounding"
         expected.append((forward, backward))
     assert links == [sorted(map(list, forward & backward)) for forward, backward in expected] and all(links)
-    assert links == linked()  # layer 1 of 2 is the default
-    union, grown = (linked(symmetrization=name) for name in ("union", "grow-diag-final-and"))
+    assert links == encoder_links(encoder, tokenizer, *texts, method=method)  # layer 1 of 2 is the default
+    union, grown = (
+        encoder_links(encoder, tokenizer, *texts, method=method, symmetrization=name)
+        for name in ("union", "grow-diag-final-and")
+    )
     assert union == [sorted(map(list, forward | backward)) for forward, backward in expected]
     for few, some, many in zip(links, grown, union):
         assert {*map(tuple, few)} <= {*map(tuple, some)} <= {*map(tuple, many)}
@@ -500,6 +511,11 @@ def test_the_chosen_layer_has_the_largest_agreement(tokenizer, aligned, method):
         agreement.append(2 * both / (both + either))
     assert len(set(agreement)) == 3
     assert choose_layer(encoder, tokenizer, *texts, method=method, batch_size=2) == 1 + int(np.argmax(agreement))
+
+
+def test_a_compound_may_have_two_links(encoder, tokenizer):
+    links = encoder_links(encoder, tokenizer, [["househund"]], [["house", "hund"]], layer=0, symmetrization="union")
+    assert links == [[[0, 0], [0, 1]]]
 
 
 def test_cut_words_have_no_links(encoder, tokenizer):

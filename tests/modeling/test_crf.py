@@ -119,6 +119,17 @@ def test_scores_far_apart_and_long_sentences():
     assert best.isfinite().all() and (best <= 0.5).all() and (best > -40).all()
 
 
+def test_float32_under_autocast():
+    crf, emissions, mask, pairwise = make_case(5, contextual=True)
+    tags = torch.zeros(5, 4, dtype=torch.int64)
+    expected, best = crf.log_likelihood(emissions, tags, mask, pairwise), crf.decode(emissions, mask, pairwise)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(crf.log_likelihood(emissions, tags, mask, pairwise), expected)
+        assert torch.equal(crf.decode(emissions, mask, pairwise), best)
+    half = crf.log_likelihood(emissions.bfloat16(), tags, mask, pairwise)
+    assert half.dtype is torch.float32
+
+
 def test_every_weight_has_a_gradient_where_sentences_have_one_word():
     crf, emissions, mask, _ = make_case(6, lengths=(1, 0, 1))
     pairwise = torch.zeros(3, 0, 3, 3, requires_grad=True)

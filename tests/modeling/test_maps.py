@@ -192,6 +192,17 @@ def test_linear(steps):
     close(by_matrix, found.apply(vectors["source"]), sides=8)
 
 
+def test_linear_keeps_the_order_of_vectors_of_one_length():
+    """Nothing is lost where all lengths are equal."""
+    one = LanguageMap(side(("unit", "center"), seed=1), side(("unit", "center"), seed=3), "m", (0, 3))
+    source, target = (4 * torch.nn.functional.normalize(normal(9, 2, 4, seed=k), dim=-1) for k in (6, 7))
+    found = one.linear(source, target)
+    for name, vectors in (("source", source), ("target", target)):
+        exact, linear = one.project(vectors, name), found.project(vectors, name)
+        cosine = torch.cosine_similarity(exact, linear, dim=-1)
+        assert (1 - cosine).abs().max() < 1e-12
+
+
 def test_maps_of_the_old_spelling_are_read(tmp_path):
     maps = LanguageMap(side(("center", "unit")), layers=(-2, -1))
     maps.save(tmp_path / "new.safetensors")

@@ -64,25 +64,21 @@ def sentences(count, seed=0, words=8):
     return [tuple(" ".join(draw.choices(vocabulary, k=words)) for _ in range(2)) for _ in range(count)]
 
 
-def test_text_is_nfc_with_single_blanks_and_compared_without_case_in_any_language():
-    assert clean(" o\u0308ffnen\u00a0\u2028\tdie\x00Datei\r") == "öffnen die Datei"
-    assert rules.bare("QIZIL, İŞIQ") == rules.bare("qızıl işıq")
-    assert rules.bare("STRASSE – INSEL") == rules.bare("Straße Insel")
-
-
-def stopped(monkeypatch, source, out, limits, **options):
-    """Prepare up to the writing of shards, as an interrupted run."""
-    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
-        prepare([source], out, limits, **options)
-
-
 def test_each_rule_removes_its_pairs_and_no_others():
     found = make_rules(Limits(skip=FAST), rules.test_hashes([LONG, "held out"]))
     for step, source, target in PAIRS:
         broken = [name for name, rule in found.items() if rule(Pair(clean(source), clean(target), "de", "en"))]
         assert broken[:1] == ([step] if step else []), (source, target, broken)
     assert "test" not in make_rules(Limits(skip=FAST)) and list(found) == [*list(STEPS)[:7], "test"]
+
+
+def test_texts_are_compared_without_case_in_any_language():
+    assert rules.bare("QIZIL, İŞIQ") == rules.bare("qızıl işıq")
+    assert rules.bare("STRASSE – INSEL") == rules.bare("Straße Insel")
+
+
+def test_clean_text_is_nfc_with_single_blanks():
+    assert clean(" o\u0308ffnen\u00a0\u2028\tdie\x00Datei\r") == "öffnen die Datei"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +223,9 @@ def test_the_identifier_takes_long_texts_only():
     assert rule(Pair(spanish, english, "de", "en")) and not rule(Pair(german, english, "de", "en"))
     assert not rule(Pair("Guardar", "Save", "de", "en")) and not rule(Pair(spanish, english, "qx", "en"))
     address = "https://example.org/the-document-before-you-close-the-window"
-    assert not rule(Pair(f"Siehe {address}", english, "de", "eng_Latn")) and rule(Pair(spanish, english, "deu", "eng"))
+    assert not rule(Pair(f"Siehe {address}", english, "deu", "eng_Latn")) and rule(
+        Pair(spanish, english, "deu", "eng")
+    )
     latin, cyrillic = "Sačuvajte dokument pre zatvaranja prozora", "Сохраните документ перед закрытием окна"
     assert not rule(Pair(latin, english, "sr", "en")) and rule(Pair(cyrillic, english, "sr", "en"))
 
@@ -273,12 +271,17 @@ def test_command_writes_shards_that_load_parallel_reads(tmp_path, capsys, monkey
     record = json.loads((tmp_path / "out" / "prepare.json").read_text("utf-8"))
     wanted = {step: sum(one[0] == step for one in PAIRS) for step in STEPS} | {"duplicate": 10}
     assert record["removed"] == {"de-en": wanted, "fr-en": dict.fromkeys(STEPS, 0)}
-    assert [one["pairs"] for one in record["shards"]] == [40, 40, 8] and record["limits"]["skip"] == [*FAST, "margin"]
+    assert [shard["pairs"] for shard in record["shards"]] == [40, 40, 8] and record["limits"]["skip"] == [
+        *FAST,
+        "margin",
+    ]
     tables = shards(tmp_path / "out")
     assert tables[0].column_names[4:] == ["origin", "length_ratio", "margin"]
     assert tables[0]["source"].to_pylist()[:3] == [pair[1] for pair in PAIRS[-3:]]
     assert set(tables[2]["origin"].to_pylist()) == {"a2.jsonl", "b.jsonl"}
-    assert load_parallel(tmp_path / "out")["source"][:] == [row for one in tables for row in one["source"].to_pylist()]
+    assert load_parallel(tmp_path / "out")["source"][:] == [
+        row for table in tables for row in table["source"].to_pylist()
+    ]
     with pytest.raises(InputError, match="a folder without"):
         load_parallel(tmp_path)
     shutil.copytree(tmp_path / "out", tmp_path / "unfinished")
@@ -355,7 +358,10 @@ def interrupted(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 25)
     monkeypatch.setattr(pipeline, "CHUNK", 25)
     source = write(tmp_path / "a.jsonl", [*sentences(38), *sentences(38)[:3]])
-    stopped(monkeypatch, source, tmp_path / "before", EXACT)
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare([source], tmp_path / "before", EXACT)
     prepare([source], tmp_path / "whole", EXACT)
     return source, tmp_path / "before", contents(tmp_path / "whole")
 
@@ -403,7 +409,10 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path, monkeypatch):
     source, test = write(tmp_path / "a.jsonl", sentences(9)), tmp_path / "test.jsonl"
     for held_out in sentences(9)[:2]:
         write(test, [held_out])
-        stopped(monkeypatch, source, tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
     prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
     [table] = shards(tmp_path / "out")
     assert table["source"].to_pylist() == [pair[0] for pair in sentences(9)[:1] + sentences(9)[2:]]
@@ -411,7 +420,10 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path, monkeypatch):
 
 def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", sentences(30))
-    stopped(monkeypatch, source, tmp_path / "out", Limits(skip=FAST, max_words=9))
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare([source], tmp_path / "out", Limits(skip=FAST, max_words=9))
     judged = []
     judge = chunks._judge
     monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))
@@ -424,7 +436,10 @@ def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
         ({"sources": ["de=*.nothing"]}, "no file matches this name"),
         ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
-        ({"sources": ["de=empty.tsv", "de=blank.jsonl"]}, "empty.tsv, de=blank.jsonl: there are no sentence pairs"),
+        (
+            {"sources": ["de=empty.tsv", "de=blank.jsonl"]},
+            "empty.tsv, de=blank.jsonl: there are no sentence pairs in it",
+        ),
         ({"sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Name another file"),
         ({"test_sources": ["de=\udcff.tsv"]}, "the name is not UTF-8. Name another file"),
         ({"output": "a.jsonl"}, "a.jsonl is not a folder. Give another path"),
@@ -444,6 +459,12 @@ def test_bad_input_leaves_no_folder(tmp_path, monkeypatch, options, said):
     with pytest.raises(InputError, match=re.escape(said)):
         prepare(**{"sources": [source], "output": "new/out", "limits": Limits(skip=FAST)} | options)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("limits", [{"skip": ["speed"]}, {"near": 2}, {"max_ratio": 0.5}])
+def test_bad_limits(limits):
+    with pytest.raises(InputError, match="|".join(limits)[:8] if "skip" not in limits else "speed"):
+        Limits(**limits)
 
 
 def test_a_step_without_its_library_is_skipped_with_a_warning(tmp_path, monkeypatch, caplog):

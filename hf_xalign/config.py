@@ -340,9 +340,10 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     """Return {key: (value, "file:line")} of the top level of a YAML file."""
     check_regular(path)
     with explained(f"--config {path}", OSError), content_errors(path, "not valid YAML"):
-        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
         found: dict[str, tuple[Any, str]] = {}
         try:
+            loader = yaml.SafeLoader(text)  # which looks for characters that YAML does not allow
             root = loader.get_single_node()
             if root is not None and not isinstance(root, yaml.MappingNode):
                 raise InputError(f"{path}:{root.start_mark.line + 1}: expected lines of the form 'field: value'")
@@ -354,7 +355,8 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = mark.line + 1 if mark else "?"
-            raise InputError(f"{path}:{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
+            problem = " ".join(str(getattr(error, "problem", error)).split())
+            raise InputError(f"{path}:{line}: not valid YAML: {problem}") from error
         return found
 
 

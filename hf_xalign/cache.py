@@ -64,7 +64,7 @@ def check_regular(path: str | os.PathLike) -> None:
     """
     name = os.fspath(path)
     with explained(f"{ascii(name)[:100]}: cannot be read", OSError, ValueError, advice=". Name another file."):
-        str(name).encode()
+        _check_utf8(str(name))
         try:
             mode = os.stat(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -73,6 +73,14 @@ def check_regular(path: str | os.PathLike) -> None:
         raise InputError(f"{path} is a folder; name a file in it")
     if not stat.S_ISREG(mode):
         raise InputError(f"{path}: this is a pipe, a socket or a device, not a regular file. Copy it into a file.")
+
+
+def _check_utf8(name: str) -> None:
+    """Raise a ValueError for a name with surrogates, which stand for bytes that are not UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("the name is not UTF-8") from error
 
 
 def checksum(path: str | os.PathLike) -> str:
@@ -231,7 +239,7 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
     shown = str(path) if str(path).isprintable() else ascii(str(path))
     shown = shown if len(shown) <= 120 else f"{shown[:120]}..."
     with explained(f"{shown}: the output cannot be written there", OSError, ValueError, advice=". Give another path."):
-        str(path).encode()
+        _check_utf8(str(path))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.lstat(path)  # raises for bad names and for paths that are too long
         nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))

@@ -133,8 +133,6 @@ def explained(what: str, *kinds: type[Exception], advice: str = "") -> Iterator[
         raise InputError(f"{what}: {error}") from error
     except kinds as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        if isinstance(error, UnicodeEncodeError):  # surrogates, which stand for bytes that are not UTF-8
-            reason = "the name is not UTF-8"
         raise InputError(f"{what}: {reason}{advice}") from error
 
 

@@ -210,9 +210,9 @@ def _save(
 ) -> dict[str, str]:
     """Replace an earlier run by the map and the mapped vectors, and return their folders by name."""
     language = next(iter(files))
+    saved = save_maps(record, {language: one}, {language: coverage}, folder)  # the old record goes first
     for path in (folder / VECTORS).glob("*"):
         path.unlink()
-    saved = save_maps(record, {language: one}, {language: coverage}, folder)
     written = {}
     for code, found in anchors.items():
         file = inside(folder / VECTORS, f"{code}.{args.vectors_format}")

@@ -47,8 +47,9 @@ def test_imports_and_settings_exist(name, tmp_path, monkeypatch):
     names = {}
     for cell in nbformat.read(FOLDER / name, as_version=4).cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            imports = isinstance(node, ast.Import | ast.ImportFrom) and "sentence_transformers" not in ast.unparse(node)
-            if imports or isinstance(node, ast.Assign) and "Config(" in ast.unparse(node):
+            text = ast.unparse(node)
+            imports = isinstance(node, ast.Import | ast.ImportFrom) and "sentence_transformers" not in text
+            if imports or (isinstance(node, ast.Assign) and "Config(" in text):
                 exec(compile(ast.Module([node], []), name, "exec"), names)
 
 

@@ -126,6 +126,7 @@ class ContinualTrainer(TaskTrainer):
     )
     config_class = ContinualConfig
     method = "continual"
+    computes = ("links", "f0")
     objective: Objective
     args: ContinualConfig
 
@@ -147,7 +148,6 @@ class ContinualTrainer(TaskTrainer):
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         super()._set_objective(objective)
-        self.objective.require(("links", "f0"), "which ContinualTrainer does not compute")
         for term in self.objective:
             if term.gathers:
                 raise InputError(f"objective: {term.name} needs the words of all processes, as only FAO gathers them")

@@ -208,7 +208,7 @@ class PPATrainer(AlignmentTrainer):
             computed |= masked
         return computed, output
 
-    def _masked(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
+    def _masked(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
         """Compute the states of the masked text, without gradient while a new head trains alone."""
         settling = self._new_head and self.state.global_step < self.args.head_warmup_ratio * self.state.max_steps
         # DDP needs a gradient for every weight, and without a contrast there is no other.

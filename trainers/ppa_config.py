@@ -149,8 +149,7 @@ class PPAConfig(AlignmentConfig):
         """Return the terms of the loss of these settings."""
         found: list[Term] = []
         if self.contrast == "moco":
-            own = {"same_pair_negatives": self.same_pair_negatives}
-            found.append(MomentumContrast(temperature=self.temperature, **own))
+            found.append(MomentumContrast(temperature=self.temperature, same_pair_negatives=self.same_pair_negatives))
         elif self.contrast == "in_batch":
             found.append(ProjectedContrast(temperature=self.temperature))
         if self.words != "none":

@@ -229,24 +229,7 @@ class AlignmentTrainer(HubTrainer):
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
         check_sharding(args, self.can_shard)
-        if model is None:
-            if model_init is None:
-                raise InputError("model is None. Give a model, or model_init, a function that returns one.")
-            model = make_model(model_init, args)
-        if isinstance(model, nn.Sequential):
-            model, own = open_sentence_transformer(model)
-            processing_class = processing_class or own
-        base_model = model if isinstance(model, str) else base_name(model)
-        if isinstance(model, str):
-            self._check_output_dir()
-            with args.main_process_first(desc="loading the model"):
-                path = resolve_model(model)
-                processing_class = processing_class or load_tokenizer(path)
-                model = self._load_model(path)
-        elif processing_class is None:
-            if not model.name_or_path:
-                raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
-            processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        base_model, model, processing_class = self._open_model(model, processing_class)
         if peft_config is not None:
             model = _add_adapter(model, peft_config)
         if prompt := getattr(args, "prompt", None):
@@ -317,6 +300,29 @@ class AlignmentTrainer(HubTrainer):
         if args.LOSS:
             self.objective = Objective(args.terms() if objective is None else objective)
             self.objective.require(self.computes, f"which {type(self).__name__} does not compute")
+
+    def _open_model(
+        self, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+    ) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
+        """Return the name of the encoder, the model, loaded or made if need be, and its tokenizer."""
+        if model is None:
+            if self.make_model is None:
+                raise InputError("model is None. Give a model, or model_init, a function that returns one.")
+            model = make_model(self.make_model, self.args)
+        if isinstance(model, nn.Sequential):
+            model, own = open_sentence_transformer(model)
+            tokenizer = tokenizer or own
+        if isinstance(model, str):
+            self._check_output_dir()
+            with self.args.main_process_first(desc="loading the model"):
+                path = resolve_model(model)
+                tokenizer = tokenizer or load_tokenizer(path)
+                return model, self._load_model(path), tokenizer
+        if tokenizer is None:
+            if not model.name_or_path:
+                raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
+            tokenizer = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        return base_name(model), model, tokenizer
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""

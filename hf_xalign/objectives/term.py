@@ -135,6 +135,7 @@ class Term(ABC):
     - `projections`: `vectors.projections` and `batch["pairs"]` (PPA).
 
     - `masked`: `vectors.states`, `vectors.embeddings`, `batch["mlm_positions"]` and `batch["mlm_labels"]`, int64 (M,).
+      The text is a sentence, or in PPA a pair if a term has `seen="pair"`.
 
     - `entries`: `vectors.entries` and `vectors.embeddings` (ALIGN-MLM).
 

@@ -138,9 +138,11 @@ class FAOConfig(WordAlignmentConfig):
         if self.reference != "cache":
             self.refuse_unused("this needs reference=cache. Remove it.", "cache_dir", "ray")
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         peft = hasattr(model, "peft_config")
         if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):

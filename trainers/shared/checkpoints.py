@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,3 +236,14 @@ class AverageAtEnd(TrainerCallback):
         for name, weight in of_trainer["model"].named_parameters():
             if name in self._start:
                 weight.lerp_(self._start[name].to(weight.device), self._share)
+
+
+class StepEnd(TrainerCallback):
+    """Call a function after each optimizer step."""
+
+    def __init__(self, call: Callable[[], None]):
+        self._call = call
+
+    def on_step_end(self, *_: Any, **of_trainer: Any) -> None:
+        """Call the function."""
+        self._call()

@@ -122,7 +122,6 @@ def as_latex(comparison: Comparison) -> str:
 
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
-    """Return the cells of both tables, with the head in the first row."""
     marks = {
         (one.system, one.language): f" {_BETTER if one.difference > 0 else _WORSE}"
         for one in comparison.differences
@@ -188,7 +187,6 @@ def _p(p: float | None) -> str:
 
 
 def _line(name: str) -> str:
-    """Return a name without line breaks."""
     return " ".join(name.split())
 
 

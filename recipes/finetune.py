@@ -30,7 +30,6 @@ from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 
 def _tagger(help: str, default: Any) -> Any:
-    """Return the field of an option of the tagger."""
     return option("Tagger", help, default, rules=[needs(head="tagger")])
 
 

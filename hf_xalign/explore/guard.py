@@ -50,7 +50,6 @@ class Guard:
             await PlainTextResponse(refusal[1], status_code=refusal[0])(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Return status and text of the answer to a request that is refused."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if not self._knows(scope, headers):
             return 421, "This server has another name. Open the address that hf-xalign explore printed.\n"
@@ -76,7 +75,6 @@ class Guard:
         return scheme == "http" and self._is_name(scope, place)
 
     def _is_name(self, scope: Scope, place: str) -> bool:
-        """Return whether `name:port` is this server."""
         try:
             parts: Any = urlsplit(f"//{place}")
             name, port = parts.hostname, parts.port or 80

@@ -125,7 +125,6 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
 
 
 def _export(trainer: AlignmentTrainer, folder: str) -> str:
-    """Write the folder for sentence-transformers, and return its path."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     if isinstance(model, PeftModel):
         model = merge(copy.deepcopy(model))

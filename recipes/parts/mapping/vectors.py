@@ -97,7 +97,6 @@ def map_vectors(data: MappingText, args: MappingArguments) -> None:
 
 
 def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
-    """Return the source's and the target's file by language."""
     assert args.source_vectors and args.target_vectors
     files = {}
     for name, item, default in (

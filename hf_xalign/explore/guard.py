@@ -26,10 +26,10 @@ _ANY = ("", "0.0.0.0", "::")
 class Guard:
     """ASGI application that refuses what the page does not need, before a body is read.
 
-    `Host` must be 127.0.0.1, localhost, [::1] or `host`, with the port that is served, and `Origin`, if there is one,
-    an address of the same. Where `host` stands for all addresses of this machine, the one that a request came to and
-    the machine's name count too. On a Space the Hub's proxy chooses the server by `Host`, so that only `Origin` is
-    checked: it must be the Space's own host name, or the one that the proxy was asked for.
+    `Host` must be 127.0.0.1, localhost, [::1] or `host`, with the server's port, and `Origin`, if present, must be one
+    of the same addresses. If `host` means all addresses of this machine, the machine's name and the address that
+    received the request are allowed too. On a Space, the Hub's proxy selects the server by `Host`, so only `Origin` is
+    checked: it must be the Space's host name, or the one in the request to the proxy.
 
     Args:
         app: ASGI application of the page.

@@ -178,7 +178,7 @@ def _read_lexicon(
 
 
 def _is_held_out(word: str) -> bool:
-    """Return whether a source word is for testing: of its letters alone, so that every run has the same split."""
+    """Return whether a source word is for testing. A hash decides, so that every run has the same split."""
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big") % _HELD_OUT == 0
 
 

@@ -256,6 +256,8 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
         "grow-diag": {"symmetrization": "och"},
         "no links are left in 3 sentence pairs": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
         "the dataset has no column source_lang": {"dataset": data.remove_columns("source_lang")},
+        "the dataset, row 0: the column target is empty": {"dataset": bitext(("a", "x"), ("b", None)).select([1])},
+        "the column source holds int64, not text": {"dataset": bitext((1, "x"))},
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}

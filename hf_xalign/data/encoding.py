@@ -91,7 +91,7 @@ def tokenize_words(
 
     `max_length` counts special tokens too; it is the tokenizer's `model_max_length` by default.
     """
-    limit = _token_limit(tokenizer, max_length)
+    limit = token_limit(tokenizer, max_length)
     ids, spans = [], []
     for encoding, words in _encodings(tokenizer, sentences, limit):
         ids.append(encoding.ids)
@@ -109,9 +109,18 @@ def tokenize_words(
     return EncodedWords(ids, spans)
 
 
-def _token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
-    """Return the largest number of tokens of a sentence, including special tokens."""
-    return min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
+    """Return the largest number of tokens of a sentence, including special tokens and prompt.
+
+    It raises an InputError if no token of text would be left: `tokenizers` would then cut nothing.
+    """
+    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    if limit <= (added := sum(map(len, special_frame(tokenizer)))):
+        raise InputError(
+            f"max_length={limit}: the tokenizer puts {added} special tokens (prompt included) around a sentence. "
+            "Raise it, or shorten the prompt."
+        )
+    return limit
 
 
 def _encodings(
@@ -286,7 +295,7 @@ def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:
     """Encode sentences whose "words" are the tokenizer's own tokens (subword links)."""
-    limit = _token_limit(tokenizer, max_length)
+    limit = token_limit(tokenizer, max_length)
     before, after = special_frame(tokenizer)
     room = limit - len(before) - len(after)
     ids, spans = [], []
@@ -421,7 +430,7 @@ def encode_pairs(
         remove_columns=dataset.column_names,
         desc="Encoding pairs",
     )
-    limit = _token_limit(tokenizer, max_length)
+    limit = token_limit(tokenizer, max_length)
     if not len(encoded):
         raise InputError(
             f"no pair keeps a word link after truncation to {limit:,} tokens a side. Check the links, split long text "

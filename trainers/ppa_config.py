@@ -123,8 +123,8 @@ class PPAConfig(AlignmentConfig):
             check_no_head(model)
         elif objective.reads("masked"):
             raise InputError(
-                f"words={self.words}: an adapter is saved without the MLM head that this trains: set words=none for a "
-                "PeftModel, or train the encoder itself"
+                "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "
+                "PeftModel, give an objective without them, or train the encoder itself."
             )
         elif self.changed().get("freeze_embeddings"):
             raise InputError("freeze_embeddings: only for a whole encoder, a PEFT model's is frozen")

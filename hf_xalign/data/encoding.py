@@ -91,7 +91,7 @@ def tokenize_words(
 
     `max_length` counts special tokens too; it is the tokenizer's `model_max_length` by default.
     """
-    limit = _token_limit(tokenizer, max_length)
+    limit = token_limit(tokenizer, max_length)
     ids, spans = [], []
     for encoding, words in _encodings(tokenizer, sentences, limit):
         ids.append(encoding.ids)
@@ -109,9 +109,18 @@ def tokenize_words(
     return EncodedWords(ids, spans)
 
 
-def _token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
-    """Return the largest number of tokens of a sentence, including special tokens."""
-    return min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> int:
+    """Return the largest number of tokens of a sentence, including special tokens and prompt.
+
+    It raises an InputError if no token of text would be left: `tokenizers` would then cut nothing.
+    """
+    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    if limit <= (added := sum(map(len, special_frame(tokenizer)))):
+        raise InputError(
+            f"max_length={limit}: the tokenizer puts {added} special tokens (prompt included) around a sentence. "
+            "Raise it, or shorten the prompt."
+        )
+    return limit
 
 
 def _encodings(
@@ -232,21 +241,35 @@ def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list
 
 
 def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise an InputError if the model lacks the embedding of a token; its forward pass would raise an `IndexError`.
+    """Raise an InputError if the model is no encoder of the tokenizer's ids, or lacks the embedding of a token.
 
-    Special tokens that are never inserted, such as the image token of a text model's tokenizer, need no embedding.
+    Its forward pass would raise an error of torch, or return vectors of its decoder, as BART does. Special tokens that
+    are never inserted, such as the image token of a text model's tokenizer, need no embedding.
     """
+    config, cause = model.config, ""
+    if getattr(config, "is_encoder_decoder", False) and hasattr(model, "decoder"):
+        cause = "has a decoder. Take an encoder, or the encoder of T5's family alone, such as MT5EncoderModel."
+    elif getattr(config, "default_language", "") is None:  # X-MOD
+        cause = "has adapters for each language. Set default_language in its config, to read all text by one of them."
+    try:
+        weight = cast(Any, model).get_input_embeddings().weight
+        if weight.is_meta:
+            cause = "has no weights yet, because its device is meta. Load them first."
+    except NotImplementedError:  # CANINE
+        cause = "has no embeddings of tokens. Take an encoder that reads subwords."
+    if cause:
+        raise InputError(f"this model of type {config.model_type} {cause}")
     put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
     state = len(tokenizer), put_in
     if _HIGHEST.get(tokenizer, (None, 0))[0] != state:
         idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
         _HIGHEST[tokenizer] = state, max(set(tokenizer.get_vocab().values()) - idle, default=0)
     highest = _HIGHEST[tokenizer][1]
-    rows = len(cast(Any, model).get_input_embeddings().weight)
-    if highest >= rows:
+    if highest >= len(weight):
         raise InputError(
-            f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {highest}, but the encoder has only {rows} word "
-            "embeddings. Take the encoder's own tokenizer, or call model.resize_token_embeddings(len(tokenizer)) first"
+            f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {highest}, but the encoder has only "
+            f"{len(weight)} word embeddings. Take the encoder's own tokenizer, or call "
+            "model.resize_token_embeddings(len(tokenizer)) first"
         )
 
 
@@ -272,7 +295,7 @@ def _encode_subwords(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None
 ) -> EncodedWords:
     """Encode sentences whose "words" are the tokenizer's own tokens (subword links)."""
-    limit = _token_limit(tokenizer, max_length)
+    limit = token_limit(tokenizer, max_length)
     before, after = special_frame(tokenizer)
     room = limit - len(before) - len(after)
     ids, spans = [], []
@@ -407,7 +430,7 @@ def encode_pairs(
         remove_columns=dataset.column_names,
         desc="Encoding pairs",
     )
-    limit = _token_limit(tokenizer, max_length)
+    limit = token_limit(tokenizer, max_length)
     if not len(encoded):
         raise InputError(
             f"no pair keeps a word link after truncation to {limit:,} tokens a side. Check the links, split long text "

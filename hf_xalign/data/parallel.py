@@ -355,8 +355,8 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     languages are added as columns.
 
     Raises:
-        InputError: `data` is not a dataset, its translations lack a language or have several others, or it has a
-            language column already.
+        InputError: `data` is not a dataset, a text is null or no string, its translations lack a language or have
+            several others, or it has a language column already.
     """
     dataset = check_dataset(data, name)
     if "translation" not in dataset.column_names or "source" in dataset.column_names:
@@ -365,6 +365,8 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             if column in dataset.column_names:
                 raise InputError(f"{column}={language}: {name} has a column {column} already. Remove the argument.")
             dataset = dataset.add_column(column, [language] * len(dataset))
+        for column in {"source", "target"} & {*dataset.column_names}:
+            _check_text(dataset, column, name)
         return dataset
     feature = dataset.features["translation"]
     there = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
@@ -379,6 +381,20 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     languages = ((others[0], source_lang or others[0]), (own[target], target))
     options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
     return map_rows(dataset, _translated, desc="Reading translations", **options)
+
+
+def _check_text(dataset: Dataset, column: str, name: str) -> None:
+    """Raise an InputError if a column does not hold text in every row."""
+    kind = getattr(dataset.features[column], "dtype", type(dataset.features[column]).__name__)
+    if kind not in ("string", "large_string", "string_view"):
+        raise InputError(f"{name}: the column {column} holds {kind}, not text. Convert it to strings.")
+    if not dataset.data[column].null_count:
+        return
+    start = 0
+    for table in scan_columns(dataset, column):  # only the selected rows
+        if len(empty := start + np.flatnonzero(table[column].is_null())):
+            raise InputError(f"{name}, row {empty[0]}: the column {column} is empty. Fill it, or remove the row.")
+        start += len(table)
 
 
 def join_languages(data: Any, name: str) -> Dataset:

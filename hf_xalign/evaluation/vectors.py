@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_choice
 from hf_xalign.data.batches.pairs import SIDES, Pooling
-from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit, prompted
+from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit, prompted, token_limit
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling, pool_sentences
@@ -199,7 +199,8 @@ def encode_pooled_sentences(
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     texts = [texts] if isinstance(texts, str) else list(texts)
-    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length, position_limit(model.config))
+    most = position_limit(model.config)
+    limit = token_limit(tokenizer, min(max_length or most, most))
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}

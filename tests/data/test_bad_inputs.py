@@ -27,7 +27,7 @@ from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPie
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
 from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, read_trees
-from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.encoding import encode_pairs, set_prompt
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
 from hf_xalign.data.pretraining.masking import masking_vocabulary
@@ -256,6 +256,8 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
         "grow-diag": {"symmetrization": "och"},
         "no links are left in 3 sentence pairs": {"require_letter": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
         "the dataset has no column source_lang": {"dataset": data.remove_columns("source_lang")},
+        "the dataset, row 0: the column target is empty": {"dataset": bitext(("a", "x"), ("b", None)).select([1])},
+        "the column source holds int64, not text": {"dataset": bitext((1, "x"))},
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
@@ -280,6 +282,9 @@ def test_encoding(tokenizer):
     limits = ({"min_tokens": 0}, {"min_tokens": 10, "max_tokens": 19}, {"min_tokens": 31})
     table = {
         "no pair keeps a word link": lambda: encode_pairs(make_links(3), tokenizer, max_length=3),
+        "max_length=4: the tokenizer puts 4 special tokens": lambda: encode_pairs(
+            make_links(3), set_prompt(make_tokenizer(), "the cat "), max_length=4
+        ),
         "row 1: a link points outside": lambda: encode_pairs(far, tokenizer),
         "no column links.*align_words": lambda: encode_pairs(make_links(3).remove_columns("links"), tokenizer),
         "encodes two sentences as.*pair template": lambda: sentence_frame(without_separator()),

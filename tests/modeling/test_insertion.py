@@ -239,3 +239,4 @@ def test_peft_models_of_a_task_and_of_lora(float64):
             assert_rounding(merged(**batch())[0], before, MERGED)
         assert type(merged) is kind and not isinstance(merged, PeftModel)
         assert set(merged.state_dict()) == names
+        assert all(parameter.requires_grad for parameter in merged.parameters())

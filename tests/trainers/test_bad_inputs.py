@@ -10,13 +10,24 @@ import torch
 from datasets import DatasetDict
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
-from support.families import CONFIGS, save_base
+from support.families import CONFIGS, NEWER, save_base
 from support.fao import searcher
 from support.refusals import assert_refused, calls
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoModel, BertConfig, BertForMaskedLM, BertModel
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    CanineConfig,
+    CanineModel,
+    MBartConfig,
+    MBartModel,
+    XmodConfig,
+    XmodModel,
+)
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.pretraining.rows import TokenEntries
@@ -31,6 +42,7 @@ from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.task_config import TaskConfig
 
+TINY = {"vocab_size": 160, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "languages": ["de_DE"]}
 EACH_STEP = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}
 
 
@@ -119,6 +131,7 @@ def test_what_fao_cannot_train(tmp_path):
     bare = make_tokenizer()
     bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     save_base("albert", tmp_path / "albert")
+    decoding = MBartConfig(vocab_size=160, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32)
     assert_each_refused(
         partial(fao.make, tmp_path),
         {
@@ -126,6 +139,12 @@ def test_what_fao_cannot_train(tmp_path):
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "not a fast tokenizer": {"tokenizer": Slow()},
             "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
+            "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
+            "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
+            "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},
+            "type canine has no embeddings of tokens": {"model": CanineModel(CanineConfig(**TINY))},
+            "its device is meta": {"model": make_encoder().to("meta")},
+            "every weight of this BertModel is frozen": {"model": make_encoder().requires_grad_(False)},
             r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
             "layers 0": {"layers": [7]},
             "give less than 2, the number of the aligned layer": {"freeze_layers": 2},

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import PeftConfig, PeftModel, get_peft_model
+from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim import Optimizer
@@ -108,8 +108,20 @@ def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
     """Add an adapter to an encoder; raise an InputError for a second adapter, or one that PEFT cannot add."""
     if hasattr(model, "peft_config"):
         raise InputError("peft_config: the model is a PeftModel already. Give its base, or remove peft_config.")
+    _check_adapter(model, config)
     with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
         return cast(PreTrainedModel, get_peft_model(model, config))
+
+
+def _check_adapter(encoder: PreTrainedModel, config: PeftConfig) -> None:
+    """Raise an InputError for an adapter that does not change the encoder, or that adds a head to it."""
+    if isinstance(config, PromptLearningConfig):
+        raise InputError(
+            f"peft_config: {config.peft_type} puts vectors before a sentence and leaves the encoder as it is. Use "
+            "LoRA, or another adapter of the encoder's layers."
+        )
+    if encoder.base_model is encoder and config.task_type not in (None, "FEATURE_EXTRACTION"):
+        raise InputError(f"peft_config: task_type={config.task_type} is for a model with a head. Leave it out.")
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
@@ -232,6 +244,9 @@ class AlignmentTrainer(HubTrainer):
         base_model, model, processing_class = self._open_model(model, processing_class)
         if peft_config is not None:
             model = _add_adapter(model, peft_config)
+        elif isinstance(model, PeftModel):
+            for config in model.peft_config.values():
+                _check_adapter(model.get_base_model(), config)
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class, self.objective)

@@ -154,7 +154,7 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
     if found := signs_of_run(folder):
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, "
-            "resume_from_checkpoint=true to resume it, or overwrite_output_dir=true to delete it"
+            "resume_from_checkpoint=true in the settings to resume it, or overwrite_output_dir=true to delete it"
         )
     return checkpoint
 

@@ -276,14 +276,14 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
     """
     if isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig):
         try:
-            return model.merge_and_unload(safe_merge=True)
+            return model.merge_and_unload(safe_merge=True).requires_grad_(True)  # PEFT has frozen them
         except (AttributeError, NotImplementedError, ValueError) as error:
             raise InputError(f"PEFT cannot merge {model.peft_type} adapters ({error}). Keep the adapter.") from error
     task = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     top, weight, bias = _linear_map(task, language)
     _fold(task, top, weight, bias, language)
     if isinstance(model, PeftModel):
-        return model.unload()
+        return model.unload().requires_grad_(True)
     remove_top(task)
     detach(task)
     return task

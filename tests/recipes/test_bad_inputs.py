@@ -69,7 +69,6 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
 
 
 def test_mistakes_are_one_line_for_a_user(files, capsys):
-    """Status 2, no traceback, and the way to what is meant."""
     for words, said in [
         (["--lerning_rate", "1"], ["--learning_rate"]),
         (command(files, "--model_name_or_path", "someone/encoder"), ["someone/encoder", "builtin"]),
@@ -83,7 +82,6 @@ def test_mistakes_are_one_line_for_a_user(files, capsys):
 
 
 def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
-    """To resume only if there is a checkpoint: not while text is linked, and not before the first one is saved."""
     held = {}
     for module in (hf_xalign.cache, common):
         monkeypatch.setattr(module, "held", held)
@@ -193,7 +191,6 @@ def maps(files, *options, out):
 
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
-    """All of this is known before any words are linked."""
     monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "align_words", None)
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -26,7 +26,8 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.languages import language_ids
 from hf_xalign.modeling.mlm_head import mlm_head
-from hf_xalign.objectives.lexicon import entry_cosine
+from hf_xalign.objectives.masked import MaskedTokens
+from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -44,6 +45,8 @@ class AlignMLMTrainer(AlignmentTrainer):
         model: the encoder, changed in place. Its MLM head is trained too, a new one if its checkpoint has none.
         train_dataset: text by language, datasets with a column `text` or `words`; or rows of
             [`~hf_xalign.data.pretraining.rows.encode_pretraining`].
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]), one of them of masked tokens; default: the
+            terms of the settings.
         entries: dictionary for `dict_mlm` and `align_mlm`, saved with every checkpoint.
         eval_dataset: held-out text, in either form.
         test_entries: by language, int64 (n, 2), token pairs whose alignment is evaluated.
@@ -80,7 +83,9 @@ class AlignMLMTrainer(AlignmentTrainer):
     config_class = AlignMLMConfig
     method = "align_mlm"
     scores_ends = False
+    computes = ("masked", "entries")
     args: AlignMLMConfig
+    objective: Objective
 
     def __init__(
         self,
@@ -97,10 +102,15 @@ class AlignMLMTrainer(AlignmentTrainer):
         super().__init__(model, args, **kwargs)
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
 
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        super()._set_objective(objective)
+        if not self.objective.reads("masked"):
+            raise InputError("objective: this method predicts masked tokens. Add hf_xalign.objectives.MaskedTokens().")
+
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, entries = self.args, self.entries
         train_dataset, self.eval_dataset = self._rows(train_dataset, model), self._rows(self.eval_dataset, model)
-        if args.needs_entries and entries is None:
+        if entries is None and (self.objective.reads("entries") or args.objective == "dict_mlm"):
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
         if not args.needs_entries and entries is not None:
             raise InputError(
@@ -147,37 +157,14 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     # ---- Loss ----
 
-    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        return [len(batch["mlm_labels"])]
-
-    def _loss(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
-    ) -> tuple[torch.Tensor, Any]:
-        [hidden_tokens] = counts
-        share = self.args.world_size / hidden_tokens.clamp(min=1)
-        total, output = self._hidden_words(model, inputs)
-        loss = total * share
-        self.log_term("mlm", loss)
-        if self.args.objective == "align_mlm" and self.args.alpha > 0:
-            assert self._entry_ids is not None
-            with torch.autocast(loss.device.type, enabled=False):
-                cosine = entry_cosine(self._embeddings(model), self._entries_of_step(self._entry_ids), sparse=True)
-            # The term counts once per step: each micro-batch takes a share by its number of masked tokens.
-            align = cosine * len(inputs["mlm_labels"]) * share
-            self.log_term("align", align)
-            loss = loss + self.args.alpha * align
-        return loss, output
-
-    def _hidden_words(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
-        """Return the sum of the masked tokens' cross entropies, and the encoder's output."""
+    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
         given = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **given)
-        hidden, embeddings = output.last_hidden_state, self._embeddings(model)
-        with self.accelerator.autocast():
-            return self._head("words")(hidden, inputs["mlm_positions"], inputs["mlm_labels"], embeddings), output
-
-    def _embeddings(self, model: nn.Module) -> torch.Tensor:
-        return self.accelerator.unwrap_model(model).get_input_embeddings().weight
+        embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
+        computed = {"states": output.last_hidden_state, "embeddings": embeddings}
+        if self.objective.reads("entries"):
+            computed["entries"] = self._entries_of_step(cast(torch.Tensor, self._entry_ids))
+        return computed, output
 
     def _entries_of_step(self, entries: torch.Tensor) -> torch.Tensor:
         """Draw the entries of this optimizer step: the same in all its micro-batches, on every process."""
@@ -250,8 +237,9 @@ class AlignMLMTrainer(AlignmentTrainer):
             for start in range(0, len(own), size):
                 batch = collator([dataset[row] for row in own[start : start + size]])
                 batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
+                vectors = Vectors(batch, heads=self._head, **self._vectors(model, batch)[0])
                 with self.accelerator.autocast():
-                    sums[language] += float(self._hidden_words(model, batch)[0])
+                    sums[language] += float(MaskedTokens()(vectors))
                 counts[language] += len(batch["mlm_labels"])
         model.train(training)
         loss = sum(sums.values()) / max(1, sum(counts.values()))

@@ -12,6 +12,9 @@ from hf_xalign.data.batches.masked import DictMLM
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import language_ids
+from hf_xalign.objectives.lexicon import DictionaryCosine
+from hf_xalign.objectives.masked import MaskedTokens
+from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
 
 # Settings that the paper does not list are those of RoBERTa (Liu et al. 2019, table 9).
@@ -49,6 +52,7 @@ class AlignMLMConfig(AlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
+    LOSS: ClassVar[tuple[str, ...]] = ("alpha",)
     headline: ClassVar[str] = "eval_loss"
 
     preset: str = own("default", "Published variant: default or paper.")
@@ -84,9 +88,11 @@ class AlignMLMConfig(AlignmentConfig):
         """True if the encoder reads the language of each token, as in XLM and DICT-MLM."""
         return self.objective in ("xlm", "dict_mlm")
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
         check_no_head(model)
         if self.has_language_embeddings and language_ids(model.config) is None:
             raise InputError(
@@ -95,17 +101,19 @@ class AlignMLMConfig(AlignmentConfig):
             )
         masking_vocabulary(tokenizer)  # raises if there is no mask token
 
-    def formula(self) -> str:
-        """Return the objective as plain text."""
-        mlm = "mean over masked tokens of -log p(token | sentence)"
-        predicted, translated = ("label | sentence", "the label is")
-        if self.dict_mlm == "input":
-            predicted, translated = "token | code-switched sentence", "the sentence has, in the token's place,"
-        return {
-            "mlm": mlm,
-            "xlm": "mean over masked tokens of -log p(token | sentence, or both sentences of a pair)",
-            "dict_mlm": f"mean over masked tokens of -log p({predicted}); with probability "
-            f"{self.translation_probability:g} {translated} the token's translation, where the dictionary has one",
-            "align_mlm": f"{mlm} - {self.alpha:g} * mean over dictionary entries (a, b) of cos(E[a], E[b]), E: the "
-            "input word embeddings",
-        }[self.objective]
+    def terms(self) -> list[Term]:
+        """Return the terms of the loss of these settings."""
+        found: list[Term] = [MaskedTokens()]
+        if self.objective == "align_mlm" and self.alpha > 0:
+            found.append(DictionaryCosine(weight=self.alpha))
+        return found
+
+    def formula(self, objective: Objective | None = None) -> str:
+        """Return the objective, by default that of these settings, and the masked text as plain text."""
+        text = ""
+        if self.objective == "xlm":
+            text = "; a sentence, or both of a pair"
+        elif self.objective == "dict_mlm":
+            place = "in place of the masked token" if self.dict_mlm == "input" else "as its label"
+            text = f"; {place}, its translation with probability {self.translation_probability:g}, where there is one"
+        return (objective or self.loss).formula() + text

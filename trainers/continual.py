@@ -126,6 +126,7 @@ class ContinualTrainer(TaskTrainer):
     )
     config_class = ContinualConfig
     method = "continual"
+    computes = ("links", "f0")
     objective: Objective
     args: ContinualConfig
 
@@ -147,7 +148,6 @@ class ContinualTrainer(TaskTrainer):
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         super()._set_objective(objective)
-        self.objective.require(("links", "f0"), "which ContinualTrainer does not compute")
         for term in self.objective:
             if term.gathers:
                 raise InputError(f"objective: {term.name} needs the words of all processes, as only FAO gathers them")
@@ -210,6 +210,10 @@ class ContinualTrainer(TaskTrainer):
         self._train_sampler = cast(Any, paired)
         return self._train_sampler
 
+    def _task_entry(self) -> dict[str, Any]:
+        settings = ("alpha", "regularizer_weight", "pairs_per_example")
+        return super()._task_entry() | {"continual": {name: getattr(self.args, name) for name in settings}}
+
     # ---- Loss ----
 
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
@@ -233,7 +237,7 @@ class ContinualTrainer(TaskTrainer):
         loss = self.task.loss(output, batch) * (self.args.world_size / counts[0].clamp(min=1))
         self.log_term("task", loss)
         if states:
-            vectors = self._vectors(states[0], pairs)
+            vectors = self._pair_vectors(states[0], pairs)
             loss = loss + self.args.alpha * self.objective(vectors, counts[1:], self.log_term)
         else:  # every process logs every term, even if its examples came without a pair
             for term in self.objective:
@@ -250,7 +254,7 @@ class ContinualTrainer(TaskTrainer):
         words = (self.args.seed, _STREAM, *passes, self.args.process_index)
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
-    def _vectors(self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
+    def _pair_vectors(self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
         """Return the words' vectors and those in the reference."""
         states = [hidden_states[layer] for layer in self.layers]
         computed: dict[str, Any] = {"words": pool_layers(states, pairs, "token")}

@@ -99,9 +99,11 @@ class ContinualConfig(TaskConfig):
                 "runs twice in a forward. Remove it."
             )
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Raise an InputError for a model or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
         layer_index(self.layers, model.config.num_hidden_layers)
         if find_top(model) is not None:
             raise InputError(
@@ -122,6 +124,6 @@ class ContinualConfig(TaskConfig):
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, as plain text."""
         return (
-            f"L_task + {self.alpha:g} ({(objective or Objective(self.terms())).formula()}); f: {self.pooling} "
+            f"L_task + {self.alpha:g} ({(objective or self.loss).formula()}); f: {self.pooling} "
             f"subword, layers {', '.join(map(str, self.layers))}{self.start_and_end()}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar, cast
 
 import torch
@@ -15,9 +16,11 @@ from hf_xalign.modeling.features import add_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.record import cite
 from hf_xalign.trainers.fao_config import FAOConfig
-from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
+from hf_xalign.trainers.shared.checkpoints import AverageAtEnd, final_weights
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word import WordAlignmentTrainer, cache_f0, pair_collator
+
+logger = logging.getLogger(__name__)
 
 
 class FAOTrainer(WordAlignmentTrainer):
@@ -76,12 +79,19 @@ class FAOTrainer(WordAlignmentTrainer):
         freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
         if heads := self.objective.heads(model.config.hidden_size):  # for optimizer, DDP and checkpoints
             cast(nn.Module, model).add_module(HEAD_NAME, heads)
-        if args.start_share:
+        reason = args.keeps_no_average(model)
+        if args.start_share and reason:
+            logger.info("start_share: the preset's %g is not used, because %s", args.start_share, reason)
+        elif args.start_share:
             self._average = AverageAtEnd(model, args.start_share)
         # The copy is made before a checkpoint is loaded, because f0 is the encoder that the run started from.
         frozen = self.objective.reads("f0", "sentences0") and args.reference == "copy" and not peft
         self.reference = frozen_copy(model) if frozen else None
         return model, train_dataset, pair_collator(self)
+
+    def formula(self) -> str:
+        """Return the objective and the final average of weights, if there is one, as plain text."""
+        return super().formula() + (f"; {final_weights(self.args.start_share)}" if self._average else "")
 
     def _encode_start(self, model: PreTrainedModel) -> None:
         args, dataset = self.args, cast(Dataset, self.train_dataset)

@@ -14,7 +14,6 @@ from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.shared.base_config import by_preset, own
-from hf_xalign.trainers.shared.checkpoints import final_weights
 from hf_xalign.trainers.shared.fsdp import wants_sharding
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
@@ -138,20 +137,19 @@ class FAOConfig(WordAlignmentConfig):
         if self.reference != "cache":
             self.refuse_unused("this needs reference=cache. Remove it.", "cache_dir", "ray")
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         peft = hasattr(model, "peft_config")
         if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
             raise InputError(
                 "freeze_embeddings, freeze_layers: the encoder of a PeftModel is frozen anyway. Remove these settings."
             )
-        if self.start_share and (peft or wants_sharding(self)):
-            reason = "the factors of adapters cannot be averaged" if peft else "sharded weights cannot be averaged"
+        if self.start_share and (reason := self.keeps_no_average(model)):
             self.refuse_unused(f"{reason}. Remove it.", "start_share")
-            logger.info("start_share=0 instead of the preset's %g: %s", self.start_share, reason)
-            self.start_share = 0.0
         if peft and self.reference == "cache":
             raise InputError("reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy.")
         if self.freeze_layers:
@@ -162,9 +160,11 @@ class FAOConfig(WordAlignmentConfig):
                     f"layer of this {type(model).__name__}"
                 )
 
-    def formula(self, objective: Objective | None = None) -> str:
-        """Return the objective and the final average of weights as plain text."""
-        return super().formula(objective) + (f"; {final_weights(self.start_share)}" if self.start_share else "")
+    def keeps_no_average(self, model: PreTrainedModel) -> str | None:
+        """Return the reason why weights before and after training are not averaged, or None."""
+        if hasattr(model, "peft_config"):
+            return "the factors of adapters cannot be averaged"
+        return "sharded weights cannot be averaged" if wants_sharding(self) else None
 
     def word_vector(self) -> str:
         """Return the definition of a word's vector f as plain text."""

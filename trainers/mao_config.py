@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.shared.base_config import by_preset, own
 from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
 
@@ -196,9 +197,11 @@ class MAOConfig(WordAlignmentConfig):
                 "preset=adapter, or batch_of=pairs."
             )
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Raise an InputError for an encoder or a tokenizer that these settings or the module do not fit."""
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
         if hasattr(model, "peft_config"):
             self._check_given(cast(PeftModel, model))
             return

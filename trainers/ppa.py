@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
-from hf_xalign.distributed import gather_rows, whole_loss
+from hf_xalign.distributed import gather_rows
 from hf_xalign.evaluation.scores import Scores, score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.contrast import (
@@ -31,8 +31,7 @@ from hf_xalign.modeling.contrast import (
 )
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
-from hf_xalign.objectives.momentum import moco_infonce
-from hf_xalign.objectives.sentences import sentence_infonce
+from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.shared.base import AlignmentTrainer
@@ -54,6 +53,7 @@ class PPATrainer(AlignmentTrainer):
         train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or the result of
             `encode_sentence_pairs`.
         eval_dataset: parallel text, scored by sentence retrieval.
+        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -84,7 +84,9 @@ class PPATrainer(AlignmentTrainer):
     config_class = PPAConfig
     method = "ppa"
     can_shard = True
+    computes = ("keys", "projections", "masked")
     args: PPAConfig
+    objective: Objective
     # Counts of kept and dropped pairs by language; empty for encoded pairs.
     pair_counts: dict[str, PairCounts]
 
@@ -94,7 +96,7 @@ class PPATrainer(AlignmentTrainer):
         self.queue: KeyQueue | None = None
         # Keys and pairs of the micro-batches of an optimizer step.
         self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] = []
-        if args.contrast == "moco":
+        if self.objective.reads("keys"):
             # The copy is made before a checkpoint is loaded and before accelerate wraps the encoder's forward.
             self.momentum = MomentumEncoder(
                 self.model, self._head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
@@ -116,7 +118,7 @@ class PPATrainer(AlignmentTrainer):
                 train_dataset, self.pair_counts = encode_sentence_pairs(
                     train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens
                 )
-        if args.contrast == "moco" and args.queue_size > len(train_dataset):
+        if self.objective.reads("keys") and args.queue_size > len(train_dataset):
             logger.warning(
                 "queue_size=%d is more than the %d pairs of the corpus, so the queue has keys of the previous epoch. "
                 "Set it to a quarter of the pairs.",
@@ -134,22 +136,23 @@ class PPATrainer(AlignmentTrainer):
         heads = nn.ModuleDict()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(args.seed)
-            if args.contrast != "none":
+            if self._contrasts:
                 heads["sentence"] = SentenceHead(
                     model.config.hidden_size, args.projection_dim, normalize=args.normalize
                 )
-            if args.words != "none":
+            if self.objective.reads("masked"):
                 heads["words"] = words = mlm_head(model)
                 if words.new:  # reads the whole text
                     vocabulary = len(cast(torch.Tensor, model.get_input_embeddings().weight))
                     words.start_bias(torch.from_numpy(count_tokens(train_dataset, vocabulary)))
         cast(nn.Module, model).add_module(HEAD_NAME, heads)
+        masked = [getattr(term, "seen", "sentence") for term in self.objective if "masked" in term.needs]
         collator = PPACollator(
             self.processing_class,
             languages={code: k for k, code in enumerate(sorted(train_dataset.unique("source_lang")))},
             seed=args.seed if args.data_seed is None else args.data_seed,
-            contrast=args.contrast != "none",
-            words=args.words,
+            contrast=self._contrasts,
+            words=("tlm" if "pair" in masked else "mlm") if masked else "none",
             mlm_probability=args.mlm_probability,
         )
         return model, train_dataset, collator
@@ -171,104 +174,56 @@ class PPATrainer(AlignmentTrainer):
     def _prepare_for_training(self, *args: Any) -> Any:
         prepared = super()._prepare_for_training(*args)
         self._step_keys = []  # of an interrupted step
-        if self.is_fsdp_enabled and self.args.words != "none":
+        if self.is_fsdp_enabled and self.objective.reads("masked"):
             # The MLM head reads the embeddings after the forward pass.
             cast(FSDPModule, self.model.get_input_embeddings()).set_reshard_after_forward(False)
         return prepared
 
     # ---- Loss ----
 
-    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        return [len(batch["pairs"]), len(batch["mlm_labels"]) if "mlm_labels" in batch else 0]
+    @property
+    def _contrasts(self) -> bool:
+        """True if a term contrasts projected sentences."""
+        return self.objective.reads("keys", "projections")
 
-    def _loss(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
-    ) -> tuple[torch.Tensor, Any]:
-        pairs, hidden_tokens = counts
-        terms: dict[str, torch.Tensor] = {}
+    @property
+    def _new_head(self) -> bool:
+        return self.objective.reads("masked") and bool(cast(MaskedLMHead, self._head("words")).new)
+
+    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
+        computed: dict[str, Any] = {}
         output = None
-        if self.args.contrast == "moco":
-            terms["contrast"] = self._moco(model, inputs, pairs)
-        elif self.args.contrast == "in_batch":
-            terms["contrast"] = self._in_batch(self._both_sides(model, inputs), inputs["pairs"], pairs)
-        if self.args.words != "none":
-            terms[self.args.words], output = self._words(model, inputs, hidden_tokens)
-        for name, term in terms.items():
-            self.log_term(name, term)
-        loss = torch.stack(list(terms.values())).sum()
-        return loss, output
+        if self.objective.reads("keys"):
+            assert self.momentum is not None
+            queries = self._sentences(model, inputs["input_ids"], inputs["attention_mask"])
+            with self.accelerator.autocast():
+                keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
+            if self._in_step and self.is_in_train:
+                self._step_keys.append((keys, inputs["pairs"]))
+            computed |= {"queries": queries, "keys": keys, "queue": self.queue}
+        if self.objective.reads("projections"):
+            computed["projections"] = self._both_sides(model, inputs)
+        if self.objective.reads("masked"):
+            masked, output = self._masked(model, inputs)
+            computed |= masked
+        return computed, output
 
-    def _step(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
-    ) -> torch.Tensor:
-        """Run forward and backward of one micro-batch, in chunks of `chunk_size` pairs if that is set."""
-        if self.args.chunk_size is None:
-            return super()._step(model, inputs, num_items_in_batch)
-        model.train()
-        inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
-        pairs, hidden_tokens = self._step_counts(inputs, num_items_in_batch)
-        chunks = list(_chunks(inputs, self.args.chunk_size))
-        no_sync = partial(self.accelerator.no_sync, model)
-        words = [torch.zeros((), device=self.args.device) for _ in chunks]
-        if self.args.words != "none":
-            with no_sync():
-                for k, chunk in enumerate(chunks):
-                    words[k], _ = self._words(model, chunk, hidden_tokens)
-                    if k < len(chunks) - 1:
-                        self.accelerator.backward(words[k])
-                        words[k] = words[k].detach()
-        # The last chunk's words share a backward pass with its contrast, because DDP averages gradients in one pass.
-        terms = iter(words)
-        contrast = cached_backward(
-            partial(self._both_sides, model),
-            chunks,
-            lambda sides: self._in_batch(torch.cat(sides), inputs["pairs"], pairs),
-            backward=lambda surrogate: self.accelerator.backward(surrogate + next(terms)),
-            no_sync=no_sync,
-        )
-        self.log_term("contrast", contrast)
-        loss = contrast
-        if self.args.words != "none":
-            total = torch.stack(words).sum().detach()
-            self.log_term(self.args.words, total)
-            loss = contrast + total
-        return loss
-
-    def _words(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], hidden_tokens: torch.Tensor
-    ) -> tuple[torch.Tensor, Any]:
-        """Return this batch's share of the mean over the step's masked tokens, and the encoder's output."""
+    def _masked(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
+        """Compute the states of the masked text, without gradient while a new head trains alone."""
         settling = self._new_head and self.state.global_step < self.args.head_warmup_ratio * self.state.max_steps
         # DDP needs a gradient for every weight, and without a contrast there is no other.
-        with torch.no_grad() if settling and self.args.contrast != "none" else nullcontext():
+        with torch.no_grad() if settling and self._contrasts else nullcontext():
             output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])
         states = output.last_hidden_state
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
-        with self.accelerator.autocast():
-            total = self._head("words")(
-                states.detach() + 0 * states if settling else states,
-                inputs["mlm_positions"],
-                inputs["mlm_labels"],
-                embeddings.detach() if settling else embeddings,
-            )
-        return total * self.args.world_size / hidden_tokens.clamp(min=1), output
+        if settling:
+            states, embeddings = states.detach() + 0 * states, embeddings.detach()
+        return {"states": states, "embeddings": embeddings}, output
 
     def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         output = model(input_ids=input_ids, attention_mask=attention_mask)
         vectors = pool_sentences(output.last_hidden_state, attention_mask, self.args.sentence_pooling)
         return self._head("sentence")(vectors)
-
-    def _moco(self, model: nn.Module, inputs: dict[str, torch.Tensor], pairs: torch.Tensor) -> torch.Tensor:
-        assert self.momentum is not None and self.queue is not None
-        queries = self._sentences(model, inputs["input_ids"], inputs["attention_mask"])
-        with self.accelerator.autocast():
-            keys = self.momentum.encode(inputs["key_input_ids"], inputs["key_attention_mask"])
-        if self._in_step and self.is_in_train:
-            self._step_keys.append((keys, inputs["pairs"]))
-        owners = None if self.args.same_pair_negatives else inputs["pairs"]
-        options: Any = {"temperature": self.args.temperature, "pairs": owners, "queue_pairs": self.queue.pairs}
-        loss = moco_infonce(queries, keys, self.queue.keys, **options)
-        return loss.sum() * self.args.world_size / pairs
 
     def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Project both sides with the query encoder, (pairs, 2, size)."""
@@ -278,18 +233,48 @@ class PPATrainer(AlignmentTrainer):
         ]
         return torch.stack(sides, dim=1)
 
-    def _in_batch(self, sides: torch.Tensor, owners: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
-        queries, keys = gather_rows(sides).unbind(1)
-        loss = sentence_infonce(queries, keys, temperature=self.args.temperature, pairs=gather_rows(owners))
-        return whole_loss(loss.sum() / (2 * pairs))
-
-    @property
-    def _new_head(self) -> bool:
-        return self.args.words != "none" and bool(cast(MaskedLMHead, self._head("words")).new)
+    def _step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        """Run forward and backward of one micro-batch, in chunks of `chunk_size` pairs if that is set."""
+        if self.args.chunk_size is None:
+            return super()._step(model, inputs, num_items_in_batch)
+        model.train()
+        inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
+        # `chunk_size` needs contrast=in_batch, so this is the first term, and masked tokens are the other one, if any.
+        (contrast, pairs), *others = zip(self.objective, self._step_counts(inputs, num_items_in_batch))
+        chunks = list(_chunks(inputs, self.args.chunk_size))
+        no_sync = partial(self.accelerator.no_sync, model)
+        words = [torch.zeros((), device=self.args.device) for _ in chunks]
+        for term, count in others:
+            with no_sync():
+                for k, chunk in enumerate(chunks):
+                    vectors = Vectors(chunk, heads=self._head, **self._masked(model, chunk)[0])
+                    with self.accelerator.autocast():
+                        words[k] = term.share(vectors, count)
+                    if k < len(chunks) - 1:
+                        self.accelerator.backward(words[k])
+                        words[k] = words[k].detach()
+        # The last chunk's words share a backward pass with its contrast, because DDP averages gradients in one pass.
+        shares = iter(words)
+        loss = cached_backward(
+            partial(self._both_sides, model),
+            chunks,
+            lambda sides: contrast.share(Vectors(inputs, projections=torch.cat(sides)), pairs),
+            backward=lambda surrogate: self.accelerator.backward(surrogate + next(shares)),
+            no_sync=no_sync,
+        )
+        self.log_term(contrast.name, loss)
+        for term, _ in others:
+            total = torch.stack(words).sum().detach()
+            self.log_term(term.name, total)
+            loss = loss + total
+        return loss
 
     def advance(self) -> None:
-        """Update queue and momentum encoder after an optimizer step, with the same sorted keys on every process."""
-        assert self.momentum is not None and self.queue is not None
+        """Update queue and momentum encoder, if there are any, with the same sorted keys on every process."""
+        if self.momentum is None or self.queue is None:
+            return
         keys = gather_rows(torch.cat([keys for keys, _ in self._step_keys]))
         pairs = gather_rows(torch.cat([pairs for _, pairs in self._step_keys]))
         self._step_keys = []
@@ -298,11 +283,6 @@ class PPATrainer(AlignmentTrainer):
         self.queue.enqueue(keys[order], pairs[order])
         reshard(self.momentum)
         self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
-
-    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        if self._step_keys:  # empty at the end of an epoch
-            self.advance()
-        super()._maybe_log_save_evaluate(*args, **kwargs)
 
     # ---- Scores and checkpoints ----
 

@@ -14,6 +14,10 @@ from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import Normalize, QueueStart, SentencePooling
 from hf_xalign.modeling.languages import refuse_language_embeddings
+from hf_xalign.objectives.masked import MaskedTokens
+from hf_xalign.objectives.momentum import MomentumContrast
+from hf_xalign.objectives.sentences import ProjectedContrast
+from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.trainers.shared.base_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 _PAPER: dict[str, Any] = {
@@ -67,6 +71,7 @@ class PPAConfig(AlignmentConfig):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
+    LOSS: ClassVar[tuple[str, ...]] = ("contrast", "words", "temperature", "same_pair_negatives")
     UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "PPA's score is of sentences, not words: leave it out"}
 
     preset: str = own("default", "Published variant: default or paper.")
@@ -108,15 +113,18 @@ class PPAConfig(AlignmentConfig):
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Refuse an encoder, a tokenizer or a batch that these settings cannot train."""
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
+        objective = objective or self.loss
         if not hasattr(model, "peft_config"):
             check_no_head(model)
-        elif self.words != "none":
+        elif objective.reads("masked"):
             raise InputError(
-                f"words={self.words}: an adapter is saved without the MLM head that this trains: set words=none for a "
-                "PeftModel, or train the encoder itself"
+                "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "
+                "PeftModel, give an objective without them, or train the encoder itself."
             )
         elif self.changed().get("freeze_embeddings"):
             raise InputError("freeze_embeddings: only for a whole encoder, a PEFT model's is frozen")
@@ -128,27 +136,30 @@ class PPAConfig(AlignmentConfig):
                 f"max_tokens={self.max_tokens}: a pair has up to {longest} tokens with its special ones, and "
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
-        if self.words != "none":
+        if objective.reads("masked"):
             masking_vocabulary(tokenizer)  # refuses one without a mask token
         step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
-        if self.contrast == "moco" and step > self.queue_size:
+        if objective.reads("keys") and step > self.queue_size:
             raise InputError(
                 f"queue_size={self.queue_size}: an optimizer step has {step} pairs (batch x accumulation x "
                 "processes), which the queue must hold: make it larger, or the batch smaller"
             )
 
-    def formula(self) -> str:
-        """Return the objective as plain text."""
+    def terms(self) -> list[Term]:
+        """Return the terms of the loss of these settings."""
+        found: list[Term] = []
+        if self.contrast == "moco":
+            found.append(MomentumContrast(temperature=self.temperature, same_pair_negatives=self.same_pair_negatives))
+        elif self.contrast == "in_batch":
+            found.append(ProjectedContrast(temperature=self.temperature))
+        if self.words != "none":
+            found.append(MaskedTokens(seen="pair" if self.words == "tlm" else "sentence"))
+        return found
+
+    def formula(self, objective: Objective | None = None) -> str:
+        """Return the objective, by default that of these settings, and its vectors q and k as plain text."""
+        objective = objective or self.loss
+        queue = f"; {self.queue_size} keys in the queue" if objective.reads("keys") else ""
         head = "W2 ReLU(W1 h / |h|)" if self.normalize == "before" else "W2 ReLU(W1 h), divided by its length"
-        terms = {
-            "moco": f"mean over pairs of -log exp(q.k / T) / (exp(q.k / T) + sum over {self.queue_size} keys k' of "
-            "exp(q.k' / T))",
-            "in_batch": "mean over pairs and both directions of -log softmax over the micro-batch's pairs of x.y / "
-            f"{self.temperature:g}",
-            "none": "",
-        }[self.contrast]
-        heat = f"T = {self.temperature:g}; " if self.contrast == "moco" else ""
-        seen = "both sides" if self.words == "tlm" else "its side"
-        words = "" if self.words == "none" else f"mean over masked tokens of -log p(token | {seen})"
-        vectors = f"; {heat}q, k: {head}, h: {self.sentence_pooling} of the last layer" if terms else ""
-        return " + ".join(filter(None, [terms, words])) + vectors
+        vectors = f"{queue}; q, k: {head}, h: {self.sentence_pooling} of the last layer"
+        return objective.formula() + (vectors if objective.reads("keys", "projections") else "")

@@ -32,9 +32,6 @@ from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
 from hf_xalign.trainers.shared.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 
-# Settings of continual learning in the record.
-_CONTINUAL = ("alpha", "regularizer_weight", "pairs_per_example")
-
 
 class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
@@ -283,7 +280,7 @@ class TaskTrainer(AlignmentTrainer):
             "selection": selection,
             "encoder": origin_of(run.base_model),
             "module": module and {"name": module, "hub_id": hub_id(module), **(origin_of(module) or {})},
-            "continual": self.objective is not None and {name: getattr(args, name) for name in _CONTINUAL},
+            "continual": False,
             "language_rows": inputs.embeddings and dict(inputs.embeddings),
             "maps": inputs.maps and list(inputs.maps),
         }

@@ -13,6 +13,7 @@ from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, own
 from hf_xalign.trainers.shared.checkpoints import final_weights
 
@@ -120,7 +121,9 @@ class TaskConfig(AlignmentConfig):
         """True if the run keeps the checkpoint with the best score."""
         return self.load_best_model_at_end or self.early_stopping_patience is not None
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
         """Raise an InputError for a model or a tokenizer that these settings cannot train."""
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
             raise InputError(
@@ -129,7 +132,7 @@ class TaskConfig(AlignmentConfig):
             )
         if not tokenizer.is_fast:
             raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer. Use the fast one of the same model.")
-        super().check_model(model, tokenizer)
+        super().check_model(model, tokenizer, objective)
         if self.keep_aligned and isinstance(model, PeftModel):
             raise InputError("keep_aligned=true: the factors of adapters cannot be averaged. Remove it.")
         limit = position_limit(model.config)

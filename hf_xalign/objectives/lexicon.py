@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
 from hf_xalign.objectives.sentences import at_least_float32
+from hf_xalign.objectives.term import Read, Term, Vectors
 
 
 def entry_cosine(embeddings: torch.Tensor, entries: torch.Tensor, *, sparse: bool = False) -> torch.Tensor:
@@ -56,3 +58,35 @@ class _EntryCosine(torch.autograd.Function):
             tokens = entries.reshape(1, -1)
             return torch.sparse_coo_tensor(tokens, rows, ctx.shape, check_invariants=False), None, None
         return rows.new_zeros(ctx.shape).index_add_(0, entries.reshape(-1), rows), None, None
+
+
+@dataclass(kw_only=True)
+class DictionaryCosine(Term):
+    """Minus the mean cosine of the input embeddings of dictionary entries, see [`entry_cosine`] (ALIGN-MLM section 3).
+
+    The term counts once per optimizer step: each micro-batch takes a share by its number of masked tokens.
+
+    Inputs: `vectors.embeddings` (V, dim), `vectors.entries` int64 (n, 2), `batch["mlm_labels"]` int64 (M,).
+
+    Example:
+        >>> batch = {"mlm_labels": torch.tensor([5, 9])}
+        >>> vectors = Vectors(batch, embeddings=torch.eye(2), entries=torch.tensor([[0, 0], [0, 1]]))
+        >>> DictionaryCosine()(vectors) / DictionaryCosine().count(batch)
+        tensor(-0.5000)
+    """
+
+    name: ClassVar[str] = "align"
+    reads: ClassVar[tuple[Read, ...]] = ("entries",)
+
+    def count(self, batch: dict[str, torch.Tensor]) -> int:
+        """Return the number of masked tokens of a batch."""
+        return len(batch["mlm_labels"])
+
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the term times the number of masked tokens."""
+        with torch.autocast(vectors.embeddings.device.type, enabled=False):
+            return entry_cosine(vectors.embeddings, vectors.entries, sparse=True) * self.count(vectors.batch)
+
+    def formula(self) -> str:
+        """Return the term without its weight as plain text."""
+        return "mean over dictionary entries (a, b) of -cos(E[a], E[b]), E: the input word embeddings"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import nn
 
 from hf_xalign.objectives.sentences import at_least_float32
+from hf_xalign.objectives.term import Read, Term, Vectors
 
 
 def moco_infonce(
@@ -53,3 +57,49 @@ def moco_infonce(
             raise ValueError("moco_infonce: pairs needs queue_pairs")
         logits = torch.cat([(queries * keys).sum(-1, keepdim=True), negatives], dim=1)
         return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64), reduction="none")
+
+
+@dataclass(kw_only=True)
+class MomentumContrast(Term):
+    """Contrast of each sentence with its translation's key and a queue of keys, see [`moco_infonce`] (PPA eq. 3).
+
+    Args: (see [`Term`] for the others)
+        temperature: T.
+        same_pair_negatives: use earlier keys of the same pair as negatives, as published.
+
+    Inputs: `vectors.queries` and `vectors.keys` (B, size), `vectors.queue`, `batch["pairs"]` int64 (B,).
+
+    Example:
+        >>> from hf_xalign.modeling.contrast import KeyQueue
+        >>> queue = KeyQueue(1, 2, start="empty")
+        >>> queue.enqueue(torch.tensor([[0.0, 1.0]]), torch.tensor([7]))
+        >>> queries, batch = torch.tensor([[1.0, 0.0]]), {"pairs": torch.tensor([3])}
+        >>> MomentumContrast(temperature=1.0)(Vectors(batch, queries=queries, keys=queries, queue=queue))
+        tensor(0.3133)
+    """
+
+    temperature: float = 0.05
+    same_pair_negatives: bool = False
+
+    name: ClassVar[str] = "contrast"
+    reads: ClassVar[tuple[Read, ...]] = ("keys",)
+
+    def count(self, batch: dict[str, torch.Tensor]) -> int:
+        """Return the number of pairs of a batch."""
+        return len(batch["pairs"])
+
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the sum over the pairs."""
+        queue = vectors.queue
+        own = None if self.same_pair_negatives else vectors.batch["pairs"]
+        return moco_infonce(
+            *(vectors.queries, vectors.keys, queue.keys),
+            temperature=self.temperature,
+            pairs=own,
+            queue_pairs=queue.pairs,
+        ).sum()
+
+    def formula(self) -> str:
+        """Return the term without its weight as plain text."""
+        own, other = (f"exp(q.{key} / {self.temperature:g})" for key in ("k", "k'"))
+        return f"mean over pairs of -log {own} / ({own} + sum over the queue's keys k' of {other})"

@@ -97,6 +97,44 @@ class SentenceContrast(Term):
 
 
 @dataclass(kw_only=True)
+class ProjectedContrast(Term):
+    """Contrast of projected sentences with the translations of all processes, see [`sentence_infonce`] (PPA).
+
+    Args: (see [`Term`] for the others)
+        temperature: T.
+
+    Inputs: `vectors.projections` (B, 2, size), which are not normalized here, and `batch["pairs"]` int64 (B,).
+
+    Example:
+        >>> batch, projections = {"pairs": torch.tensor([0, 1])}, torch.eye(2).unsqueeze(1).repeat(1, 2, 1)
+        >>> ProjectedContrast(temperature=1.0)(Vectors(batch, projections=projections)) / 4
+        tensor(0.3133)
+    """
+
+    temperature: float = 0.05
+
+    name: ClassVar[str] = "contrast"
+    reads: ClassVar[tuple[Read, ...]] = ("projections",)
+    gathers: ClassVar[bool] = True
+
+    def count(self, batch: dict[str, torch.Tensor]) -> int:
+        """Return the number of sentences of a batch."""
+        return 2 * len(batch["pairs"])
+
+    def __call__(self, vectors: Vectors) -> torch.Tensor:
+        """Return the sum over the sentences of all processes, in both directions."""
+        queries, keys = gather_rows(vectors.projections).unbind(1)
+        pairs = gather_rows(vectors.batch["pairs"])
+        return sentence_infonce(queries, keys, temperature=self.temperature, pairs=pairs).sum()
+
+    def formula(self) -> str:
+        """Return the term without its weight as plain text."""
+        return (
+            f"mean over pairs and both directions of -log softmax over the batch's pairs of q.k / {self.temperature:g}"
+        )
+
+
+@dataclass(kw_only=True)
 class SentenceTeacher(Distance):
     """Distance of both sentences of a pair to a teacher's vector of the pivot sentence (Reimers and Gurevych 2020).
 

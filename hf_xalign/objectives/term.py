@@ -15,21 +15,33 @@ from torch import nn
 from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
 from hf_xalign.errors import InputError, suggestion
+from hf_xalign.modeling.contrast import KeyQueue
 
-Read = Literal["links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches"]
-_VECTORS = ("words", "f0", "sentences", "sentences0")
+Read = Literal[
+    "links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches", "keys", "projections",
+    "masked", "entries",
+]  # fmt: skip
+_BY_LAYER = ("words", "f0", "sentences", "sentences0")
+_COMPUTED = {*_BY_LAYER, "queries", "keys", "queue", "projections", "states", "embeddings", "entries"}
 
 
 class Vectors:
-    """Vectors of one batch of B sentence pairs, computed once for all terms: float (n, layers, dim).
+    """Vectors of one batch of B sentence pairs, computed once for all terms.
 
     Attributes:
-        batch: the collated tensors, see [`~hf_xalign.data.batches.pairs.PairCollator`].
-        words: f of the batch's W words, source sides first.
-        f0: f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
-        sentences: the mean of the token vectors of each of the 2B sentences, all sources and then all targets.
+        batch: the collated tensors, see the trainer's collator.
+        words: float (W, layers, dim), f of the batch's words, source sides first.
+        f0: float (G, layers, dim), f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
+        sentences: float (2B, layers, dim), the mean of each sentence's token vectors, all sources, then all targets.
         sentences0: the same vectors from the encoder before training, without gradient.
-        heads: function from the name of a term to its module.
+        queries: float (B, size), projected vectors of one side of each pair.
+        keys: float (B, size), those of the other side by the momentum encoder, without gradient.
+        queue: keys of earlier steps, with the pair of each.
+        projections: float (B, 2, size), projected vectors of both sides.
+        states: float (rows, width, dim), last hidden states of the batch's masked text.
+        embeddings: float (V, dim), the input word embeddings.
+        entries: int64 (n, 2), the tokens of this step's dictionary entries.
+        heads: function from the name of a module that is trained next to the encoder to the module.
 
     Raises:
         InputError: a term uses vectors that are not in its `reads`.
@@ -40,6 +52,13 @@ class Vectors:
     f0: torch.Tensor
     sentences: torch.Tensor
     sentences0: torch.Tensor
+    queries: torch.Tensor
+    keys: torch.Tensor
+    queue: KeyQueue
+    projections: torch.Tensor
+    states: torch.Tensor
+    embeddings: torch.Tensor
+    entries: torch.Tensor
     heads: Callable[[str], nn.Module]
     note: Callable[..., None]
 
@@ -56,8 +75,8 @@ class Vectors:
         self._note = note
         self.__dict__.update(computed)
 
-    def __getattr__(self, name: str) -> torch.Tensor:
-        if name in _VECTORS:
+    def __getattr__(self, name: str) -> Any:
+        if name in _COMPUTED:
             raise InputError(f"vectors.{name} was not computed: add it to the term's `reads`")
         raise AttributeError(name)
 
@@ -79,7 +98,7 @@ class Vectors:
         if positions is None:
             return self
         found = copy.copy(self)
-        found.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _VECTORS if n in self.__dict__})
+        found.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _BY_LAYER if n in self.__dict__})
         return found
 
 
@@ -87,7 +106,8 @@ class Vectors:
 class Term(ABC):
     """One term of a loss: a sum over items of a batch, divided by the number of items in the whole optimizer step.
 
-    A subclass lists what it `reads`, and the trainer computes exactly that:
+    A subclass lists what it `reads`, and the trainer computes exactly that. FAO, MAO and continual learning read pairs
+    of linked words and sentences:
 
 
     - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
@@ -105,6 +125,19 @@ class Term(ABC):
     - `texts`: `batch["texts"]` int64 (B,), equal for equal pivot sentences.
 
     - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
+
+
+    PPA and ALIGN-MLM read sentences and masked text:
+
+
+    - `keys`: `vectors.queries`, `vectors.keys`, `vectors.queue` and `batch["pairs"]` int64 (B,) (PPA).
+
+    - `projections`: `vectors.projections` and `batch["pairs"]` (PPA).
+
+    - `masked`: `vectors.states`, `vectors.embeddings`, `batch["mlm_positions"]` and `batch["mlm_labels"]`, int64 (M,).
+      The text is a sentence, or in PPA a pair if a term has `seen="pair"`.
+
+    - `entries`: `vectors.entries` and `vectors.embeddings` (ALIGN-MLM).
 
     Args:
         weight: factor of the term in the loss.
@@ -163,6 +196,18 @@ class Term(ABC):
     def head(self, size: int) -> nn.Module | None:
         """Return a module to train with an encoder of this hidden size, which is left out of the result, or None."""
         return None
+
+    def share(self, vectors: Vectors, count: torch.Tensor) -> torch.Tensor:
+        """Return a micro-batch's share of the term, which is summed over micro-batches and averaged over processes.
+
+        `count`, int64, is the number of items in the whole optimizer step.
+        """
+        total = self(vectors)
+        if not self.gathers:
+            total = total * process_count()
+        if self.count(vectors.batch) is not None:
+            total = total / count.clamp(min=1)
+        return whole_loss(total) if self.gathers else total
 
 
 class Objective(Sequence[Term]):
@@ -270,12 +315,7 @@ class Objective(Sequence[Term]):
         """
         loss: Any = None
         for term, count, layers in zip(self, counts, positions or [None] * len(self), strict=True):
-            total = term(vectors.at(layers))
-            if not term.gathers:
-                total = total * process_count()
-            if term.count(vectors.batch) is not None:
-                total = total / count.clamp(min=1)
-            value = whole_loss(total) if term.gathers else total
+            value = term.share(vectors.at(layers), count)
             log(term.name, value)
             loss = term.weight * value if loss is None else loss + term.weight * value
         return loss

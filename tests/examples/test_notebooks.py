@@ -1,5 +1,6 @@
 """The notebooks: what is committed of them, and that they run."""
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -38,6 +39,18 @@ def test_what_is_committed_has_small_plots_and_nothing_of_a_machine(name):
 
 def test_there_are_four():
     assert NOTEBOOKS == ["align.ipynb", "maps.ipynb", "search.ipynb", "tagging.ipynb"]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_imports_and_settings_exist(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for cell in nbformat.read(FOLDER / name, as_version=4).cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            text = ast.unparse(node)
+            imports = isinstance(node, ast.Import | ast.ImportFrom) and "sentence_transformers" not in text
+            if imports or (isinstance(node, ast.Assign) and "Config(" in text):
+                exec(compile(ast.Module([node], []), name, "exec"), names)
 
 
 @pytest.mark.slow

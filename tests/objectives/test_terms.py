@@ -6,9 +6,11 @@ import pytest
 import safetensors
 import torch
 from datasets import Dataset
+from support.align_mlm import make_entries, make_rows
 from support.fao import page_terms
 from support.launch import STEP
 from support.numeric import assert_rounding
+from support.ppa import SMALL, make_pairs
 from support.tiny import make_encoder, make_links, make_tokenizer
 
 from hf_xalign.data.batches.pairs import PairCollator
@@ -17,6 +19,7 @@ from hf_xalign.objectives import (
     KeepMidpoints,
     KeepPivot,
     KeepSimilarities,
+    MaskedTokens,
     Objective,
     SentenceContrast,
     SentenceTeacher,
@@ -26,7 +29,16 @@ from hf_xalign.objectives import (
     WordDistance,
 )
 from hf_xalign.objectives.pivot import similarity_change
-from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
+from hf_xalign.trainers import (
+    AlignMLMConfig,
+    AlignMLMTrainer,
+    FAOConfig,
+    FAOTrainer,
+    MAOConfig,
+    MAOTrainer,
+    PPAConfig,
+    PPATrainer,
+)
 
 QUIET = {"preset": "joint", "report_to": "none", "use_cpu": True}
 
@@ -160,6 +172,68 @@ def test_what_does_not_fit_is_refused(tmp_path):
     given = {"train_dataset": make_links(4), "processing_class": make_tokenizer()}
     with pytest.raises(ValueError, match="words reads words, but this module reads only linked words"):
         MAOTrainer(make_encoder(), args, **given, objective=[AllWords()])
+
+
+@dataclass(kw_only=True)
+class KeyDistance(Term):
+    """1 - q.k of each pair."""
+
+    name = "keys"
+    reads = ("keys",)
+
+    def count(self, batch):
+        return len(batch["pairs"])
+
+    def __call__(self, vectors):
+        return (1 - (vectors.queries * vectors.keys).sum(-1)).sum()
+
+    def formula(self):
+        return "mean over pairs of 1 - q.k"
+
+
+@dataclass(kw_only=True)
+class EntryDistance(Term):
+    """Mean squared distance of the embeddings of dictionary entries."""
+
+    name = "entries"
+    reads = ("entries",)
+
+    def count(self, batch):
+        return None
+
+    def __call__(self, vectors):
+        return vectors.embeddings[vectors.entries].diff(dim=1).square().sum() / len(vectors.entries)
+
+    def formula(self):
+        return "mean over entries of |E[a] - E[b]|^2"
+
+
+def test_terms_of_ones_own_train_in_ppa_and_align_mlm(tmp_path):
+    """Each next to a term of the library: both are logged, their weighted sum is the loss, and the card has them."""
+    given = {"processing_class": make_tokenizer()}
+    args = PPAConfig(output_dir=str(tmp_path / "ppa"), **{**SMALL, "max_steps": 3, "logging_steps": 1})
+    terms = [KeyDistance(weight=2.0), MaskedTokens(weight=0.5)]
+    ppa = PPATrainer(make_encoder(), args, train_dataset=make_pairs(), objective=terms, **given)
+    settings = {"max_steps": 3, "logging_steps": 1, "report_to": "none", "use_cpu": True, "save_strategy": "no"}
+    args = AlignMLMConfig(output_dir=str(tmp_path / "mlm"), **settings)
+    rows = {"train_dataset": make_rows(), "entries": make_entries()}
+    terms = [MaskedTokens(), EntryDistance(weight=3.0)]
+    mlm = AlignMLMTrainer(make_encoder(), args, **rows, objective=terms, **given)
+    assert ppa.formula().startswith("2 mean over pairs of 1 - q.k + 0.5 mean over masked tokens")
+    assert mlm.formula().endswith("+ 3 mean over entries of |E[a] - E[b]|^2")
+    for trainer, weights in ((ppa, {"keys": 2.0, "mlm": 0.5}), (mlm, {"mlm": 1.0, "entries": 3.0})):
+        trainer.train()
+        logs = [row for row in trainer.state.log_history if "loss" in row]
+        assert len(logs) == 3
+        for row in logs:
+            assert row["loss"] == pytest.approx(sum(w * row[f"loss/{name}"] for name, w in weights.items()), rel=1e-5)
+    assert ppa.queue.filled == 3 * args.train_batch_size or ppa.queue.filled == len(ppa.queue.keys)
+    with pytest.raises(InputError, match="keys reads keys, which FAOTrainer does not compute"):
+        make(tmp_path, [KeyDistance()])
+    with pytest.raises(InputError, match=r"predicts masked tokens. Add hf_xalign"):
+        AlignMLMTrainer(make_encoder(), args, **rows, objective=[EntryDistance()], **given)
+    with pytest.raises(InputError, match="needs a dictionary"):
+        AlignMLMTrainer(make_encoder(), args, train_dataset=rows["train_dataset"], objective=terms, **given)
 
 
 def test_the_page_against_a_loop():

@@ -1,6 +1,7 @@
 """Trainers from a model's name and plain pairs, as a script of five lines has them."""
 
 import logging
+import shutil
 import sys
 from functools import partial
 
@@ -8,7 +9,9 @@ import psutil
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from support import align_mlm, continual
+from support.launch import same_bits, tensors
 from support.ppa import make_pairs
 from support.refusals import assert_refused
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
@@ -146,3 +149,30 @@ def test_threads_that_spin_next_to_other_work(monkeypatch, caplog, busy, threads
     with caplog.at_level(logging.WARNING, "hf_xalign"):
         hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs()).train()
     assert ("OMP_WAIT_POLICY=PASSIVE" in caplog.text) == warned
+
+
+def test_a_killed_run_of_an_adapter_is_resumed_with_the_default_settings():
+    """The preset averages weights, which adapters do not, and the settings stay as they were given."""
+    options = {"max_steps": 3, **QUIET, "save_strategy": "steps", "save_steps": 2, "output_dir": "run"}
+    given = {"train_dataset": pairs(), "peft_config": LoraConfig(r=2, target_modules=["query"])}
+    first = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(**options), **given)
+    assert "final weights" not in first.formula() and first.args.start_share == 0.1
+    first.train()
+    shutil.rmtree("run/checkpoint-3")
+    resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(**options, resume_from_checkpoint=True), **given)
+    resumed.train(resume_from_checkpoint=True)
+    same_bits(tensors(first.model), tensors(resumed.model))
+
+
+def test_adapters_that_do_not_train_the_encoder():
+    head, prompt = LoraConfig(task_type="SEQ_CLS"), PromptTuningConfig(task_type="FEATURE_EXTRACTION")
+    prompt.num_virtual_tokens = 3
+    refused = {"PROMPT_TUNING puts vectors before": prompt, "task_type=SEQ_CLS is for a model with a head": head}
+    refused["task_type=CAUSAL_LM is for"] = LoraConfig(task_type="CAUSAL_LM")
+    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
+    for message, config in refused.items():
+        with pytest.raises(InputError, match=message):
+            hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), peft_config=config)
+    model = get_peft_model(load_encoder("tiny"), prompt)
+    with pytest.raises(InputError, match="PROMPT_TUNING puts vectors before"):
+        hf_xalign.FAOTrainer(model, args, train_dataset=pairs(), processing_class=make_tokenizer())

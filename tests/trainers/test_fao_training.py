@@ -65,7 +65,7 @@ def test_a_share_of_the_start_is_averaged_in_at_the_end(tmp_path):
     resumed = make(tmp_path, **settings)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     same_bits(ends, tensors(resumed.model))
-    assert trainer.args.formula().endswith("final weights: 0.25 before + 0.75 after training")
+    assert trainer.formula().endswith("final weights: 0.25 before + 0.75 after training")
 
 
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):

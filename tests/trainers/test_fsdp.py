@@ -161,7 +161,8 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
         config(fsdp=True, start_share=0.2).check_model(make_encoder(), make_tokenizer())
     args = config(fsdp=True)
     args.check_model(make_encoder(), make_tokenizer())
-    assert args.start_share == 0.0
+    assert args.start_share == 0.1  # a resumed run compares the settings
+    assert args.keeps_no_average(make_encoder()) == "sharded weights cannot be averaged"
     # By `accelerate launch`, which starts with these two values.
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     refused("fsdp_version", config())

@@ -11,6 +11,7 @@ from support.ppa import SMALL, make, make_pairs
 from support.runs import exact
 from support.tiny import make_encoder
 
+from hf_xalign.objectives import Vectors
 from hf_xalign.trainers.ppa import _chunks
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
@@ -147,9 +148,10 @@ def test_chunks_have_dropout_and_the_loss_scale_of_one_backward_pass(scale, tmp_
         model, batch = trainer.model.double().train(), trainer.data_collator([*trainer.train_dataset.select(range(5))])
         counts, chunks = trainer._get_num_items_in_batch([batch], "cpu"), list(_chunks(batch, 2))
         torch.manual_seed(1)
-        words = sum(trainer._words(model, chunk, counts[1])[0] for chunk in chunks)
+        masked = [Vectors(chunk, heads=trainer._head, **trainer._masked(model, chunk)[0]) for chunk in chunks]
+        words = sum(trainer.objective[1].share(vectors, counts[1]) for vectors in masked)
         sides = torch.cat([trainer._both_sides(model, chunk) for chunk in chunks])
-        loss = words + trainer._in_batch(sides, batch["pairs"], counts[0])
+        loss = words + trainer.objective[0].share(Vectors(batch, projections=sides), counts[0])
         (scale * loss).backward()
         expected = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
         model.zero_grad()

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import PeftConfig, PeftModel, get_peft_model
+from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim import Optimizer
@@ -54,7 +54,7 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encod
 from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, read_length
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
-from hf_xalign.objectives.term import Objective, Term
+from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base_config import AlignmentConfig, check_optimizer, check_optimizers
@@ -62,6 +62,7 @@ from hf_xalign.trainers.shared.checkpoints import (
     ARGUMENTS,
     COMPLETE,
     AverageAtEnd,
+    StepEnd,
     check_output_dir,
     check_same_adapter,
     clear_run,
@@ -107,8 +108,20 @@ def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
     """Add an adapter to an encoder; raise an InputError for a second adapter, or one that PEFT cannot add."""
     if hasattr(model, "peft_config"):
         raise InputError("peft_config: the model is a PeftModel already. Give its base, or remove peft_config.")
+    _check_adapter(model, config)
     with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
         return cast(PreTrainedModel, get_peft_model(model, config))
+
+
+def _check_adapter(encoder: PreTrainedModel, config: PeftConfig) -> None:
+    """Raise an InputError for an adapter that does not change the encoder, or that adds a head to it."""
+    if isinstance(config, PromptLearningConfig):
+        raise InputError(
+            f"peft_config: {config.peft_type} puts vectors before a sentence and leaves the encoder as it is. Use "
+            "LoRA, or another adapter of the encoder's layers."
+        )
+    if encoder.base_model is encoder and config.task_type not in (None, "FEATURE_EXTRACTION"):
+        raise InputError(f"peft_config: task_type={config.task_type} is for a model with a head. Leave it out.")
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
@@ -122,8 +135,9 @@ def _sketch_of_base(model: PreTrainedModel) -> str | None:
 class AlignmentTrainer(HubTrainer):
     """Base class of all trainers.
 
-    A method overrides `_prepare`, `_count_items` and `_loss`, which divides each term by its count over the whole
-    optimizer step and reports it with [`log_term`]. Batches, loss and scores are the method's: in place of the
+    A method overrides `_prepare`, and `_vectors`, which computes what the terms of its loss read. Each term is divided
+    by its count over the whole optimizer step and logged. A loss that is not a list of terms overrides `_count_items`
+    and `_loss`, and reports its terms with [`log_term`]. Batches, loss and scores are the method's: in place of the
     Trainer's `data_collator`, `compute_loss_func` and `compute_metrics`, override `_prepare`, `compute_loss` and
     `evaluate` in a subclass.
 
@@ -172,8 +186,9 @@ class AlignmentTrainer(HubTrainer):
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
-    # Terms of the loss, for methods whose loss is a list of them.
+    # Terms of the loss, for methods whose loss is a list of them, and what these may read.
     objective: Objective | None = None
+    computes: ClassVar[tuple[Read, ...]] = ()
     # Arguments of this trainer, from which a search makes others; a subclass adds its own.
     arguments: Mapping[str, Any] = MappingProxyType({})
     # Term of the loss that grows by design, so that its growth is not a sign of divergence.
@@ -226,29 +241,15 @@ class AlignmentTrainer(HubTrainer):
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
         check_sharding(args, self.can_shard)
-        if model is None:
-            if model_init is None:
-                raise InputError("model is None. Give a model, or model_init, a function that returns one.")
-            model = make_model(model_init, args)
-        if isinstance(model, nn.Sequential):
-            model, own = open_sentence_transformer(model)
-            processing_class = processing_class or own
-        base_model = model if isinstance(model, str) else base_name(model)
-        if isinstance(model, str):
-            self._check_output_dir()
-            with args.main_process_first(desc="loading the model"):
-                path = resolve_model(model)
-                processing_class = processing_class or load_tokenizer(path)
-                model = self._load_model(path)
-        elif processing_class is None:
-            if not model.name_or_path:
-                raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
-            processing_class = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        base_model, model, processing_class = self._open_model(model, processing_class)
         if peft_config is not None:
             model = _add_adapter(model, peft_config)
+        elif isinstance(model, PeftModel):
+            for config in model.peft_config.values():
+                _check_adapter(model.get_base_model(), config)
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
-        args.check_model(model, processing_class)
+        args.check_model(model, processing_class, self.objective)
         if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
             # In bfloat16, the backward pass of torch's fused kernel is several times slower
             # (benchmarks/cpu_arithmetic.py).
@@ -270,7 +271,7 @@ class AlignmentTrainer(HubTrainer):
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         self._sketch = _sketch_of_base(model)
         self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
-        callbacks = [*filter(None, [self._average]), *(callbacks or [])]
+        callbacks = [*filter(None, [self._average]), StepEnd(self.advance), *(callbacks or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):
@@ -313,6 +314,30 @@ class AlignmentTrainer(HubTrainer):
             args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
         if args.LOSS:
             self.objective = Objective(args.terms() if objective is None else objective)
+            self.objective.require(self.computes, f"which {type(self).__name__} does not compute")
+
+    def _open_model(
+        self, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+    ) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
+        """Return the name of the encoder, the model, loaded or made if need be, and its tokenizer."""
+        if model is None:
+            if self.make_model is None:
+                raise InputError("model is None. Give a model, or model_init, a function that returns one.")
+            model = make_model(self.make_model, self.args)
+        if isinstance(model, nn.Sequential):
+            model, own = open_sentence_transformer(model)
+            tokenizer = tokenizer or own
+        if isinstance(model, str):
+            self._check_output_dir()
+            with self.args.main_process_first(desc="loading the model"):
+                path = resolve_model(model)
+                tokenizer = tokenizer or load_tokenizer(path)
+                return model, self._load_model(path), tokenizer
+        if tokenizer is None:
+            if not model.name_or_path:
+                raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
+            tokenizer = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        return base_name(model), model, tokenizer
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""
@@ -422,7 +447,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         """Count the items of one batch that each term of the loss is averaged over."""
-        raise NotImplementedError
+        return cast(Objective, self.objective).counts(batch)
 
     def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
         """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,)."""
@@ -449,6 +474,13 @@ class AlignmentTrainer(HubTrainer):
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         """Return the loss and the encoder's output; `counts` are those of the step, int64 (terms,)."""
+        computed, output = self._vectors(model, inputs)
+        vectors = Vectors(inputs, heads=self._head, **computed)
+        with self.accelerator.autocast():
+            return cast(Objective, self.objective)(vectors, counts, self.log_term), output
+
+    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
+        """Return what the terms read, by its name in [`Vectors`], and the encoder's output."""
         raise NotImplementedError
 
     def _step_counts(self, inputs: dict[str, torch.Tensor], counts: torch.Tensor | int | None) -> torch.Tensor:
@@ -524,6 +556,9 @@ class AlignmentTrainer(HubTrainer):
             if "loss" in row and (left or not self._growing_term):
                 found.append(sum(left) if self._growing_term else row["loss"])
         return {"first": found[0], "last": found[-1]} if len(found) > 1 else None
+
+    def advance(self) -> None:
+        """Update what follows the weights, after each optimizer step and before anything is logged or saved."""
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         if self.args.logging_strategy != "no" and (self.state.global_step == 1 or self._has_ended()):

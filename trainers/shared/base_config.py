@@ -22,6 +22,7 @@ from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError, explained
+from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.record import mask_secrets, portable, to_plain
 
 logger = logging.getLogger(__name__)
@@ -390,8 +391,19 @@ class AlignmentConfig(TrainingArguments):
     def check_settings(self) -> None:
         """Raise an InputError for settings that cannot be trained; the preset is already filled in."""
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raise an InputError for a model or a tokenizer that these settings cannot train."""
+    def terms(self) -> list[Term]:
+        """Return the terms of the loss of these settings."""
+        raise NotImplementedError
+
+    @property
+    def loss(self) -> Objective:
+        """Return the objective of these settings."""
+        return Objective(self.terms())
+
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
+        """Raise an InputError for a model or a tokenizer that these settings, or this objective, cannot train."""
         if self.n_gpu > 1:
             raise InputError(
                 f"this process sees {self.n_gpu} GPUs. Start one process per GPU with `accelerate launch`, or select "

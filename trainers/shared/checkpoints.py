@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,7 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
     if found := signs_of_run(folder):
         raise InputError(
             f"{folder} holds another run ({', '.join(found[:3])}): give another output_dir, "
-            "resume_from_checkpoint=true to resume it, or overwrite_output_dir=true to delete it"
+            "resume_from_checkpoint=true in the settings to resume it, or overwrite_output_dir=true to delete it"
         )
     return checkpoint
 
@@ -235,3 +236,14 @@ class AverageAtEnd(TrainerCallback):
         for name, weight in of_trainer["model"].named_parameters():
             if name in self._start:
                 weight.lerp_(self._start[name].to(weight.device), self._share)
+
+
+class StepEnd(TrainerCallback):
+    """Call a function after each optimizer step."""
+
+    def __init__(self, call: Callable[[], None]):
+        self._call = call
+
+    def on_step_end(self, *_: Any, **of_trainer: Any) -> None:
+        """Call the function."""
+        self._call()

@@ -49,7 +49,7 @@ from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base import AlignmentTrainer
 from hf_xalign.trainers.shared.fsdp import shard
 from hf_xalign.trainers.shared.run import DRIFT_SENTENCES, Run, pivot_sentences
-from hf_xalign.trainers.shared.word_config import WordAlignmentConfig, check_specials
+from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +155,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     """
 
     can_shard = True
+    computes = ("links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches")
     args: WordAlignmentConfig
     objective: Objective
     # Aligned layers, as indices into the hidden states.
@@ -263,7 +264,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
         A large corpus of which not all rows are needed `ahead` of training is encoded as its rows are drawn.
         """
-        check_specials(self.processing_class, self.args.linked_tokens, self.objective.kept_words)
         linked = self.objective.reads("links")
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
@@ -316,21 +316,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
         losses = losses.detach().to(self._losses.dtype)
         self._losses.index_add_(1, languages, torch.stack([losses, torch.ones_like(losses)]) / processes)
 
-    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        if self.bandit is not None:
-            self._teach(self.bandit)
-        super()._maybe_log_save_evaluate(*args, **kwargs)
-
-    def _teach(self, bandit: LanguageBandit) -> None:
-        """Give the bandit the losses of a window once at its end; the end of an epoch calls this again."""
+    def advance(self) -> None:
+        """Give the bandit, if there is one, the losses of a window at its end."""
+        if self.bandit is None:
+            return
         sampler = self._train_sampler
         steps = -(-len(sampler) // sampler.step_pairs)
-        epoch, step = divmod(self.state.global_step - 1, steps)
-        windows, more = divmod(step + 1, sampler.WINDOW_STEPS)
-        trained = epoch * sampler.windows + (sampler.windows if step + 1 == steps else windows)
-        if trained > len(bandit.slots) - 2 and (not more or step + 1 == steps):
+        step = (self.state.global_step - 1) % steps + 1
+        if step == steps or step % sampler.WINDOW_STEPS == 0:
             losses, counts = self._sum_losses().double().cpu().numpy()
-            bandit.learn(losses, counts)
+            self.bandit.learn(losses, counts)
             self._losses.zero_()
 
     def _sum_losses(self) -> torch.Tensor:
@@ -354,9 +349,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def _hold(self, losses: torch.Tensor) -> None:
         """Move the losses of all processes to the first, as in a resumed run, so that sums round equally."""
         self._losses = losses if self.args.process_index == 0 else torch.zeros_like(losses)
-
-    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
-        return self.objective.counts(batch)
 
     def _loss(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor

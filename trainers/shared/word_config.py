@@ -210,11 +210,6 @@ class WordAlignmentConfig(AlignmentConfig):
         return found
 
     @property
-    def loss(self) -> Objective:
-        """Return the objective of these settings."""
-        return Objective(self.terms())
-
-    @property
     def sees_languages(self) -> bool:  # type: ignore[override]
         """True if links have losses."""
         return self.loss.reports_links
@@ -234,11 +229,13 @@ class WordAlignmentConfig(AlignmentConfig):
             for name in [name for name in self.INFONCE if name in changed]:
                 logger.warning("%s=%s has no effect: there is no contrast of words", name, changed[name])
 
-    def check_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
+    def check_model(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
+    ) -> None:
+        """Raise an InputError for an encoder or a tokenizer that these settings, or this objective, cannot train."""
         word_tokenizer(tokenizer)
         super().check_model(model, tokenizer)
-        check_specials(tokenizer, self.linked_tokens, self.loss.kept_words)
+        check_specials(tokenizer, self.linked_tokens, (objective or self.loss).kept_words)
         if not hasattr(model, "peft_config"):
             check_no_head(model)
         refuse_language_embeddings(model, "alignment by word links")

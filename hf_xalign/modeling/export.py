@@ -32,12 +32,12 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware, language_context
+from hf_xalign.modeling.loading import SENTENCE_CONFIG, with_default_prompt
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.network import TransportError
 
-_CONFIG = "config_sentence_transformers.json"
 LENGTH_FILE = "sentence_bert_config.json"
 _MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
 
@@ -55,7 +55,8 @@ def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, Pr
             "SentenceTransformer with only a Transformer and a Pooling"
         )
     encoder: Any = model[0]
-    return encoder.auto_model, encoder.tokenizer
+    prompts = {name: getattr(model, name, None) for name in ("prompts", "default_prompt_name")}
+    return encoder.auto_model, with_default_prompt(encoder.tokenizer, prompts)
 
 
 def save_sentence_transformer(
@@ -124,7 +125,7 @@ def write_settings(
     settings = _settings(config, tokenizer, pooling)
     (folder / "README.md").write_text(_readme(folder, settings, pooling), encoding="utf-8")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    settings[_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
+    settings[SENTENCE_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
     for name, value in settings.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -150,7 +151,7 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
             "include_prompt": True,
         },
         "2_Normalize/config.json": {},
-        _CONFIG: {
+        SENTENCE_CONFIG: {
             "__version__": versions,
             "prompts": {"default": prompt} if prompt else {},
             "default_prompt_name": "default" if prompt else None,
@@ -161,7 +162,7 @@ def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pool
 
 def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
     """Return the README of an exported folder."""
-    onnx, prompt = (folder / "onnx").is_dir(), settings[_CONFIG]["prompts"].get("default", "")
+    onnx, prompt = (folder / "onnx").is_dir(), settings[SENTENCE_CONFIG]["prompts"].get("default", "")
     backend = ', backend="onnx"' if onnx else ""
     about = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
     lines = [
@@ -222,7 +223,7 @@ def _check_free(folder: Path) -> None:
     if folder.is_file():
         raise InputError(f"{folder} is a file. Name a folder.")
     try:
-        known = set(json.loads((folder / _CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
+        known = set(json.loads((folder / SENTENCE_CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
     except (OSError, ValueError, KeyError, TypeError):
         known = set()
     found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())

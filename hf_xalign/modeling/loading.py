@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import json
+import logging
 import os
 import warnings
 from pathlib import Path
@@ -19,7 +23,7 @@ import hf_xalign.modeling.mapped  # noqa: F401 (registers mapped encoders with t
 from hf_xalign import pretrained
 from hf_xalign.builtin import find_folder
 from hf_xalign.data import builtin
-from hf_xalign.data.encoding import check_embeddings
+from hf_xalign.data.encoding import check_embeddings, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, warn_of_other_base
@@ -27,6 +31,9 @@ from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, rea
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.network import TransportError
 
+logger = logging.getLogger(__name__)
+
+SENTENCE_CONFIG = "config_sentence_transformers.json"
 _CLASS_OF_ADAPTER = {
     "SEQ_CLS": "AutoModelForSequenceClassification",
     "TOKEN_CLS": "AutoModelForTokenClassification",
@@ -101,9 +108,28 @@ def choose_device(name: str | None) -> torch.device:
         raise InputError(f"device={name} is not available ({str(error).splitlines()[0]})") from error
 
 
-def load_tokenizer(name_or_path: str | os.PathLike) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of anything that [`load`] takes."""
-    return pretrained.load_tokenizer(builtin.resolve_model(str(name_or_path)))
+def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of anything that [`load`] takes, with the default prompt of sentence-transformers, if any."""
+    name = builtin.resolve_model(str(name_or_path))
+    tokenizer = pretrained.load_tokenizer(name, revision=revision)
+    missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+    with contextlib.suppress(OSError, ValueError, TransportError):
+        if file := cached_file(name, SENTENCE_CONFIG, revision=revision, **missing):
+            return with_default_prompt(tokenizer, json.loads(Path(file).read_text(encoding="utf-8")))
+    return tokenizer
+
+
+def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Any) -> PreTrainedTokenizerBase:
+    """Return a tokenizer with the default prompt, if any, of these settings of sentence-transformers."""
+    found = settings if isinstance(settings, dict) else {}
+    prompts, name = found.get("prompts"), found.get("default_prompt_name")
+    prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
+    if isinstance(prompt, str) and prompt:
+        try:
+            return set_prompt(copy.deepcopy(tokenizer), prompt)  # the other is also that of the SentenceTransformer
+        except InputError as error:
+            logger.warning("the default prompt of sentence-transformers is left out: %s", error)
+    return tokenizer
 
 
 def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:

@@ -16,7 +16,7 @@ from transformers import set_seed
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import load_tokenizer
+from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 from hf_xalign.recipes.parts.run import every, weights
 from hf_xalign.recipes.parts.task_arguments import TaskArguments

@@ -19,6 +19,7 @@ from support.tiny import SENTENCES, make_links
 
 from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
+from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.parallel import load_sources
 from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
@@ -433,3 +434,16 @@ def test_report_makes_examples_when_asked(models, tmp_path, capsys):
     kept = json.loads((folder / "retrievals.json").read_text("utf-8"))["languages"]["de"]
     assert (folder / "report.html").read_text("utf-8").count("<mark>") == len(kept["examples"]) == 4
     assert main(["report", str(folder), "--examples", "0"]) == 2
+    # A run with a prompt: its base reads it too, although its tokenizer does not have it.
+    prompted = load_encoder(str(folder), CPU)[1]
+    set_prompt(prompted, "the ").save_pretrained(folder)
+    save_base("bert", tmp_path / "same", seed=5)
+    base = {"base_model": {"name": str(tmp_path / "same"), "hub_id": None}, "settings": {"prompt": "the "}}
+    (folder / "retrievals.json").unlink()
+    write_record(folder, make_record() | base)
+    assert main(["report", str(folder), "--examples", "4", "--device", "cpu"]) == 0
+    found = json.loads((folder / "retrievals.json").read_text("utf-8"))["languages"]["de"]
+    assert (found["gained"], found["lost"], found["other"]) == (0, 0, 0)
+    (folder / "eval_links.jsonl").unlink()
+    assert main(["report", str(folder), "--examples", "4", "--device", "cpu"]) == 2
+    assert "this run kept no links, so it has no words to show. Omit --examples." in capsys.readouterr().err

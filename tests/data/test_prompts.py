@@ -13,6 +13,7 @@ from hf_xalign.data.encoding import prompt_of, prompted, set_prompt, special_fra
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.export import save_sentence_transformer
+from hf_xalign.modeling.loading import load_tokenizer
 
 KINDS = {
     "template": None,
@@ -73,6 +74,8 @@ def test_an_export_says_its_prompt_as_sentence_transformers_does(tmp_path):
     settings = json.loads((folder / "config_sentence_transformers.json").read_text())
     assert (settings["prompts"], settings["default_prompt_name"]) == ({"default": "file: "}, "default")
     assert prompt_of(AutoTokenizer.from_pretrained(folder)) == "" and prompt_of(tokenizer) == "file: "
+    # The library's commands read it there, so that the export has the scores of its model.
+    assert prompt_of(load_tokenizer(folder)) == "file: "
     assert "`file: `" in (folder / "README.md").read_text()
 
 

@@ -14,7 +14,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
 from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
@@ -25,11 +24,10 @@ from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
-from hf_xalign.modeling.loading import choose_device
+from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.common import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
@@ -78,7 +76,7 @@ def load_any_encoder(
             )
         model = backbone_of(inner)
     layer_index(args.layers, model.config.num_hidden_layers)  # raises for an unknown layer
-    tokenizer = load_tokenizer(resolve_model(name), revision=revision)
+    tokenizer = load_tokenizer(name, revision=revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return model.to(device).eval(), tokenizer
 

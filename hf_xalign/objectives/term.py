@@ -264,7 +264,7 @@ class Objective(Sequence[Term]):
         return any(term.needs & set(names) for term in self)
 
     def require(self, supplied: Collection[Read], otherwise: str) -> None:
-        """Raise an InputError that ends with `otherwise` if a term reads something else than is `supplied`."""
+        """Raise an InputError that ends with `otherwise` if a term reads something that is not `supplied`."""
         for term in self:
             if missing := sorted(term.needs - set(supplied)):
                 raise InputError(f"objective: {term.name} reads {missing[0]}, {otherwise}")

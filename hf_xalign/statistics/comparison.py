@@ -182,7 +182,8 @@ def load_system(
     found = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
     if not found:
         raise InputError(
-            f"{folder}: there is no folder seed-<number> in it. Give the output folders of runs with seeds."
+            f"{folder}: there is no folder seed-<number> in it. Give the output folder of a run with --seeds. For one "
+            "without, run `hf-xalign evaluate RUN --examples FOLDER` and give FOLDER/retrieval_mean/after."
         )
     chosen = sorted(set(found if seeds is None else seeds))
     if missing := [number for number in chosen if number not in found]:

@@ -22,6 +22,7 @@ from hf_xalign.statistics.examples import ExampleScores, total
 
 _ROUNDING = 1e-9  # relative difference of sums below which they count as equal
 _NUMBERS = 1_000_000  # numbers drawn at once: 8 MB
+_SAME = "Score both on the same text, and words on the same links (`hf-xalign evaluate --links`)."
 
 
 def is_mean(scores: Sequence[ExampleScores]) -> bool:
@@ -168,7 +169,7 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
         if one.kind != first.kind or len(one) != len(first):
             raise InputError(
                 f"the systems were tested on different examples: {len(first)} with {first.kind} and {len(one)} with "
-                f"{one.kind}"
+                f"{one.kind}. {_SAME}"
             )
         if one.kind == "values":
             continue
@@ -179,7 +180,7 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
             row = int(np.flatnonzero((own != others).any(axis=1))[0])
             raise InputError(
                 f"the systems were tested on different examples, or in different orders: example {row} has "
-                f"{others[row].sum()} items for one and {own[row].sum()} for the other"
+                f"{others[row].sum()} items for one and {own[row].sum()} for the other. {_SAME}"
             )
 
 

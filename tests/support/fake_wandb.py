@@ -48,11 +48,12 @@ class Run:
 
     def __init__(self, path):
         self.folder = path.parent
-        self.config, self.summary, self.history, self.artifacts = {}, {}, [], []
+        self.config, self.summary, self.history, self.artifacts, self.hosts = {}, {}, [], [], set()
         for record in log_records(path):
             kind = record.WhichOneof("record_type")
             if kind == "run":
                 self.config.update(_items(record.run.config.update))
+                self.hosts.add(record.run.host)
             elif kind == "config":
                 self.config.update(_items(record.config.update))
             elif kind == "summary":

@@ -97,6 +97,7 @@ def test_artifacts_hold_models_and_nothing_pickled_or_secret(tracked):
     assert len({artifact.name for artifact in models}) == 1  # versions of one model
     files = [path for path in tracked.folder.rglob("*") if path.is_file()]
     assert files and not [path for path in files if SECRET.encode() in path.read_bytes()]
+    assert tracked.hosts == {""}
 
 
 def test_too_few_links_for_histograms_do_not_end_a_run(tmp_path, caplog):

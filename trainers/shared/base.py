@@ -314,7 +314,8 @@ class AlignmentTrainer(HubTrainer):
             args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
         if args.LOSS:
             self.objective = Objective(args.terms() if objective is None else objective)
-            self.objective.require(self.computes, f"which {type(self).__name__} does not compute")
+            known = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
+            self.objective.require(self.computes, known)
 
     def _open_model(
         self, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "times")
 _BINS = 64
-_WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true"}
+# `WANDB_X_DISABLE_META` leaves the host in the run itself.
+_WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true", "WANDB_HOST": ""}
 
 
 class WandbTracker(WandbCallback):
@@ -75,8 +76,8 @@ class WandbTracker(WandbCallback):
 def use_tracker(trainer: AlignmentTrainer) -> None:
     """Replace transformers' W&B callback, if `report_to` added it, and keep paths of this machine out of all trackers.
 
-    W&B by itself would record host, user, command and folders of a run, and what it prints. `WANDB_CONSOLE` and
-    `WANDB_X_DISABLE_META` change that.
+    W&B by itself would record host, user, command and folders of a run, and what it prints. `WANDB_CONSOLE`,
+    `WANDB_X_DISABLE_META` and `WANDB_HOST` change that.
     """
     # Not `pop_callback`, which would also take a user's subclass.
     for callback in list(trainer.callback_handler.callbacks):

@@ -4,7 +4,7 @@ The built-in encoder and text, five to ten minutes on two CPU cores, no network:
 
     hf-xalign train fao --config fao_builtin
 
-Your own encoder and text (any field of `--help` goes on the command line or into the YAML file):
+Your own encoder and text (fields go on the command line or into a YAML file):
 
     hf-xalign train fao --config fao_builtin \
         --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \

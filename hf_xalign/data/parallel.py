@@ -587,11 +587,14 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
     """
     unfinished = path.with_name(f".{path.name}.partial")
     first = next(batches, None)
-    bar = progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False)
     count = 0
     try:
         if first is not None:
-            with bar, pyarrow.OSFile(str(unfinished), "wb") as file, pyarrow.ipc.new_stream(file, first.schema) as out:
+            with (
+                progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
+                pyarrow.OSFile(str(unfinished), "wb") as file,
+                pyarrow.ipc.new_stream(file, first.schema) as out,
+            ):
                 for batch in itertools.chain([first], batches):
                     count += len(batch)
                     bar.update(len(batch))

@@ -34,10 +34,11 @@ class Vectors:
         f0: float (G, layers, dim), f0 of the kept words, in the order of `batch["kept_words"]`, without gradient.
         sentences: float (2B, layers, dim), the mean of each sentence's token vectors, all sources, then all targets.
         sentences0: the same vectors from the encoder before training, without gradient.
-        queries: float (B, size), projected vectors of one side of each pair.
+        queries: float (B, size), projected vectors of one side of each pair, drawn at random.
         keys: float (B, size), those of the other side by the momentum encoder, without gradient.
         queue: keys of earlier steps, with the pair of each.
-        projections: float (B, 2, size), projected vectors of both sides.
+        projections: float (B, 2, size), projected vectors of both sides: the one that `queries` has first, which
+            `batch["query_is_target"]` tells, bool (B,).
         states: float (rows, width, dim), last hidden states of the batch's masked text.
         embeddings: float (V, dim), the input word embeddings.
         entries: int64 (n, 2), the tokens of this step's dictionary entries.
@@ -130,9 +131,10 @@ class Term(ABC):
     PPA and ALIGN-MLM read sentences and masked text:
 
 
-    - `keys`: `vectors.queries`, `vectors.keys`, `vectors.queue` and `batch["pairs"]` int64 (B,) (PPA).
+    - `keys`: `vectors.queries`, `vectors.keys`, `vectors.queue` and `batch["pairs"]` int64 (B,), numbers of the pairs
+      in the corpus (PPA).
 
-    - `projections`: `vectors.projections` and `batch["pairs"]` (PPA).
+    - `projections`: `vectors.projections`, without a momentum encoder and a queue, and `batch["pairs"]` (PPA).
 
     - `masked`: `vectors.states`, `vectors.embeddings`, `batch["mlm_positions"]` and `batch["mlm_labels"]`, int64 (M,).
       The text is a sentence, or in PPA a pair if a term has `seen="pair"`.

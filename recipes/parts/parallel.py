@@ -76,6 +76,7 @@ class Corpus(RunText):
         counts: Mapping[str, Mapping[str, Any]] = self.link_counts or {
             code: {"pairs": pairs} for code, pairs in sorted(count_languages(self.train).items())
         }
+        held_out = [f"{pairs} pairs of {code}" for code, pairs in sorted(count_languages(self.evaluation).items())]
         links = sum(map(len, self.evaluation["links"][:])) if "links" in self.evaluation.column_names else None
         return [
             encoder_line(self.data.model_name_or_path, self.model),
@@ -84,7 +85,7 @@ class Corpus(RunText):
                 for pair, found in counts.items()
             ),
             *first_pairs(self.train),
-            f"held out {len(self.evaluation)} pairs" + (f", {links} links" if links is not None else ""),
+            "held out " + ", ".join(held_out + ([] if links is None else [f"{links} links"])),
         ]
 
     def check_pieces(self, pivot_tokenizer: PreTrainedTokenizerBase | None = None) -> None:
@@ -251,7 +252,7 @@ def link_text(
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
-    """Warn of held-out pairs that are trained on too, and of held-out languages that are not trained on."""
+    """Warn of held-out pairs that are trained on too, and of languages that only one of the texts has."""
     held_out = pyarrow.concat_arrays(list(_texts(test)))
     found = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
     known = pyarrow.concat_arrays(list(found))
@@ -265,6 +266,8 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
     for language in sorted(counts.keys() - set(trained)):
         there = ", ".join(trained)
         logger.warning("%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, there)
+    if unscored := sorted(set(trained) - counts.keys()):
+        logger.warning("no held-out pair is in %s, so it has no scores: give some by eval_data", ", ".join(unscored))
 
 
 def first_pairs(pairs: Dataset) -> list[str]:

@@ -1,5 +1,6 @@
 """Terms of a loss: what they read is there, what does not fit is refused, and one of a user's own trains."""
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -7,7 +8,7 @@ import safetensors
 import torch
 from datasets import Dataset
 from support.align_mlm import make_entries, make_rows
-from support.fao import page_terms
+from support.fao import PAGE, page_terms
 from support.launch import STEP
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make_pairs
@@ -32,6 +33,7 @@ from hf_xalign.objectives.pivot import similarity_change
 from hf_xalign.trainers import (
     AlignMLMConfig,
     AlignMLMTrainer,
+    ContinualTrainer,
     FAOConfig,
     FAOTrainer,
     MAOConfig,
@@ -229,6 +231,12 @@ def test_terms_of_ones_own_train_in_ppa_and_align_mlm(tmp_path):
         AlignMLMTrainer(make_encoder(), args, **rows, objective=[EntryDistance()], **given)
     with pytest.raises(InputError, match="needs a dictionary"):
         AlignMLMTrainer(make_encoder(), args, train_dataset=rows["train_dataset"], objective=terms, **given)
+
+
+@pytest.mark.parametrize("trainer", [FAOTrainer, ContinualTrainer, PPATrainer, AlignMLMTrainer])
+def test_the_page_names_what_a_term_can_read(trainer):
+    row = next(line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| `{trainer.__name__}`"))
+    assert set(re.findall(r"`(\w+)`", row)[1:]) == set(trainer.computes)
 
 
 def test_the_page_against_a_loop():

@@ -261,8 +261,9 @@ def _header(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
             for entry in sorted(header.values(), key=lambda entry: entry["data_offsets"]):
                 start, end = entry["data_offsets"]
                 bits = int(re.findall(r"\d+", entry["dtype"].replace("BOOL", "8"))[0])
-                whole &= start == at and all(isinstance(n, int) and n >= 0 for n in entry["shape"])
-                whole &= 8 * (end - start) == bits * math.prod(entry["shape"])
+                if not all(isinstance(n, int) and n >= 0 for n in entry["shape"]):  # a product with text repeats it
+                    raise wrong
+                whole &= start == at and 8 * (end - start) == bits * math.prod(entry["shape"])
                 at = end
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise wrong from error

@@ -93,12 +93,10 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
 
 
 def _coded(rows: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return rows of a table with the first two cells as code."""
     return [(code(language, table=True), code(metric, table=True), *rest) for language, metric, *rest in rows]
 
 
 def _base(record: Mapping[str, Any]) -> str:
-    """Return the encoder that training or mapping started from."""
     base = record["base_model"]
     if vectors := (record.get("maps") or {}).get("vectors"):
         return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
@@ -111,7 +109,6 @@ def _base(record: Mapping[str, Any]) -> str:
 
 
 def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the adapter's kind, its encoder, and the languages with a map."""
     adapter, base = record.get("adapter"), record["base_model"]
     if not adapter:
         return {"adapter": ""}
@@ -131,7 +128,6 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
-    """Return the files of the maps, and the values of the snippet that uses them."""
     maps = record.get("maps")
     if not maps or not maps["files"]:
         return {"maps": "", "mapped_encoder": False, "vectors": ""}
@@ -161,7 +157,6 @@ def _base_literal(base: Mapping[str, Any]) -> str:
 
 
 def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of pre-training: held-out losses, languages, derivation and dictionary."""
     settings, languages = record["settings"], record["languages"]
     objective = settings.get("objective", record["method"])
     rows = [
@@ -183,7 +178,6 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _worse(record: Mapping[str, Any]) -> list[str]:
-    """Return scores that dropped and losses that rose, as text."""
     found = [
         f"{code(language)} {code(metric)} {row[-1]}"
         for language, metric, *row in score_rows(record)
@@ -209,7 +203,6 @@ def _source(source: Mapping[str, Any]) -> str:
 
 
 def _links(links: Mapping[str, Any]) -> str:
-    """Return a table with one row for each language."""
     names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
     rows = [
         (code(language, table=True), *(figure(statistics.get(name)) for name in names))

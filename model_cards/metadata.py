@@ -175,7 +175,6 @@ def _hub_name(name: str | None) -> str | None:
 
 
 def _scored_on(record: Mapping[str, Any], language: str, metric: Metric) -> Mapping[str, Any]:
-    """Return the evaluation data of a score."""
     data = record["data"]
     if metric.kind == "embedding":
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"

@@ -105,7 +105,6 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _role(language: str, task: Mapping[str, Any]) -> str:
-    """Return what the model has seen of a language's labels."""
     if language in task["train_languages"]:
         return "trained on"
     return "zero-shot" if language in task["zero_shot"] else "checkpoint chosen by it"
@@ -131,5 +130,4 @@ def _module(module: Mapping[str, Any] | None) -> str:
 
 
 def _short(base: Mapping[str, Any]) -> str:
-    """Return a model's name without a local path."""
     return base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"]

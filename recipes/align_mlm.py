@@ -12,10 +12,10 @@ Real languages, a dictionary and an existing encoder:
 Several languages have a `--corpus` and a `--dictionary` each.
 
 `--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (code-switched by the dictionary) or `align_mlm` (the
-dictionary's input embeddings are drawn together). Prints the loss on held-out text and the alignment of the
+dictionary's input embeddings are pulled together). Prints the loss on held-out text and the alignment of the
 embeddings before and after, and where everything was saved. The folder is an ordinary checkpoint with its dictionary
-(`token_entries.json`), the derived language (`derived_language.json`) where there is one, `results.json` and a card.
-`hf-xalign reproduce align_mlm_small` runs objectives and derived languages and ends in their tables.
+(`token_entries.json`), the derived language (`derived_language.json`), if any, `results.json` and a card. `hf-xalign
+reproduce align_mlm_small` runs all objectives and derived languages and prints their tables.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@ r"""Compare systems over languages and seeds: means, spread, significance, inter
 
     hf-xalign compare runs/raw runs/fao runs/continual --markdown table.md --latex table.tex
 
-The folders are those that `hf-xalign train finetune` wrote, or `train fao`, `mao`, `ppa` and `mapping` with `--seeds`,
-the baseline first. `FOLDER/scores/NAME/before` has the encoder before training. They must have the same task, metric
-and test sets, and the same seeds and languages, or `--seeds 0 1` and `--languages de hi` choose what all of them have.
-`--names` gives them other names than the folders'. The first table has a row a system, mean ± standard deviation over
-seeds, in points; the second has each system's differences from the baseline. The same folders give the same tables.
+Give folders of `hf-xalign train finetune`, or of `train fao`, `mao`, `ppa` and `mapping` with `--seeds`, the baseline
+first. `FOLDER/scores/NAME/before` has the encoder before training. All folders need the same task, metric, test sets,
+seeds and languages; `--seeds 0 1` and `--languages de hi` select what they have in common. `--names` replaces their
+names. The first table has mean ± standard deviation over seeds of each system, in points. The second has each system's
+differences from the baseline. The same folders give the same tables.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class CompareArguments:
     seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None)
     level: float = option("Tests", "p below which a difference is marked as significant.", 0.05)
     confidence: float = option("Tests", "Share of the resampled differences inside the intervals.", 0.95)
-    permutations: int = option("Tests", "Swaps of the permutation test.", 10_000)
+    permutations: int = option("Tests", "Number of permutations of the permutation test.", 10_000)
     concatenate_seeds: bool = option(
-        "Tests", "Swap each seed's answers alone (Efimov et al. 2022), not an example's under all seeds.", False
+        "Tests", "Swap the answers of each seed independently (Efimov et al. 2022), not of all seeds together.", False
     )
-    resamples: int = option("Tests", "Draws of examples and seeds for the intervals.", 2000)
-    seed: int = option("Tests", "Seed of swaps and draws.", 0)
+    resamples: int = option("Tests", "Number of bootstrap resamples of examples and seeds for the intervals.", 2000)
+    seed: int = option("Tests", "Seed of permutations and resamples.", 0)
     markdown: str | None = option("Output", "File to write as Markdown.", None)
     latex: str | None = option("Output", "File to write as LaTeX, for the package booktabs.", None)
 
@@ -122,7 +122,6 @@ def as_latex(comparison: Comparison) -> str:
 
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
-    """Return the cells of both tables, with the head in the first row."""
     marks = {
         (one.system, one.language): f" {_BETTER if one.difference > 0 else _WORSE}"
         for one in comparison.differences
@@ -162,11 +161,11 @@ def _notes(comparison: Comparison) -> list[str]:
     ]
     if len(first.seeds) > 1:
         notes.append(
-            "p says what other examples would show of these very models; the intervals also cover other seeds: a "
-            "marked difference whose interval holds 0 may come of the seeds."
+            "p covers other test examples for these models; the intervals also cover other seeds. A marked difference "
+            "whose interval contains 0 may be due to the seeds."
         )
     else:
-        notes.append("One seed only: p and intervals say nothing of how far the scores move with the seed.")
+        notes.append("One seed only: p and intervals do not cover the variation between seeds.")
     return [_line(note) for note in notes]
 
 
@@ -188,7 +187,6 @@ def _p(p: float | None) -> str:
 
 
 def _line(name: str) -> str:
-    """Return a name without line breaks."""
     return " ".join(name.split())
 
 

@@ -1,4 +1,4 @@
-r"""Fine-tune on a task in one language while linked words of others stay aligned with it (continual learning).
+r"""Fine-tune on a task in one language while other languages stay aligned with it (continual learning).
 
     hf-xalign train continual --config continual_slots_builtin \
         --model_name_or_path runs/fao_builtin --train_data en=train.jsonl --eval_data en=test.jsonl de=de.jsonl
@@ -31,15 +31,15 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])
     pairs_split: str = option(_PAIRS, "Split of built-in and Hub pairs.", "train")
-    max_pairs: int | None = option(_PAIRS, "Use n pairs with links of each source, by draw.", None, least=1)
+    max_pairs: int | None = option(_PAIRS, "Use n linked pairs of each source, selected by draw.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "builtin")
 
     def check(self, args: TaskConfig) -> None:
-        """Refuse a module on the encoder."""
+        """Raise InputError for a module on the encoder."""
         if self.adapter is not None:
-            raise InputError("adapter: continual alignment trains the encoder itself, without a module on it")
+            raise InputError("adapter: continual alignment trains the encoder itself. Remove the adapter.")
         super().check(args)
 
     def check_files(self) -> None:

@@ -1,11 +1,11 @@
-r"""Distances of linked against random word pairs at each stage of an encoder: numbers, and histograms as figures.
+r"""Compare the distances of linked and random word pairs at each stage of an encoder, in a table and histograms.
 
     hf-xalign distances --stages raw=builtin fao=runs/fao_builtin task=runs/pos/seed-0 \
         --output_dir runs/distances
 
 A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder.
 The words of held-out text are linked once: `--eval_data`, with `--train_data` for the aligner, or `--eval_links` of
-another run. Prints a table (AUC: the chance that a random pair is farther apart than a linked pair) and writes
+another run. Prints a table (AUC: the probability that a random pair is farther apart than a linked pair) and writes
 `distances.json` and one figure for each measure and layer.
 """
 
@@ -26,7 +26,7 @@ class DistanceArguments(ParallelText):
     stages: list[str] = option("Distances", "NAME=MODEL, one or more, in the order of the rows.", [])
     eval_links: str | None = option("Distances", "eval_links.jsonl of another run. Overrides eval_data.", None)
     layers: list[int] = option("Distances", "Layers; -1 is the last.", [-1])
-    pairs: int = option("Distances", "Word pairs of each kind and language at most.", 10_000, least=1)
+    pairs: int = option("Distances", "Maximum number of word pairs of each kind and language.", 10_000, least=1)
     bins: int = option("Distances", "Bins of the histograms.", 50, least=2)
     seed: int = option("Distances", "Seed of the random pairs.", 0)
     device: str = option("Distances", "Torch device of the encoders.", "cpu")
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
 
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)
     if not stages or "" in stages or len(stages) < len(data.stages):
-        raise InputError(f"stages={data.stages}: name each once, as in raw=builtin fao=runs/fao_builtin")
+        raise InputError(f"stages={data.stages}: give each stage once, as in raw=builtin fao=runs/fao_builtin")
     check_models(stages.values())
     folder = Path(data.output_dir)
     check_output(folder)

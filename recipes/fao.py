@@ -1,4 +1,4 @@
-r"""FAO: fine-tune an encoder on word links until its languages meet (Cao et al. 2020).
+r"""FAO: fine-tune an encoder on word links to align its languages (Cao et al. 2020).
 
 The built-in encoder and text, five to ten minutes on two CPU cores, no network:
 
@@ -12,7 +12,7 @@ Your own encoder and text (any field of `--help` goes on the command line or int
 
 Prints the scores before and after and where everything was saved. Load the result with `AutoModel.from_pretrained`.
 The folder also holds `results.json` (the record of the run), `eval_links.jsonl` (held-out links) and a model card.
-`--seeds 0 1 2` trains each seed into a folder `seed-<number>`, and `hf-xalign compare` reads the whole.
+`--seeds 0 1 2` trains each seed in a folder `seed-<number>`, and `hf-xalign compare` reads all of them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Parts of speech on the built-in encoder, with files of your own (JSON Lines, CoN
         --train_data en=train.conllu --eval_data en=test.conllu de=de_test.conllu
 
 `--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or a mapped encoder. `--adapter FOLDER` adds a
-module of MAO or a rotation to its encoder. `{seed}` in either stands for the seed of the run, so that seeds of the
-alignment and of the task go together. Several `--train_data` give translate-train, `--code_switch` PPA's.
+module of MAO or a rotation to its encoder. `{seed}` in either is replaced by the seed of the run, to pair the seeds of
+alignment and task. Several `--train_data` give translate-train, and `--code_switch` PPA's variant of it.
 
 `--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels:
 
@@ -30,7 +30,6 @@ from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 
 def _tagger(help: str, default: Any) -> Any:
-    """Return the field of an option of the tagger."""
     return option("Tagger", help, default, rules=[needs(head="tagger")])
 
 
@@ -42,7 +41,7 @@ class FinetuneArguments(TaskArguments):
         "Encoder layers to read. Default: those with maps or a module, else the last four.", None
     )
     tagger_layer_mix: Literal["sum", "concat"] = _tagger("Sum or concatenate a word's vectors of these layers.", "sum")
-    tagger_pooling: Literal["first", "last", "mean"] = _tagger("Which subwords make a word's vector.", "mean")
+    tagger_pooling: Literal["first", "last", "mean"] = _tagger("Pooling of subwords into a word's vector.", "mean")
     tagger_lstm_size: int = _tagger("Units per direction of the BiLSTM.", 384)
     tagger_lstm_layers: int = _tagger("Layers of the BiLSTM.", 2)
     tagger_dropout: float = _tagger("Dropout before and after the BiLSTM.", 0.5)
@@ -50,9 +49,7 @@ class FinetuneArguments(TaskArguments):
         "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
     )
     tagger_bio: bool | None = _tagger("Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
-    tagger_keep_vectors: bool = _tagger(
-        "Encode the training text once, and keep its word vectors, not once an epoch and seed.", True
-    )
+    tagger_keep_vectors: bool = _tagger("Encode the training text once, instead of in each epoch and seed.", True)
 
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")

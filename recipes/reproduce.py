@@ -5,10 +5,10 @@ r"""Reproduce the tables and figures of the papers: run the commands of their ro
     hf-xalign reproduce mao.table1 --only "mBERT-cased + FAO"
     hf-xalign reproduce mao.table1 --data de=my/german.tsv de_test=my/german.test.tsv
 
-A table is `PAPER.TABLE`; the name of a paper is all of its tables. Each row is a list of ordinary commands, which
-`--dry_run` prints. Finished commands are kept, so the same command resumes. The encoders and many data sets are read
-from the Hub, other text from the files that `--data` names; `--dry_run` lists those. Ends with the table in the
-paper's layout: our value, and the published one in parentheses.
+Name a table as `PAPER.TABLE`, or all tables of a paper by its name. Each row is a list of ordinary commands, which
+`--dry_run` prints. Finished commands are skipped, so run the same command again to resume. Encoders and many data sets
+are read from the Hub, other text from the files of `--data`, which `--dry_run` lists. Prints the paper's table: our
+values, with the published ones in parentheses.
 """
 
 from __future__ import annotations

@@ -95,7 +95,6 @@ def test_every_kind_of_check():
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_bounds_and_choices(cls, tmp_path):
-    """Every class that checks itself refuses the value beyond each bound, and a word that is no choice."""
     training = {"output_dir": str(tmp_path), "use_cpu": True} if hasattr(cls, "PRESETS") else {}
 
     def build(**given):

@@ -195,7 +195,6 @@ FILES = {
 
 
 def test_bad_settings_are_refused(tmp_path):
-    """Each message is one line that begins with the place."""
     texts = {
         f"# a comment\n{line}\n".encode(): f":2: .*{message}" for line, message in (LINES | TRAINING_LINES).items()
     }
@@ -243,7 +242,6 @@ HABITS = {
 
 
 def test_names_of_other_tools_suggest_the_field(tmp_path):
-    """On the command line and in a YAML file, with a class that is imported later too."""
     table = {}
     for known, names in HABITS.items():
         for name in names.split():

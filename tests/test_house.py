@@ -95,7 +95,6 @@ def test_no_file_imports_a_room_by_its_top_level_name():
 
 
 def test_every_requirement_is_pinned_for_ci():
-    """A release of another project must not turn CI red."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     extras = setup["options.extras_require"]

@@ -99,7 +99,6 @@ def test_a_task_model_with_alignment_loads_trains_and_saves_again(tmp_path):
 
 
 def test_what_was_uploaded_by_hand(tmp_path):
-    """Transformers alone cannot load it, and says so; what `hub.push` uploads is tested with the Hub."""
     save_all(tmp_path)
     one, cache = tmp_path / "one", tmp_path / "hub"
     as_hub_repository(one, cache, "someone/by-hand")
@@ -114,8 +113,6 @@ def test_unusable_folders_are_refused(tmp_path):
     save_all(made)
 
     def load(name, base=..., **options):
-        """Load a copied folder, its adapter on another base."""
-
         def attempt(folder):
             shutil.copytree(made / name, folder / name)
             if base is not ...:

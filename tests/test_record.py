@@ -175,7 +175,6 @@ def test_portable():
 
 
 def test_whole_paths_stay_on_this_machine(tmp_path, run):
-    """They are read back, unless the record was edited or replaced."""
     record = {**run, "command": ["/home/nnamdi/fao.py"], "base_model": {"name": "/home/nnamdi/base", "hub_id": None}}
     write_record(tmp_path, record)
     text = (tmp_path / FILENAME).read_text()

@@ -224,7 +224,6 @@ def test_text_is_looked_for_before_the_first_command(tmp_path, monkeypatch):
 
 
 def test_commands_have_the_settings_of_their_papers():
-    """One command of each kind is read in full."""
     kinds = {}
     for table in TABLES.values():
         for row in table.rows:

@@ -85,7 +85,6 @@ def test_it_holds_the_package_and_nothing_else(wheel):
 
 
 def test_it_runs_in_an_empty_folder(call, installed, tmp_path):
-    """Its command, the recipe that this starts under accelerate, and what it reads; all is the installed library."""
     hf_xalign = str(installed / "bin" / "hf-xalign")
     help_of_fao = call(hf_xalign, "train", "fao", "--help")
     assert all(name in help_of_fao for name in [path.stem for path in (train.FOLDER / "configs").glob("fao_*.yaml")])

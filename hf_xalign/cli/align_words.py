@@ -93,7 +93,6 @@ def run(args: Arguments) -> None:
 
 
 def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
-    """Align shards and print the counts of each language pair."""
     from hf_xalign.environment import usable_cores
     from hf_xalign.links import align_shards
     from hf_xalign.tables import table
@@ -120,7 +119,6 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
 
 
 def _align_text(args: Arguments, options: dict[str, Any]) -> None:
-    """Align a text and write one line for each pair, also for pairs without a link."""
     from hf_xalign.cache import check_output, map_rows, replacing
     from hf_xalign.data.parallel import load_sources
     from hf_xalign.links import align_words

@@ -133,7 +133,6 @@ def run(args: Arguments) -> None:
 
 
 def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
-    """Return the layer, the batch size and the poolings, by default those of the run."""
     poolings, layer, batch_size = ["mean", "last"], -1, 64
     if job and job.record.get("method") == "mapping":
         layer, batch_size = job.layer, job.setting("batch_size", 64)

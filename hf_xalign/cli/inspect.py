@@ -92,7 +92,6 @@ def as_text(found: dict[str, WordSimilarity], columns: int) -> str:
 
 
 def _block(title: str, one: WordSimilarity) -> list[str]:
-    """Return the lines of a titled matrix."""
     rows = [("", *(cut(word, _LONGEST_WORD) + " " for word in one.target_words))]
     for word, values, best in zip(one.source_words, one.values.tolist(), one.nearest(), strict=True):
         # A word without a vector has NaN. A star or a space follows each number.

@@ -141,6 +141,5 @@ def _fail(error: Exception, status: int, debug: bool, message: str | None = None
 
 
 def _configure_logging() -> None:
-    """Log the library's progress to standard error."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("hf_xalign").setLevel(logging.INFO)

@@ -226,7 +226,6 @@ def read_text(
 
 
 def _builtin_text(run: Run | None) -> list[str]:
-    """Return the built-in text in the languages of a run."""
     if run is None:
         return list(_BUILTIN_TEXT)
     languages = run.record["languages"] if run.record else {"pivot": "en", "others": []}
@@ -329,5 +328,4 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
 
 
 def _pairs(text: Dataset) -> list[tuple[str, ...]]:
-    """Return the languages and texts of each pair, which identify it."""
     return list(zip(*(text[name][:] for name in ("source_lang", "target_lang", "source", "target"))))

@@ -77,7 +77,6 @@ def run(args: Arguments) -> None:
 
 
 def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
-    """Print the repository, and the name and size of every file that a push would send."""
     from hf_xalign.hub.files import Contents
     from hf_xalign.hub.upload import check_repo_id
     from hf_xalign.tables import table

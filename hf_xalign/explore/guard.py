@@ -26,10 +26,10 @@ _ANY = ("", "0.0.0.0", "::")
 class Guard:
     """ASGI application that refuses what the page does not need, before a body is read.
 
-    `Host` must be 127.0.0.1, localhost, [::1] or `host`, with the port that is served, and `Origin`, if there is one,
-    an address of the same. Where `host` stands for all addresses of this machine, the one that a request came to and
-    the machine's name count too. On a Space the Hub's proxy chooses the server by `Host`, so that only `Origin` is
-    checked: it must be the Space's own host name, or the one that the proxy was asked for.
+    `Host` must be 127.0.0.1, localhost, [::1] or `host`, with the server's port, and `Origin`, if present, must be one
+    of the same addresses. If `host` means all addresses of this machine, the machine's name and the address that
+    received the request are allowed too. On a Space, the Hub's proxy selects the server by `Host`, so only `Origin` is
+    checked: it must be the Space's host name, or the one in the request to the proxy.
 
     Args:
         app: ASGI application of the page.
@@ -50,7 +50,6 @@ class Guard:
             await PlainTextResponse(refusal[1], status_code=refusal[0])(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Return status and text of the answer to a request that is refused."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if not self._knows(scope, headers):
             return 421, "This server has another name. Open the address that hf-xalign explore printed.\n"
@@ -76,7 +75,6 @@ class Guard:
         return scheme == "http" and self._is_name(scope, place)
 
     def _is_name(self, scope: Scope, place: str) -> bool:
-        """Return whether `name:port` is this server."""
         try:
             parts: Any = urlsplit(f"//{place}")
             name, port = parts.hostname, parts.port or 80

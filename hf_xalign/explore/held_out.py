@@ -1,4 +1,4 @@
-"""Held-out text as an encoder represents it: links, neighbours of words, search for sentences, a map."""
+"""Held-out text encoded by one model: links, neighbours of words, sentence search, and a map."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hf_xalign.search.ranking import Candidates, Ranked
 
 
 class Found(NamedTuple):
-    """Word or sentence of the held-out text, how near it is, and how often it occurs."""
+    """Word or sentence of the held-out text, its score, and its number of occurrences."""
 
     text: str
     score: float
@@ -66,7 +66,7 @@ class Plane(NamedTuple):
     """Linked words in two dimensions.
 
     `points` is float32 (2, pairs, 2): source and target words, then x and y. `variance` is the share of the words'
-    variance that the two axes hold, `retrieval` the share of these words whose nearest is their partner, by CSLS.
+    variance on the two axes, and `retrieval` the share of words whose nearest neighbour by CSLS is their partner.
     """
 
     points: np.ndarray

@@ -126,7 +126,6 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
 
 
 def _first_line(text: str) -> tuple[int, int] | None:
-    """Return N and D of a first line `N D`, or None."""
     fields = text.split()
     if len(fields) == 2 and all(field.isascii() and field.isdigit() and len(field) < 10 for field in fields):
         return int(fields[0]), int(fields[1])
@@ -134,7 +133,6 @@ def _first_line(text: str) -> tuple[int, int] | None:
 
 
 def _read_text(path: Path) -> tuple[int | None, Iterator[_Block]]:
-    """Return the number of rows by the first line, and the blocks."""
     lines: Iterator[str] = (line for _, line in read_lines(path, undecodable="replace"))
     first = next(lines, "")
     if (found := _first_line(first)) is not None:
@@ -183,7 +181,6 @@ def _parse(lines: list[str], size: int, start: int) -> _Block:
 
 
 def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list[str]) -> _Block:
-    """Leave out the rows with a field that is not a finite number."""
     good = np.isfinite(vectors).all(axis=1)
     if good.all():
         return _Block(words, vectors, faults)
@@ -193,7 +190,6 @@ def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list
 
 
 def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
-    """Return the number of rows that the first line says, and the blocks."""
     with open_bytes(path) as stream:
         first = stream.readline(100)
     if first.startswith(_FASTTEXT_MODEL):

@@ -113,7 +113,6 @@ def _base(record: Mapping[str, Any]) -> str:
 
 
 def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return each language with its rows."""
     stages = [record["scores"].get(stage) or {} for stage in ("before", "after")]
     found = []
     for language, rows in groupby(score_rows(record), key=lambda row: row[0]):
@@ -169,7 +168,6 @@ def _curves(
 
 
 def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Draw one figure per cell, the stages of one language next to each other."""
     if grid is None:
         return []
     stages = list(grid["stages"])
@@ -183,7 +181,6 @@ def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
-    """Build a table with one row per mapping; empty without any."""
     names = list(dict.fromkeys(name for entry in entries for name, value in entry.items() if value is not None))
     rows = [tuple(entry.get(name) for name in names) for entry in entries]
     return [tuple(names), *rows] if rows else []

@@ -139,7 +139,6 @@ class _Prepared(NamedTuple):
     k: int
 
     def rank(self, queries: Tensor, n: int) -> Ranked:
-        """Rank all candidates for unit queries (q, D)."""
         indices, scores = _rank(queries, self.rows, self.copies, min(n, len(self.rows)), self.k, self.crowding)
         if len(self.rows) < len(self.copy_of):
             indices, scores = _with_copies(indices, scores, self.copy_of, min(n, len(self.copy_of)))
@@ -221,7 +220,6 @@ def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
 
 
 def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:
-    """Return the r of every x, float32 (rows,)."""
     near = no_keys(x, len(x), min(k, len(others)))
     for rows, columns, tile in _padded_tiles(x, others, "CSLS: neighbourhoods"):
         _enter(near[rows], tile, columns.start)

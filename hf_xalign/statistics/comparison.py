@@ -272,7 +272,6 @@ def _check_comparable(system: System, baseline: System) -> None:
 
 
 def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:
-    """Return a unique name for each system."""
     paths = [Path(folder).resolve() for folder in folders]
     if len(paths) < 2:
         raise InputError(f"a comparison needs at least two folders, the baseline first, but got {len(paths)}")

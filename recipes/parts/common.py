@@ -94,13 +94,13 @@ class TextArguments(ParallelText, SmokeTest):
         _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed).", "builtin"
     )
     max_train_pairs: int | None = option(
-        _DATA, "Use n pairs of each training source, by draw, of those that the filters keep.", None, least=1
+        _DATA, "Use n pairs of each training source that pass the filters, selected by draw.", None, least=1
     )
     model_revision: str = option(_DATA, "Branch, tag or commit of a Hub model.", "main")
     probe: list[str] = option(
         "Run",
-        "Frozen probes to score before and after: NAME (or NAME:COLUMN of the labels), LANG=FILE to learn from and "
-        "LANG=FILE to test on, then the next NAME; the command `evaluate` has the same. `pos builtin:en builtin:de` "
+        "Frozen probes to score before and after: NAME (or NAME:COLUMN of the labels), LANG=FILE to train on and "
+        "LANG=FILE to test on, then the next NAME, as in `hf-xalign evaluate`. `pos builtin:en builtin:de` "
         "are parts of speech of the built-in text.",
         [],
     )
@@ -131,8 +131,8 @@ class TextArguments(ParallelText, SmokeTest):
         """Refuse an export of what no encoder alone can hold."""
         if self.sentence_transformer and (self.maps_adapters or getattr(args, "own_module", False)):
             raise InputError(
-                "sentence_transformer: that package loads an encoder alone, without maps or a module of MAO. Train "
-                "FAO or PPA, or MAO with --peft_type lora, which is merged into the encoder"
+                "sentence_transformer: sentence-transformers cannot load maps or modules of MAO. Train FAO, PPA, or "
+                "MAO with --peft_type lora, which is merged into the encoder."
             )
 
 
@@ -158,7 +158,7 @@ class DataArguments(TextArguments):
     )
     protocol: list[str] = option(
         "Word links",
-        "Score by these protocols too: mao (as published), or identical, specials, legacy, cosine, joined by +.",
+        "Also score by these protocols: mao (as published), or identical, specials, legacy, cosine, joined by +.",
         [],
     )
 

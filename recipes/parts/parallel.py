@@ -280,7 +280,6 @@ def first_pairs(pairs: Dataset) -> list[str]:
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:
-    """Yield arrays of both sides of each pair as one text."""
     for batch in scan_columns(pairs, "source", "target"):
         sides = (batch[name].combine_chunks() for name in ("source", "target"))
         yield pyarrow.compute.binary_join_element_wise(*sides, "\t")

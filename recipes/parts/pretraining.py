@@ -192,7 +192,6 @@ def _texts(corpora: dict[str, Dataset]) -> list[str]:
 
 
 def _cells(corpus: Dataset) -> list[str]:
-    """Return the text of each row, empty if it has none."""
     cells = corpus[_column(corpus)][:]
     return [" ".join(cell) if isinstance(cell, list) else cell or "" for cell in cells]
 
@@ -232,7 +231,6 @@ def _tokenizer(
 def _encoder(
     data: PretrainingArguments, tokenizer: PreTrainedTokenizerBase, old_ids: np.ndarray | None, seed: int
 ) -> PreTrainedModel:
-    """Return the encoder to start from, with one embedding row for each piece."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if data.model_name_or_path == NEW:

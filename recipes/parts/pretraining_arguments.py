@@ -33,7 +33,7 @@ class PretrainingArguments(PairColumns, SmokeTest):
     max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None, least=1)
     derive: list[str] = option(
         _TEXT,
-        "Make a second language of the corpus: syntax, inversion or permutation, transliteration.",
+        "Derive a second language from the corpus: syntax, inversion or permutation, transliteration.",
         [],
         rules=[
             needs(when="syntax", order_of=GIVEN),
@@ -56,46 +56,46 @@ class PretrainingArguments(PairColumns, SmokeTest):
         "keep",
     )
     order_of: list[str] = option(
-        _TEXT, "syntax: CoNLL-U files of the language whose word order is taken.", [], rules=[needs(derive="syntax")]
+        _TEXT, "syntax: CoNLL-U files of the language with the word order.", [], rules=[needs(derive="syntax")]
     )
     parallel: list[str] = option(
         _TEXT,
-        "xlm: sentence pairs, as in hf-xalign train fao. Default with derive: the corpus and what is derived.",
+        "xlm: sentence pairs, as in hf-xalign train fao. Default with derive: the corpus and the derived text.",
         [],
         rules=[needs(objective="xlm")],
     )
-    pair_share: float = option(_TEXT, "xlm: rows of sentence pairs by rows of text.", 0.25)
+    pair_share: float = option(_TEXT, "xlm: ratio of rows of sentence pairs to rows of text.", 0.25)
     pair_halves: Literal["packed", "padded"] = option(
         _TEXT, "xlm: pad a row of pairs at its end, or each of its halves, as ALIGN-MLM.", "packed"
     )
     long_sentences: Literal["cut", "drop"] = option(
-        _TEXT, "A sentence longer than a row goes on in the next, or is left out, as ALIGN-MLM.", "cut"
+        _TEXT, "Continue a sentence longer than a row in the next row, or leave it out, as ALIGN-MLM.", "cut"
     )
-    block_size: int = option(_TEXT, "Tokens a row at most.", 128, least=1)
+    block_size: int = option(_TEXT, "Maximum number of tokens in a row.", 128, least=1)
     model_name_or_path: str = option(
         _MODEL,
-        f"Encoder to begin with: a Hub id, a folder, `builtin`, or `{NEW}` (random weights).",
+        f"Encoder to start from: a Hub id, a folder, `builtin`, or `{NEW}` (random weights).",
         "builtin",
         rules=[needs("it has no vocabulary", NEW, vocabulary="train")],
     )
     model_revision: str = option(_MODEL, "Branch, tag or commit of a Hub model.", "main")
-    layers: int | None = option(_MODEL, "Keep the encoder's first n layers; of a new one its number, 8.", None)
+    layers: int | None = option(_MODEL, f"Keep the encoder's first n layers. {NEW}: number of layers, or 8.", None)
     hidden_size: int = option(_MODEL, f"{NEW}: width.", 512)
     attention_heads: int = option(_MODEL, f"{NEW}: attention heads.", 8)
     vocabulary: Literal["keep", "cut", "train"] = option(
         _MODEL,
-        "The encoder's own; the pieces of it that the text uses most; or one trained on the text.",
+        "The encoder's own, its pieces that are most frequent in the text, or one trained on the text.",
         "keep",
         rules=[needs("new pieces have no embeddings in another; or vocabulary=cut", "train", model_name_or_path=NEW)],
     )
     vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
     dictionary: list[str] = option(
         _DICTIONARY,
-        "LANG=FILE in MUSE's format, one for each other language; derive has its own.",
+        "LANG=FILE in MUSE's format, one for each other language; derive makes its own.",
         [],
     )
-    test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE, whose other entries' alignment is scored.", [])
-    dictionary_share: float = option(_DICTIONARY, "Share of the entries that training looks at.", 0.25)
+    test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE: alignment is scored on its other entries.", [])
+    dictionary_share: float = option(_DICTIONARY, "Share of the entries that is used in training.", 0.25)
     dictionary_seed: int | None = option(_DICTIONARY, "Seed that draws the share. Default: that of the run.", None)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
@@ -112,7 +112,7 @@ class PretrainingArguments(PairColumns, SmokeTest):
     def check(self, args: AlignMLMConfig) -> None:
         """Check that the arguments go together, before anything is read."""
         if not self.corpus:
-            raise InputError("corpus is missing: name text of each language, as in --corpus en=FILE de=FILE")
+            raise InputError("corpus is missing: give text of each language, as in --corpus en=FILE de=FILE")
         named: dict[str, list[str]] = {}
         for name in ("corpus", "eval_corpus", "dictionary", "test_dictionary"):
             named[name] = [parse_named(item, name)[1] for item in getattr(self, name)]

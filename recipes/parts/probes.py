@@ -1,4 +1,4 @@
-"""Frozen probes of a run or of a model: labelled text to learn from, and text in other languages to test on."""
+"""Frozen probes of a run or of a model: labelled text to train on, and text in other languages to test on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def keep_examples(
 
 
 def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:
-    """Read probes: a name, the source to learn from (its split train) and those to test on (test), then the next name.
+    """Read probes: a name, the source to train on (its split train), those to test on (test), then the next name.
 
     Args:
         items: such as `pos:tags en=train.jsonl en=test.jsonl de=test.jsonl`, where `name:column` names the labels'
@@ -106,7 +106,7 @@ def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[P
 def _read_probe(label: str, files: Sequence[str], max_examples: int | None) -> Probe:
     name, _, column = label.partition(":")
     if not name.isidentifier() or len(files) < 2:
-        raise InputError(f"probe {' '.join([label, *files])}: give a name, a file to learn from, and files to test on")
+        raise InputError(f"probe {' '.join([label, *files])}: give a name, a file to train on, and files to test on")
 
     def read(source: str, split: str, most: int | None = None) -> texts.Examples:
         path = Path(source.partition("=")[2])

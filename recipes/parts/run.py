@@ -64,7 +64,7 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
         InputError: the output folder holds another run, or settings and text do not fit.
     """
     if not args.record:
-        raise InputError("record=false: a recipe always writes its record; leave it out, or use the trainer in Python")
+        raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
     check_output(args.output_dir)
     data.shrink(args)
     data.check(args)
@@ -125,7 +125,6 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
 
 
 def _export(trainer: AlignmentTrainer, folder: str) -> str:
-    """Write the folder for sentence-transformers, and return its path."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     if isinstance(model, PeftModel):
         model = merge(copy.deepcopy(model))
@@ -153,7 +152,7 @@ class RunText:
 def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> None:
     """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept."""
     if wants_sharding(args):
-        raise InputError("dry_run: training with FSDP cannot be estimated: leave fsdp or dry_run out")
+        raise InputError("dry_run: training with FSDP cannot be estimated. Remove fsdp or dry_run.")
     args.report_to = []
     part, times = corpus.sample(_SAMPLE_ROWS)
     with tempfile.TemporaryDirectory() as folder:

@@ -296,7 +296,6 @@ def _difference(parts: Sequence[tuple[list[Command], str]]) -> float | None:
 
 
 def _read(file: Path, path: str) -> float:
-    """Return the number at a path of keys in a JSON file."""
     value = json.loads(file.read_text("utf-8"))
     try:
         for key in path.split("/"):

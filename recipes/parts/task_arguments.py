@@ -41,14 +41,14 @@ class TaskArguments(SmokeTest):
     )
     eval_data: list[str] = option(
         _DATA,
-        "Text to score, one of each language. LANG+LANG=SOURCE,SOURCE: questions of the first about contexts of the "
-        "second; pairs of texts of the first, one at random from the second.",
+        "Text to score, one source for each language. LANG+LANG=SOURCE,SOURCE: questions in the first language about "
+        "contexts in the second, or pairs of texts with one text, drawn at random, in the second.",
         [],
     )
     select_on: list[str] = option(
         _DATA,
-        "Validation text that chooses the checkpoint in place of eval_data, in its form (load_best_model_at_end; by "
-        "which language: selection).",
+        "Validation text that selects the checkpoint, instead of eval_data and in its form (load_best_model_at_end). "
+        "The field selection names the language.",
         [],
         rules=[
             needs("no checkpoint is chosen without it, eval_strategy and save_strategy", load_best_model_at_end=True)
@@ -57,7 +57,7 @@ class TaskArguments(SmokeTest):
     code_switch: str | None = option(
         _DATA,
         "English original of translated training text, LANG=SOURCE: each example becomes two in one batch, with one "
-        "of its texts in English (PPA). Batch sizes count the examples before.",
+        "of its texts in English (PPA). Batch sizes count the original examples.",
         None,
     )
     derived_language: str | None = option(
@@ -86,7 +86,7 @@ class TaskArguments(SmokeTest):
     )
     labels: list[str] = option(
         _DATA,
-        "All labels: FILE.json, or FILE.json:KEY; or labels beside those of the training text.",
+        "All labels: FILE.json, or FILE.json:KEY; or labels in addition to those of the training text.",
         [],
         rules=[_LABELLED],
     )
@@ -97,10 +97,10 @@ class TaskArguments(SmokeTest):
         None,
         rules=[_LABELLED, excludes("texts are scored by accuracy", ("token_f1", "span_f1"), task="sequence")],
     )
-    max_question_tokens: int = option(_DATA, "questions: longer ones are cut off.", 64)
-    overlap: int = option(_DATA, "questions: tokens that two windows of max_length tokens share of a text.", 128)
+    max_question_tokens: int = option(_DATA, "questions: longer questions are truncated.", 64)
+    overlap: int = option(_DATA, "questions: tokens that consecutive windows of a text share.", 128)
     on_empty_word: Literal["error", "unk"] = option(
-        _DATA, "A word that the tokenizer makes nothing of: error (names the line), or the unknown token.", "error"
+        _DATA, "Word without tokens: stop with an error that names the line, or use the unknown token.", "error"
     )
     max_train_examples: int | None = option(_DATA, "Use the first n examples of each training source.", None)
     max_eval_examples: int | None = option(_DATA, "Use the first n examples of each evaluation source.", None)

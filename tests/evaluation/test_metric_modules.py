@@ -81,7 +81,6 @@ def test_an_app_is_the_metrics_own_and_answers_after_a_refusal(gradio, monkeypat
 
 @pytest.mark.slow
 def test_an_app_is_served(gradio):
-    """By a real server on loopback, to the client that programs use for Spaces."""
     import gradio_client
 
     demo = make_app("transfer_gap")

@@ -88,6 +88,6 @@ def test_words_and_texts_are_probed(tmp_path, capsys):
     assert main(again) == 2
     assert "after/seed-0: there are example scores already" in capsys.readouterr().err
     assert main(["evaluate", "x", "--probe", "pos", "en=a"]) == 2
-    assert "probe pos en=a: give a name, a file to learn from" in capsys.readouterr().err
+    assert "probe pos en=a: give a name, a file to train on" in capsys.readouterr().err
     assert main(["evaluate", "x", *["--probe", *probes[0]] * 2]) == 2
     assert "two are called words, words" in capsys.readouterr().err

@@ -189,7 +189,6 @@ def pairs(n=8, lang="de"):
 
 
 def directions(model, data, pooling, layer=-1, languages=(None, None)):
-    """The shares of sentences whose nearest one is the translation: to the target side, and from it."""
     sides = []
     for side, language in zip(("source", "target"), languages, strict=True):
         if language:

@@ -14,7 +14,6 @@ XNLI_GAP = [1.5, 17.2, 4.5, 0.2, 8.2, 1.9, 1.1, 9.2, 2.2, -0.5, 6.7, 3.6]
 
 
 def ranks(values):
-    """One more than the number of smaller values, ties sharing the mean of their ranks."""
     return [sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2 for one in values]
 
 

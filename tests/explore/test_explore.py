@@ -155,7 +155,6 @@ def test_a_page_without_gradio_says_how_to_get_it(views, monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, text):
-    """A run's folder and its base."""
     found = tmp_path_factory.mktemp("explore")
     for seed, name in enumerate(("base", "run")):
         save_base("bert", found / name, seed=seed)
@@ -166,7 +165,6 @@ def folder(tmp_path_factory, text):
 
 @pytest.fixture
 def served(monkeypatch):
-    """What would be served: settings and page."""
     gradio = pytest.importorskip("gradio", reason='gradio is not installed: pip install "hf_xalign[app]"')
     calls = []
 

@@ -157,7 +157,6 @@ def test_languages_as_arguments_equal_languages_as_columns():
 
 
 def test_dictionaries_and_aligners_lower_words_by_language(fits, tmp_path):
-    """One dictionary serves languages that lower I in two ways."""
     path = tmp_path / "words.txt"
     path.write_text("light\tişıq\nsix\taltı\nisland\tinsel\nit\tit\n", "utf-8")
     pairs = [("İŞIQ altI", "SIX Light"), ("INSEL IT", "IT Island"), ("işıq ALTI", "light six")]
@@ -172,7 +171,6 @@ def test_dictionaries_and_aligners_lower_words_by_language(fits, tmp_path):
 
 
 def test_given_words_are_linked_as_they_are(tmp_path, capsys):
-    """Of Burmese, which has no segmenter; words of one side are enough, and English is split."""
     pairs = [("ဖိုင်ဖွင့်", "file open", ["ဖိုင်", "ဖွင့်"]), ("ဖိုင်သိမ်း", "file save", ["ဖိုင်", "သိမ်း"])] * 8
     text = bitext(*(pair[:2] for pair in pairs), langs=["my"])
     with pytest.raises(InputError, match="Burmese"):

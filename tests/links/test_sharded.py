@@ -44,7 +44,6 @@ FAST = {"shards": 4, "fit_pairs": 90}
 
 @pytest.fixture(scope="module")
 def corpus():
-    """Pairs of two toy languages in turns, which translate word by word."""
     draw, rows = random.Random(0), []
     for number in range(300):
         words = draw.sample(WORDS, draw.randint(3, 6))
@@ -54,7 +53,6 @@ def corpus():
 
 @pytest.fixture
 def source(corpus, tmp_path):
-    """The corpus in two files, the first with several row groups."""
     folder = tmp_path / "in"
     folder.mkdir()
     corpus.select(range(170)).to_parquet(folder / "a.parquet", batch_size=50)
@@ -169,7 +167,6 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
 
 
 def interrupted(monkeypatch, source, out, **options):
-    """Finish all shards, but not the run."""
     with monkeypatch.context() as patch:
         patch.setattr(
             engine, "write_text", lambda path, text: 1 / 0 if path.name == engine.RECORD else write_text(path, text)

@@ -126,7 +126,6 @@ SEALED = ["progress.safetensors", "progress.safetensors.seal"]
 
 
 def test_a_run_that_was_cut_short_is_resumed_to_the_same_bits(tmp_path, mark_each_batch, request):
-    """With several threads, batches run side by side."""
     before = torch.get_num_threads()
     request.addfinalizer(lambda: torch.set_num_threads(before))
     torch.set_num_threads(1)

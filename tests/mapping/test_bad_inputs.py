@@ -32,7 +32,6 @@ nan, inf, ones = float("nan"), float("inf"), torch.ones
 
 
 def refused(*table, call=None):
-    """Check rows (call, message) or (settings of `call`, message); a row is named by its number and message."""
     calls = [(partial(call, **given) if isinstance(given, dict) else given, message) for given, message in table]
     assert_refused({f"row {k}, {message}": (made, message) for k, (made, message) in enumerate(calls)})
 

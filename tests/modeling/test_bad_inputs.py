@@ -39,7 +39,6 @@ from hf_xalign.modeling.xalign.top import LinearTop
 
 
 def unchanged(module, call):
-    """Require that a call that fails leaves a module's weights and buffers."""
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     try:
         return call()
@@ -49,7 +48,6 @@ def unchanged(module, call):
 
 
 def refused(*rows, error=InputError):
-    """Require that each (call, message) is refused."""
     assert_refused({f"{k} {message}": (call, message) for k, (call, message) in enumerate(rows)}, error=error)
 
 

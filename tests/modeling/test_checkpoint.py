@@ -17,7 +17,6 @@ from hf_xalign.modeling.freezing import frozen_copy, model_fingerprint
 
 
 def renamed(folder):
-    """Give the layer norms the names of the first checkpoints."""
     file = folder / "model.safetensors"
     names = {".weight": ".gamma", ".bias": ".beta"}
     old = {re.sub(r"(?<=LayerNorm)\.\w+$", lambda end: names[end[0]], k): v for k, v in load_file(file).items()}

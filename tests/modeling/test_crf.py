@@ -68,7 +68,6 @@ def test_decoding(float64):
 
 @pytest.mark.parametrize(("names", "contextual"), KINDS)
 def test_gradient(names, contextual, float64):
-    """By differences of the likelihood, which is that of the enumeration."""
     gold = torch.tensor([[1, 2, 0], [0, -100, -100], [-100] * 3, [1, 2, -100]])
     crf, emissions, mask, pairwise = make_case(1, 5 if names else 3, (3, 1, 0, 2), contextual, names)
     weights = [*crf.parameters(), emissions.requires_grad_()]

@@ -128,7 +128,6 @@ def test_no_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
 
 
 def counting():
-    """An encoder, and the sentences of each of its forward passes."""
     model = make_encoder()
     return model, counted(model)
 

@@ -86,7 +86,6 @@ def test_every_family_head_and_module_round_trips_as_one_folder(family, head, se
 
 
 def test_a_module_of_the_published_size_round_trips(tmp_path, float64):
-    """One layer of BERT base with the sizes that a module has by default."""
     size = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 1}
     model = make_task(**size)
     before, encoder = outputs(model), copy.deepcopy(backbone_of(model))

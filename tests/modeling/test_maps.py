@@ -27,7 +27,6 @@ def side(steps=(), offset=True, layers=2, out=4, size=4, seed=0):
 
 
 def one_by_one(part, vectors):
-    """Map by a side, number by number."""
     found = torch.zeros(len(vectors), *part.weight.shape[:2], dtype=vectors.dtype)
     for n in range(len(vectors)):
         for layer in range(vectors.shape[1]):
@@ -171,7 +170,6 @@ def test_checked_vectors_get_three_dimensions():
 
 @pytest.mark.parametrize("steps", STEPS, ids=" ".join)
 def test_linear(steps):
-    """Each length is the mean length, and both languages are equally long where they are compared."""
     vectors = {"source": normal(7, 2, 4, seed=9), "target": 3 * normal(6, 2, 4, seed=8)}
     one = LanguageMap(side(steps), side(steps, False, seed=5), "m", (0, 3))
     found, expected = one.linear(**vectors), {}
@@ -193,7 +191,6 @@ def test_linear(steps):
 
 
 def test_linear_keeps_the_order_of_vectors_of_one_length():
-    """Nothing is lost where all lengths are equal."""
     one = LanguageMap(side(("unit", "center"), seed=1), side(("unit", "center"), seed=3), "m", (0, 3))
     source, target = (4 * torch.nn.functional.normalize(normal(9, 2, 4, seed=k), dim=-1) for k in (6, 7))
     found = one.linear(source, target)

@@ -18,7 +18,6 @@ LOSS = 2 * 16 + 3 * 160 + 60
 
 
 def batch(seed=0):
-    """Random tokens (5, 12) with padding, and labels of some."""
     torch.manual_seed(seed)
     input_ids = torch.randint(5, 150, (5, 12))
     mask = (torch.arange(12) < torch.tensor([12, 9, 12, 4, 7]).unsqueeze(1)).long()
@@ -106,7 +105,6 @@ def test_a_checkpoint_in_half_precision(tmp_path):
 
 
 def test_another_vocabulary(tmp_path, caplog):
-    """With its vocabulary cut, the encoder keeps the head's transform and gets a new bias."""
     save_base("bert", tmp_path)
     encoder = load_encoder(str(tmp_path))
     encoder.resize_token_embeddings(120)
@@ -131,7 +129,6 @@ def test_no_hidden_token(tmp_path):
 
 
 def direct(vectors, table, bias, labels):
-    """In float64."""
     return nn.functional.cross_entropy(vectors.double() @ table.double().T + bias, labels, reduction="sum")
 
 

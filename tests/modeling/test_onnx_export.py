@@ -43,7 +43,6 @@ MODELS = {
 
 
 def run(path, texts):
-    """Return the states of the real tokens, text by text, of one padded batch."""
     import onnxruntime
 
     batch = make_tokenizer()(texts, padding=True, return_tensors="np")

@@ -95,7 +95,6 @@ def test_merged_lora_and_a_trained_head_beside(tmp_path):
 
 @pytest.mark.parametrize("given", [{"max_seq_length": 12, "do_lower_case": True}, {"max_seq_length": 500}, {}, None])
 def test_the_length_of_the_base_stays_through_training(given, tmp_path):
-    """Up to the most that the tokenizer gives."""
     save_base("bert", tmp_path / "base")
     if given is not None:
         (tmp_path / "base" / "sentence_bert_config.json").write_text(json.dumps(given))

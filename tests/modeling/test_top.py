@@ -17,7 +17,6 @@ MASK = SPANS[..., 1] > SPANS[..., 0]
 
 
 def test_rotation_under_autocast_and_in_bfloat16():
-    """Both compute in float32."""
     operations = 16 * 16 * 2 + 4 * 16
     model = adapt(make_base(), "rotation", "random")
     vectors = torch.randn(2, 3, 16)
@@ -31,7 +30,6 @@ def test_rotation_under_autocast_and_in_bfloat16():
 
 
 def test_a_map_for_each_word(float64):
-    """MAO's loss compares the maps of whole rows with loops."""
     top = LinearTop(5, XAlignConfig(init="random", linear_bias=True, languages=["de", "to"]))
     vectors, words = torch.randn(4, 3, 5), torch.tensor([[0, 1, 2], [2, 2, 0], [1, 0, 1], [0, 0, 0]])
     maps, found = [torch.nn.Identity(), top.map_de, top.map_to], top(vectors, language=words)

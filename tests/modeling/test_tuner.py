@@ -34,7 +34,6 @@ TIERS = [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in EVERY i
 
 @pytest.mark.parametrize(("family", "kind"), TIERS)
 def test_start_off_and_gradients(family, kind, float64):
-    """Modules begin as the identity and can be switched off, and have a gradient, they alone."""
     untouched = states(make_base(family))
     assert_rounding(states(adapt(make_base(family), kind)), untouched, 2 * PASS)
 
@@ -234,7 +233,6 @@ def test_task_models_carry_an_adapter_of_an_encoder(tmp_path, family, task_class
 
 
 def retrained(model, share=0.01):
-    """Move every weight by a share of itself."""
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -265,7 +263,6 @@ def test_a_base_is_known_in_any_dtype_and_below_any_head(family):
 
 @pytest.mark.parametrize("kind", ["linear", "pfeiffer transformer", "lora"])
 def test_another_base_is_warned_of(kind, tmp_path, caplog):
-    """With both names; not for its own base in bfloat16, nor for an adapter that was saved without a sketch."""
     make_base().save_pretrained(tmp_path / "base")
     retrained(make_base()).save_pretrained(tmp_path / "other")
     base = load_encoder(str(tmp_path / "base"))

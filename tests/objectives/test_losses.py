@@ -32,7 +32,6 @@ def cosine(a, b):
 
 
 def against(positive, negatives):
-    """-log of the positive's share; all are logits."""
     return -math.log(math.exp(positive) / (math.exp(positive) + sum(math.exp(other) for other in negatives)))
 
 

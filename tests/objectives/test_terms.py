@@ -68,7 +68,6 @@ def make(folder, objective, model=None, pairs=8, **settings):
 
 
 def test_settings_and_terms_are_one_loss(tmp_path):
-    """The terms of a preset, given one by one, train as the preset does."""
     terms = [WordContrast(temperature=0.05), KeepPivot(weight=2.0), KeepMidpoints(weight=5.0), SentenceContrast()]
     terms += [KeepSimilarities(weight=0.2, of=of) for of in ("sentences", "words")]
     found = []
@@ -82,7 +81,6 @@ def test_settings_and_terms_are_one_loss(tmp_path):
 
 
 def test_a_term_reads_a_layer_of_its_own(tmp_path):
-    """Two layers in one run: each term has that of its own, and f0 of the same."""
     objective = [WordDistance(layers=[2]), KeepPivot(norm="squared_l2", layers=[1, -1]), KeepMidpoints(layers=[1])]
     for reference in ("copy", "cache"):
         model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
@@ -176,8 +174,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 @dataclass(kw_only=True)
 class KeyDistance(Term):
-    """1 - q.k of each pair."""
-
     name = "keys"
     reads = ("keys",)
 
@@ -209,7 +205,6 @@ class EntryDistance(Term):
 
 
 def test_terms_of_ones_own_train_in_ppa_and_align_mlm(tmp_path):
-    """Each next to a term of the library: both are logged, their weighted sum is the loss, and the card has them."""
     given = {"processing_class": make_tokenizer()}
     args = PPAConfig(output_dir=str(tmp_path / "ppa"), **{**SMALL, "max_steps": 3, "logging_steps": 1})
     terms = [KeyDistance(weight=2.0), MaskedTokens(weight=0.5)]
@@ -272,7 +267,6 @@ def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("size", "given"), [(16, "words"), (24, "text")])
 def test_another_encoder_teaches(size, given, tmp_path):
-    """Both sides go to its vector of the pivot text; another size by a map that the saved encoder does not have."""
     teacher = make_encoder(seed=5, hidden=size).eval()
     for part in (teacher, make_tokenizer()):
         part.save_pretrained(tmp_path / "teacher")
@@ -317,14 +311,12 @@ def test_another_encoder_teaches(size, given, tmp_path):
     ],
 )
 def test_teachers_that_cannot_teach(settings, message):
-    """Each in one sentence, before any text is read."""
     with pytest.raises(InputError, match=message):
         FAOConfig(preset="joint", report_to="none", **settings)
 
 
 @pytest.mark.parametrize("reference", ["copy", "cache"])
 def test_teacher_and_similarities_against_loops(reference, tmp_path):
-    """Both sides to the pivot sentence before; cosines of pivot sentences and words on the scale of their spread."""
     model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
     objective = [SentenceTeacher(weight=2.0), KeepSimilarities(weight=3.0), KeepSimilarities(of="words", weight=0.5)]
     trainer = make(tmp_path, objective, model, 4, reference=reference)

@@ -354,7 +354,6 @@ EXACT = Limits(skip=[*FAST, "near_duplicate"])
 
 @pytest.fixture
 def interrupted(tmp_path, monkeypatch):
-    """Two chunks of a source, a folder with all pieces of an interrupted run, and what a whole run writes."""
     monkeypatch.setattr(chunks, "CHUNK", 25)
     monkeypatch.setattr(pipeline, "CHUNK", 25)
     source = write(tmp_path / "a.jsonl", [*sentences(38), *sentences(38)[:3]])

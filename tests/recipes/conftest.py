@@ -74,7 +74,6 @@ def fao_run(files):
 
 @pytest.fixture(scope="session")
 def mao_run(files):
-    """MAO's linear map."""
     options = ("--objective", "infonce", "--report_to", "none")
     return made(mao.main, command(files, *options, out="mao"), files / "mao")
 

@@ -83,7 +83,6 @@ def test_a_share_of_the_pieces_is_common(files, tmp_path):
 
 
 def test_characters_beyond_the_alphabet_stay_or_go_or_are_refused(files, tmp_path, monkeypatch):
-    """10 letters for the characters of Greek text; the rarest is in two of its 20 sentences."""
     monkeypatch.setattr(language, "LETTERS", range(0x17000, 0x17000 + 10))
     rows = ["αβγδε ζηθικ αβγδε ζηθικ"] * 18 + ["αβγ λδ", "λ"]
     (tmp_path / "el.txt").write_text("\n".join(rows) + "\n")

@@ -40,7 +40,6 @@ def test_fao(fao_run):
 
 @pytest.mark.parametrize("main", [fao.main, ppa.main])
 def test_held_out_pairs_that_are_trained_on_or_in_another_language(files, tmp_path, caplog, main):
-    """Both are warned about, with counts."""
     given = tmp_path / "given.tsv"
     given.write_text("frr\ten\n" + "".join(f"{source}\t{target}\n" for source, target, _ in SENTENCES[:5]))
     ppa_alone = ("--queue_size", "16", "--min_tokens", "2") if main is ppa.main else ()
@@ -66,7 +65,6 @@ def test_subword_links_and_a_resumed_run(files, fao_run, tmp_path):
 
 
 def test_given_links_and_the_encoder_as_aligner(files, fao_run, tmp_path):
-    """A run without a learning rate has the scores that it began with; it may take the place of another run."""
     links = str(fao_run.folder / "eval_links.jsonl")
     options = ["--aligner", "encoder", "--eval_links", links, "--learning_rate", "0", "--max_steps", "1"]
     options += ["--report_to", "none"]
@@ -130,7 +128,6 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
 
 
 def test_shards_with_links(files, tmp_path):
-    """The links are those of the shards, of which pairs are drawn by the seed."""
     make_links(24).to_parquet(tmp_path / "part-0.parquet")
     corpora = [drawn(files, most, train_data=[str(tmp_path)]) for most in (None, 5)]
     assert corpora[0].train["links"][:] == make_links(24)["links"][:]

@@ -47,7 +47,7 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     local = ("--push_to_hub", "true", "--hub_model_id", "me/aligned")
     rows = {
         fao: [(local, r"push_to_hub: the base model is .*base, which is not on the Hub")],
-        mao: [(("--sentence_transformer", "x"), "sentence_transformer: that package loads an encoder alone")],
+        mao: [(("--sentence_transformer", "x"), "sentence_transformer: sentence-transformers cannot load maps")],
         ppa: [
             ((*sentences, "--aligner", "hmm"), "aligner"),
             (("--max_train_pairs", "0", *sentences), "max_train_pairs=0: must be at least 1"),
@@ -65,11 +65,10 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     (tmp_path / "late").mkdir()
     assert_refused(table(ppa.main, words, [(sentences, "no pair is left")]), tmp_path / "late")
     twice = ["--output_dir", str(tmp_path / "d"), "--stages", "a=x", "a=y"]
-    assert_refused({"stages": (partial(distances.main, twice), "name each once")})
+    assert_refused({"stages": (partial(distances.main, twice), "give each stage once")})
 
 
 def test_mistakes_are_one_line_for_a_user(files, capsys):
-    """Status 2, no traceback, and the way to what is meant."""
     for words, said in [
         (["--lerning_rate", "1"], ["--learning_rate"]),
         (command(files, "--model_name_or_path", "someone/encoder"), ["someone/encoder", "builtin"]),
@@ -83,7 +82,6 @@ def test_mistakes_are_one_line_for_a_user(files, capsys):
 
 
 def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
-    """To resume only if there is a checkpoint: not while text is linked, and not before the first one is saved."""
     held = {}
     for module in (hf_xalign.cache, common):
         monkeypatch.setattr(module, "held", held)
@@ -193,7 +191,6 @@ def maps(files, *options, out):
 
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
-    """All of this is known before any words are linked."""
     monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "align_words", None)
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
@@ -203,7 +200,7 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
         ("--test_dictionary {f}/dict.txt", "the language is missing"),
         ("--layers -1 -1", "layers=-1 -1: name at least one"),
         ("--device nonsense", "device=nonsense is not available"),
-        ("--sentence_transformer x", "without maps"),
+        ("--sentence_transformer x", "cannot load maps"),
         ("--text de={f}/german.txt", "text: de needs no anchors"),
         ("--test_dictionary fr={f}/dict.txt", "test_dictionary: train_data has no fr, only de"),
         ("--output_dir {f}/dict.txt/run", "dict.txt/run: the output cannot be written there"),

@@ -201,7 +201,6 @@ def test_tagger(files, tmp_path):
 
 
 def test_finetune_align_and_a_tagger_on_its_layers(files, tmp_path):
-    """ROTATE's FineTuneAlign in two commands."""
     fao.main(
         command(files, "--preset", "rotate_src2tgt", "--layers", "-2", "-1", "--max_steps", "1", out=tmp_path / "fao")
     )
@@ -258,7 +257,6 @@ def test_questions(files, tmp_path):
 
 
 def test_code_switched_training_and_mixed_evaluation(files, tmp_path):
-    """PPA's translate-train, and CONTINUAL's mixed-language NLI."""
     german = [{"premise": "die katze", "hypothesis": "die katze ist offen", "label": "yes"},
               {"premise": "die katze", "hypothesis": "kein hund", "label": "no"}] * 6  # fmt: skip
     de, en = write_lines(tmp_path / "de.jsonl", german), files / "texts.jsonl"

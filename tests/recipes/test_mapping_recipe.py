@@ -103,7 +103,6 @@ ROTATED = ("--direction", "from_pivot", "--layers", "-2", "-1")
 
 @pytest.mark.parametrize(("supervision", "center"), [("parallel", "true"), ("dictionary", "false")])
 def test_rotate_in_two_commands(files, tmp_path, supervision, center):
-    """Maps of two layers from English to German; a tagger on mapped English labels German, which stays unmapped."""
     maps = tmp_path / "maps"
     options = ("--supervision", supervision, "--center", center, "--dictionary", f"de={files / 'dict.txt'}")
     record, printed = run(files, maps, *ROTATED, *options)
@@ -157,7 +156,6 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
 
 @pytest.mark.parametrize("method", ["vecmap", "rcsls"])
 def test_linear_maps_under_a_classifier(files, tmp_path, method):
-    """MAO's align-matrix: the classifier learns on English, and other languages come to it through their map."""
     settings = ("--whiten", "false") if method == "vecmap" else ("--spectral", "true")
     record, printed = run(files, tmp_path / "maps", "--method", method, *settings, "--linear", "true")
     assert "model    none" not in printed and record["adapter"]["languages"] == ["de"]
@@ -169,7 +167,6 @@ def test_linear_maps_under_a_classifier(files, tmp_path, method):
 
 
 def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch):
-    """`results.json` is written last; then nothing of the other run is left."""
     shutil.copytree(mapping_run.folder, tmp_path / "out")
     folder = tmp_path / "out"
 
@@ -198,7 +195,6 @@ def test_what_is_not_used_is_said(files, tmp_path):
 
 
 def test_an_encoder_for_each_side_and_anchors_of_text_alone(files, tmp_path):
-    """MAO's lexicon induction of monolingual encoders: German is read by one of them, English by the other."""
     save_base("distilbert", files / "english")
     lines = ["the cat and the dog sleep", "open the house"]
     (files / "english.txt").write_text("\n".join(lines))
@@ -304,7 +300,6 @@ def vector_files(folder, words=60, size=6, noise=0.0):
 
 @pytest.mark.parametrize("method", ["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"])
 def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
-    """P@1 is 1 with every method, and the written vectors of translations have a cosine near 1."""
     command = [*vector_files(tmp_path, words=120), "--method", method, "--vectors_format", "vec"]
     printed = output_of(main, [*command, "--direction", "from_pivot" if method == "vecmap" else "to_pivot"])
     record = record_of(tmp_path / "out")
@@ -325,7 +320,6 @@ def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
 
 
 def test_word_vectors_with_a_test_dictionary(tmp_path):
-    """Columns may come in either order; a source word of the test dictionary is not learnt from."""
     command = [*vector_files(tmp_path), "--test_dictionary", str(tmp_path / "en-de.txt"), "--max_vectors", "50"]
     printed = output_of(main, command)
     record = record_of(tmp_path / "out")

@@ -60,7 +60,6 @@ def files_of(folder):
 
 @pytest.mark.parametrize("method", ["fao", "mao"])
 def test_five_lines_leave_the_folder_of_a_recipe(method, files, request, tmp_path, fao):
-    """The same scores and drift to the last digit, and the same files."""
     recipe = request.getfixturevalue(f"{method}_run")
     trainer = fao if method == "fao" else train("mao", files, tmp_path, objective="infonce")
     folder = trainer.args.output_dir
@@ -188,7 +187,6 @@ def _counting(function, taken):
 
 
 def test_an_adapter_by_its_config(files, tmp_path):
-    """Scores before are those of the encoder without it; a second one, and one that does not fit, are refused."""
     lora = LoraConfig(r=2, target_modules=["query", "value"], task_type="FEATURE_EXTRACTION")
 
     def make(folder, model=str(files / "base"), config=lora):

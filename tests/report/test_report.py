@@ -71,7 +71,6 @@ def make_retrievals(word="katze"):
 
 
 def fill(folder, record=None, *, log=None, step=30, **files):
-    """Write a run's folder: `log` into a checkpoint, anything else into a JSON file of its name."""
     if record is not None or not (folder / "results.json").exists():
         write_record(folder, make_record() if record is None else record)
     if log is not None:
@@ -138,7 +137,6 @@ def test_records_of_every_kind(tmp_path):
 
 
 def poison(value):
-    """Return a copy with every text replaced."""
     if isinstance(value, list):
         return [poison(item) for item in value]
     if isinstance(value, dict):

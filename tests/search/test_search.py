@@ -160,7 +160,6 @@ def test_lists_of_vectors_of_many_directions(limits, monkeypatch):
 @pytest.mark.parametrize("look", [1, 8])
 @pytest.mark.parametrize("n", [1, 5])
 def test_few_queries_compare_few_candidates_with_all_others(n, look, monkeypatch):
-    """The lists and scores are those of all r, of which few are computed."""
     topics = vectors(31, 40, dim=16)
     y, others = (topics[torch.arange(1200) % 40] + 0.5 * vectors(seed, 1200, dim=16) for seed in (32, 33))
     y[700] = y[3]

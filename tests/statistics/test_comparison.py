@@ -63,7 +63,6 @@ def test_means_are_compared_by_the_t_test(tmp_path):
 
 
 def test_words_are_compared_by_sentence(tmp_path):
-    """Against all 2**10 swaps of whole sentences, and the words' totals, by loops."""
     rng = np.random.default_rng(1)
     sentences = torch.from_numpy(np.repeat(np.arange(10), rng.integers(1, 9, 10)))
     luck = rng.random(10)[sentences]  # the words of a sentence succeed together

@@ -88,7 +88,6 @@ def test_permutation_test_against_all_permutations(monkeypatch):
 
 
 def macro_f1(columns, rows, labels):
-    """The mean F1 of labels, by a loop; a label that is neither found nor there is left out."""
     scores = []
     for label in range(labels):
         right, found, there = (sum(int(column[row][label]) for row in rows) for column in columns)

@@ -20,7 +20,6 @@ SETTINGS = {"output_dir": "out", "use_cpu": True}
 
 
 def make_record(**changes: Any) -> dict[str, Any]:
-    """Return a record in the layout of `start_record`, with constants for what differs between machines."""
     train = {"source": "builtin:de", "language": "de", "split": "train", "pairs": 2000, "fingerprint": "0a1b2c"}
     bengali = {"source": "builtin:bn", "language": "bn", "pairs": 1998, "fingerprint": "3d4e5f"}
     found = start_record(
@@ -217,7 +216,6 @@ def python_blocks(card: str) -> list[str]:
 
 
 def execute(card: str) -> dict:
-    """Run the Python of a card."""
     found: dict = {}
     for block in python_blocks(card):
         exec(block, found)

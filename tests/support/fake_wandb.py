@@ -9,7 +9,6 @@ import pytest
 
 @contextlib.contextmanager
 def offline(folder, **environment):
-    """Write runs to `folder`. The teardown is needed because W&B reads its environment once per process."""
     import wandb
 
     with pytest.MonkeyPatch.context() as patch:
@@ -64,12 +63,10 @@ class Run:
                 self.artifacts.append(record.artifact)
 
     def column(self, key):
-        """(step, value) of each row that has `key`."""
         return [(row["train/global_step"], row[key]) for row in self.history if key in row]
 
 
 def read_runs(folder):
-    """The runs that `offline(folder)` left, oldest first."""
     return [Run(path) for path in sorted(folder.glob("wandb/offline-run-*/*.wandb"))]
 
 

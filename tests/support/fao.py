@@ -14,7 +14,6 @@ PAGE = Path(__file__).parents[2] / "docs/develop/add-objective.md"
 
 
 def page_terms(**settings):
-    """Return the objective of the page on adding one: its own term, defined there, and two of the library."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names = {}
     exec(compile(blocks[0], str(PAGE), "exec"), names)
@@ -37,7 +36,6 @@ def make(folder, model=None, pairs=24, callbacks=None, tokenizer=None, trainer_c
 
 
 def searcher(folder, model_init, model=None, data=None, callbacks=None, terms=None, **settings):
-    """Make a trainer, with `model_init` one that can be searched around."""
     return FAOTrainer(
         model,
         config(folder, **{"learning_rate": 0.01, **settings}),

@@ -184,7 +184,6 @@ def recipes(files):
 
 
 def prepare(folder):
-    """Write the model and the text of every run."""
     from datasets import Dataset
 
     from support.recipe import make_files
@@ -207,7 +206,6 @@ def prepare(folder):
 
 
 def placed(words, folder):
-    """Return the arguments with another output folder."""
     words = list(words)
     words[words.index("--output" if "--output" in words else "--output_dir") + 1] = str(folder)
     return words

@@ -124,7 +124,6 @@ def make_text(folder):
 
 
 def make_tasks(folder):
-    """Labelled words, pairs of texts and questions, in the published layouts; returns those on the Hub."""
     words = [["the", "cat", "sees", "the", "dog", "."], ["open", "the", "file", "."]]
     tags, upos = ["O", "B-PER", "O", "O", "B-LOC", "O"], ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"]
     trees = ["\n".join(f"{k}\t{word}\t_\t{upos[k - 1]}\t_\t_\t{min(k - 1, 3)}\t{'root' if k == 1 else 'dep'}\t_\t_"
@@ -233,7 +232,6 @@ TEMPLATES = {
 
 
 def stand_tables(commands):
-    """Write the files that commands of `hf-xalign reproduce` read, in the working folder."""
     write(Path("data/snips.jsonl"), [json.dumps({"tokens": ["the", "cat"], "labels": ["O", "B-LOC"]})] * 6)
     for command in commands:
         option, pairs = "", not {"finetune", "continual"} & set(command.words)
@@ -297,7 +295,6 @@ def stand(folder, monkeypatch):
 
 
 def run(words, monkeypatch):
-    """Run a command line in this process, made short."""
     words = words[words[0] == "python" :]
     room, _, script = words[0].rpartition("/")
     method = Path(script).stem if room else words[1 + (words[1] == "train")]

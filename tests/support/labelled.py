@@ -31,7 +31,6 @@ def write_json(path, content):
 
 
 def words(sentences=SENTENCES, language="en", kinds=3, names=None):
-    """Sentences whose words are labelled by their length, with the first `kinds` labels."""
     names = names or [[LABELS.names[len(word) % kinds] for word in sentence] for sentence in sentences]
     rows = Dataset.from_dict({"tokens": sentences, "labels": names, "line": list(range(1, len(sentences) + 1))})
     return Examples("file.jsonl", language, rows)
@@ -48,7 +47,6 @@ def pairs(language, label="x", count=40):
 
 
 def blind():
-    """A tokenizer that makes nothing of zero-width spaces and control characters."""
     tokenizer = make_tokenizer()
     rules = [normalizers.BertNormalizer(), normalizers.Replace("\u200b", "")]
     tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(rules)
@@ -76,7 +74,6 @@ def asked(rows, question_lang="en", context_lang="en"):
 
 
 def squad(contexts=(GERMAN,), questions=("Was fließt in Köln?", "Wo ist die Elbe?"), answers=("Der Rhein", "Dresden")):
-    """Content of a file in SQuAD's layout: every context has every question."""
     paragraphs = []
     for c, context in enumerate(contexts):
         found = [{"text": text, "answer_start": context.index(text)} for text in answers]

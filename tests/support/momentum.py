@@ -21,7 +21,6 @@ def sentences(rows, seed):
 
 
 def move(*modules, seed=1):
-    """Change every weight, as a step of the optimizer does."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in dict.fromkeys(p for module in modules for p in module.parameters() if p.requires_grad):

@@ -15,7 +15,6 @@ PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 
 def execute(path, folder, timeout=None):
-    """Return a notebook, run in a folder; `timeout` is in seconds for each cell. Warnings and logs are left out."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=timeout, record_timing=False, resources={"metadata": {"path": folder}})
     client.execute(env={**os.environ, **QUIET, **PASSIVE})

@@ -30,7 +30,6 @@ def trained(model):
 
 
 def is_bio(names):
-    """By the definition: each I-X stands right behind B-X or I-X."""
     return all(
         not name.startswith("I-") or (k > 0 and names[k - 1] in (f"B-{name[2:]}", name))
         for k, name in enumerate(names)

@@ -16,7 +16,6 @@ CONLLU = """# sent_id = 1
 
 
 def tmx(*units):
-    """Return a TMX file of units, each of (language, segment) pairs."""
     variants = ["".join(f'<tuv xml:lang="{lang}"><seg>{seg}</seg></tuv>' for lang, seg in unit) for unit in units]
     body = "".join(f"<tu>{unit}</tu>" for unit in variants)
     start = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n'
@@ -31,12 +30,10 @@ def bitext(*rows, langs=("de",)):
 
 
 def letters(count, start=0):
-    """A sentence of so many tokens of the tiny tokenizer."""
     return " ".join(chr(ord("a") + (start + k) % 26) for k in range(count))
 
 
 def sized(*sizes, langs=("de",)):
-    """Pairs of (source tokens, target tokens)."""
     return bitext(*((letters(s, k), letters(t, k + 5)) for k, (s, t) in enumerate(sizes)), langs=langs)
 
 

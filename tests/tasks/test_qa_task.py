@@ -137,7 +137,6 @@ def test_batches_are_padded_at_the_end(training):
 
 
 def test_loss_is_the_sum_of_each_windows_own():
-    """A window alone, without padding, has the loss that it has in a batch; and that is transformers'."""
     torch.manual_seed(0)
     model, encoded = BertForQuestionAnswering(make_encoder().config), list(encode(ROWS))
     together = TASK.collate(encoded, 0)

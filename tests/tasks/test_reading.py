@@ -129,7 +129,6 @@ SCHEMES = {
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_spans_of_every_scheme(tmp_path, name, caplog, monkeypatch):
-    """In a file, on the Hub, in rows of a dataset, and in a list of labels."""
     *sentences, said = SCHEMES[name]
     labels = [sentence.split() for sentence in sentences]
     expected = [sentence.split() for sentence in BIO]
@@ -342,7 +341,6 @@ def test_code_switched_examples():
 
 
 def load(reader, name, content, folder, before="de=", asked_for=None):
-    """Write a file and read it."""
     path = folder / name
     if isinstance(content, str | bytes):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -113,7 +113,6 @@ def test_segments_and_language_embeddings_are_token_types():
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
-    """A raw encoder, one with a map for each language, and modules for the first."""
     root = tmp_path_factory.mktemp("bases")
     save_base("bert", root / "raw")
     make_rotated(layers=(-2, -1)).save_pretrained(root / "mapped")
@@ -158,7 +157,6 @@ def test_weights_of_a_new_head_and_of_a_saved_one(bases, tmp_path):
 
 @torch.no_grad()
 def test_module_with_a_map_for_each_language(bases):
-    """Each row of a batch goes through its own language's map, as the encoder's vectors show."""
     adapter = adapt(raw(bases), "languages", init="random")
     model = load_task_model(str(bases / "raw"), TOKENS, adapter=str(bases / "languages")).eval()
     adapter.load_adapter(str(bases / "languages"), "default")
@@ -224,7 +222,6 @@ def test_a_batch_holds_the_words_that_have_a_token(bases):
 
 @pytest.mark.parametrize("kind", ["raw", "mapped", "languages", "linear"])
 def test_kept_vectors_are_those_of_the_encoder(bases, kind):
-    """Text of two languages; a sentence's vectors are its own, whatever it shares a pass with."""
     tagger = make(bases, kind).train()
     both = [tagged(TAGS, tagger, language) for language in ("en", "de")]
     kept = [row for rows in both for row in TAGS.prepare(tagger, rows, 0)]

@@ -89,7 +89,6 @@ def test_words_without_a_label_are_not_scored():
 
 
 def test_scores_of_a_task():
-    """A word that was cut off counts as wrong, one labelled O too."""
     gold = [["B-a", "I-a", "O"], ["O", "B-a", "O"]]
     rows = Dataset.from_dict({"tokens": [["x"] * 3] * 2, "labels": gold, "line": [1, 2]})
     encoded = Dataset.from_dict({"first": [[1, 2, 3], [1, -1, -1]]})

@@ -97,7 +97,6 @@ def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
-    """Compare with one row at a time, whose labels are the text's own tokens also for `dict_mlm`."""
     trainer = make(tmp_path, objective=objective, per_device_eval_batch_size=2)
     assert 0 <= trainer.evaluate()["eval_alignment"] <= 1
     trainer.test_entries = {}

@@ -64,7 +64,6 @@ def multilingual(model, *languages):
 
 
 def test_what_is_no_dataset_is_refused_by_every_trainer(tmp_path):
-    """Splits, streams and rows, as text to train on and to score; `dict` of splits is no text by language."""
     text = bitext(*[("die katze", "the cat")] * 8)
     settings = {"output_dir": str(tmp_path), "report_to": "none"}
     task = {"task": TokenTask(LabelSet.of(["NOUN", "VERB"])), "pairs": text, "reference": make_encoder()}
@@ -187,8 +186,6 @@ def test_settings_of_mao(tmp_path):
 
 
 def test_what_mao_cannot_train(tmp_path):
-    """It is refused before the encoder runs."""
-
     def attempt(target_lang=("en",), **settings):
         encoder, links = make_encoder(), make_links(8).remove_columns("target_lang")
         links = links.add_column("target_lang", [*target_lang] * (8 // len(target_lang))) if target_lang else links
@@ -238,8 +235,6 @@ def test_a_module_that_does_not_fit(tmp_path):
 
 
 def test_held_out_pairs_without_a_map(tmp_path):
-    """They are refused before training."""
-
     def attempt(held_out, model=None, **settings):
         args, tokenizer = mao.config(tmp_path, **settings), make_tokenizer()
         model = model or make_encoder()

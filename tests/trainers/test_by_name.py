@@ -24,7 +24,6 @@ from hf_xalign.trainers.shared import word
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Work where a checkpoint in bfloat16 lies under the name `tiny`."""
     monkeypatch.chdir(tmp_path)
     make_encoder().to(torch.bfloat16).save_pretrained("tiny")
     make_tokenizer().save_pretrained("tiny")
@@ -64,7 +63,6 @@ def test_a_model_by_name_and_text_without_links(method):
 
 
 def test_sentence_terms_need_no_links(monkeypatch):
-    """No aligner runs, pairs without links stay, and English is still held at its words."""
     monkeypatch.setattr(word, "align_words", None)
     args = hf_xalign.FAOConfig(
         preset="joint", objective="none", sentence_weight=1.0, per_device_train_batch_size=40, logging_steps=1,
@@ -80,7 +78,6 @@ def test_sentence_terms_need_no_links(monkeypatch):
 
 
 def test_held_out_pairs_by_language():
-    """They are one dataset, in which rows without a language have that of their key."""
     rows = pairs()
     found = {"mixed": rows, "bn": rows.remove_columns("source_lang")}
     args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
@@ -94,7 +91,6 @@ def test_held_out_pairs_by_language():
 
 
 def test_a_sentence_transformer_is_aligned_in_place(tmp_path):
-    """Its encoder trains, and it then gives the vectors of the saved one; other modules are refused."""
     st = pytest.importorskip("sentence_transformers")
     model = st.SentenceTransformer(str(tmp_path / "tiny"), device="cpu", model_kwargs={"dtype": torch.float32})
     before = model.encode(["the cat"])
@@ -113,7 +109,6 @@ def test_a_sentence_transformer_is_aligned_in_place(tmp_path):
 
 
 def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
-    """The second run is refused before words are linked; a config that resumes or overwrites it is not."""
     trainer = hf_xalign.FAOTrainer("tiny", train_dataset=pairs())
     assert isinstance(trainer.args, hf_xalign.FAOConfig)
     trainer.train()
@@ -152,7 +147,6 @@ def test_threads_that_spin_next_to_other_work(monkeypatch, caplog, busy, threads
 
 
 def test_a_killed_run_of_an_adapter_is_resumed_with_the_default_settings():
-    """The preset averages weights, which adapters do not, and the settings stay as they were given."""
     options = {"max_steps": 3, **QUIET, "save_strategy": "steps", "save_steps": 2, "output_dir": "run"}
     given = {"train_dataset": pairs(), "peft_config": LoraConfig(r=2, target_modules=["query"])}
     first = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(**options), **given)

@@ -118,7 +118,6 @@ def assert_loss_and_gradient(trainer, task):
 
 
 def test_pairs_can_go_without_dropout(tmp_path):
-    """The alignment's terms are then those of the model in evaluation; the task's is as it would be with dropout."""
     with exact():
         trainer = make(tmp_path, make_model(dropout=0.3))
         rows = first_rows(trainer)
@@ -204,8 +203,6 @@ def test_a_wrapper_that_leaves_the_pairs_out_is_refused(tmp_path, monkeypatch):
 
 
 def test_gradient_checkpointing_and_bfloat16_change_little(tmp_path):
-    """Recomputed states give the same gradients, dropout and all."""
-
     def run(name, **given):
         settings = {**STEADY, "max_steps": 2, "alpha": 0.3, **given}
         return trained(make(tmp_path / name, make_model(dropout=0.2), **settings))

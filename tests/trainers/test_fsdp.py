@@ -106,7 +106,6 @@ def test_two_sharded_processes_are_one(name, sharded, tmp_path):
 
 @pytest.mark.slow
 def test_both_resume_a_sharded_run(sharded, tmp_path):
-    """Sharded it goes on with the same bits, and in one process with the same numbers."""
     folder, runs = sharded
     names = ("fao head", "mao adapter", "ppa", "ppa frozen")
     for place in ("two", "one"):

@@ -145,7 +145,6 @@ ONLOOKED = {
 
 @pytest.mark.parametrize("name", ONLOOKED)
 def test_a_loss_computed_outside_a_step_leaves_no_trace(name, tmp_path, monkeypatch):
-    """Neither in the logged terms nor in what the method keeps: bandit, queue of keys, dropout of the pairs."""
     monkeypatch.setattr(PairSampler, "WINDOW_STEPS", 1)
     found = []
     for looks in (False, True):

@@ -98,8 +98,6 @@ def test_what_is_saved_is_what_was_trained_and_is_trained_on(kind, tmp_path):
 
 
 def test_the_encoder_runs_once_over_the_corpus(tmp_path):
-    """Modules and seeds share a cache: the module is no part of what the vectors are of."""
-
     def forwards(name, **settings):
         """Count the encoder's passes in caching and one step."""
         encoder, calls = make_encoder(), []

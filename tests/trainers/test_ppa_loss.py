@@ -141,7 +141,6 @@ def test_five_steps_are_those_of_the_loops(form, tmp_path):
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**12])
 def test_chunks_have_dropout_and_the_loss_scale_of_one_backward_pass(scale, tmp_path):
-    """Words and sentences of all chunks with one graph draw the same dropout as a chunk at a time, forward twice."""
     with exact():
         settings = {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "per_device_train_batch_size": 5}
         trainer = make(tmp_path, make_encoder(dropout=0.3), **settings)

@@ -23,7 +23,6 @@ FAST_FAMILIES = ("bert", "deberta-v2")
 
 @pytest.mark.parametrize("family", [*FAST_FAMILIES, *slow(sorted({*CONFIGS} - {*FAST_FAMILIES}))])
 def test_trains_saves_and_loads(family, tmp_path):
-    """One step with a random queue, so that the contrast has negatives: everything moves, and all of it is found."""
     base, out = tmp_path / "base", tmp_path / "out"
     save_base(family, base)
     model, tokenizer = load_encoder(str(base)), AutoTokenizer.from_pretrained(base)
@@ -53,7 +52,6 @@ def test_trains_saves_and_loads(family, tmp_path):
 
 @pytest.mark.parametrize("had_head", [True, False])
 def test_only_a_new_head_settles_at_a_rate_of_its_own(had_head, tmp_path, caplog):
-    """Without a contrast, the encoder of a head that settles has no gradient at all."""
     save_base("xlm-roberta", tmp_path / "base", head=had_head)
     model = load_encoder(str(tmp_path / "base"))
     before = tensors(model)
@@ -117,7 +115,6 @@ def test_evaluates_before_during_and_after(tmp_path):
 
 
 def test_scores_and_steps_outside_of_training_change_no_state(tmp_path):
-    """As the recipe's estimate takes them."""
     trainer = make(tmp_path)
     parts = (trainer.queue, trainer.momentum)
     before = [tensors(part) for part in parts]

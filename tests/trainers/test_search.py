@@ -90,7 +90,6 @@ CONFIG = make_encoder().config
 
 
 def drawn():
-    """An encoder whose weights are drawn as the caller has seeded."""
     return BertModel(CONFIG, add_pooling_layer=False)
 
 
@@ -159,7 +158,6 @@ def test_each_trial_is_a_run_of_its_own_in_the_trackers(optuna, tmp_path, tmp_pa
 
 
 def test_each_trial_equals_a_run_of_its_settings_alone(optuna, tmp_path):
-    """`model_init` sees the trial, and the trainer that was searched around stays as it was."""
     seen, rates = [], [0.001, 0.02, 0.05]
     trainer = searcher(tmp_path / "search", lambda trial: seen.append(trial) or make_encoder())
     before = tensors(trainer.model)

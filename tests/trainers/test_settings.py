@@ -137,7 +137,6 @@ OWN = {"self", "data_collator", "compute_loss_func", "compute_metrics", "preproc
 
 @pytest.mark.parametrize("trainer", METHODS, ids=lambda trainer: trainer.__name__)
 def test_a_trainer_names_its_arguments(trainer):
-    """All of the Trainer's but those that the method answers for; another one is Python's own error, by name."""
     parameters = signature(trainer.__init__).parameters
     assert not {p.kind for p in parameters.values()} & {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
     assert signature(Trainer.__init__).parameters.keys() - OWN < parameters.keys()
@@ -286,7 +285,6 @@ def test_scores_know_their_direction(metric, lower, tmp_path):
 
 
 def test_the_checkpoint_of_the_lowest_perplexity_is_kept(tmp_path):
-    """A rate far too high makes each step worse than the one before."""
     settings = {"objective": "mlm", "data": align_mlm.make_rows(12), "learning_rate": 2.0, "max_steps": 3}
     best = {"load_best_model_at_end": True, "metric_for_best_model": "perplexity"}
     trainer = align_mlm.make(tmp_path, **settings, **SCORED, **EACH_STEP, **best)
@@ -428,7 +426,6 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_everywhere(tmp_path):
 
 
 def test_a_special_token_that_nothing_puts_in_needs_no_embedding():
-    """As the image token of Gemma's text models."""
     tokenizer = make_tokenizer()
     tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"] + [f"<{k}>" for k in range(60)]})
     assert len(tokenizer) > 160

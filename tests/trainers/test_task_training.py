@@ -100,7 +100,6 @@ def test_text_that_is_not_labelled_text_is_refused(tmp_path):
 
 
 def test_halves_of_an_example_are_in_one_batch(tmp_path):
-    """Code-switched examples next to plain ones: whole groups in a batch, and the loss of the flat batch."""
     for task in (TEXTS, QUESTIONS):
         plain = examples(task, 5)
         if task is TEXTS:

@@ -305,7 +305,6 @@ def test_batches_of_links_equal_loops(case, tmp_path):
 
 @pytest.mark.parametrize("case", INSIDE)
 def test_modules_in_the_layers_equal_loops(case, tmp_path):
-    """f from the tuned encoder's own forward, f0 from the encoder as it was."""
     settings = {**INSIDE[case], "regularizer_weight": 0.7, "pooling": "last"}
     trainer, batch = make(tmp_path, settings)
     assert "word_vectors" not in batch

@@ -284,7 +284,6 @@ def _vocabulary(
 
 
 def _fingerprint(model: PreTrainedModel) -> str:
-    """Return a hash of the weights, the module on top, and the active adapters."""
     top = find_top(model)
     acting = {
         (tuple(module.active_adapters), module.disable_adapters)

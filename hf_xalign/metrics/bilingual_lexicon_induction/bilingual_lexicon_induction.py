@@ -8,7 +8,7 @@ from hf_xalign.metrics import base
 
 class BilingualLexiconInduction(base.Module):
     """Bilingual lexicon induction asks, for each source word of a test dictionary, whether one of its translations is
-    among the K words of the whole target vocabulary that are nearest to it, by CSLS or cosine of context- independent
+    among the K words of the whole target vocabulary that are nearest to it, by CSLS or cosine of context-independent
     word vectors. Higher is better.
 
     Examples:

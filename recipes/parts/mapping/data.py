@@ -220,7 +220,6 @@ def induction(
 
 
 def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:
-    """Return the projection by a map, or the identity without one."""
     if one is None:
         return lambda source, target: (source, target)
     own, pivot = SIDES if args.direction == "to_pivot" else SIDES[::-1]

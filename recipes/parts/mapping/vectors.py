@@ -97,7 +97,6 @@ def map_vectors(data: MappingText, args: MappingArguments) -> None:
 
 
 def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
-    """Return the source's and the target's file by language."""
     assert args.source_vectors and args.target_vectors
     files = {}
     for name, item, default in (
@@ -179,7 +178,7 @@ def _read_lexicon(
 
 
 def _is_held_out(word: str) -> bool:
-    """Return whether a source word is for testing: of its letters alone, so that every run has the same split."""
+    """Return whether a source word is for testing. A hash decides, so that every run has the same split."""
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big") % _HELD_OUT == 0
 
 

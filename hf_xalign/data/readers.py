@@ -93,7 +93,7 @@ def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
     ):
         packed = Path(path).name.lower().endswith(".gz") or file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        yield cast(IO[bytes], gzip.open(file) if packed else file)
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file) if packed else file)
 
 
 def clean_text(text: str) -> str:

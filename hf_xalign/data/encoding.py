@@ -153,9 +153,9 @@ def first_position(config: PretrainedConfig) -> int:
 
 def position_limit(config: PretrainedConfig) -> int:
     """Return the encoder's largest number of tokens of a sentence; many tokenizers lack `model_max_length`."""
-    # T5's positions are relative and unlimited; it was trained on 512 tokens.
-    positions = getattr(config, "max_position_embeddings", 512)
-    return positions - first_position(config)
+    # Positions of T5 and XLNet (-1) are relative and unlimited; both were trained on 512 tokens.
+    positions = getattr(config, "max_position_embeddings", -1)
+    return (positions if positions > 0 else 512) - first_position(config)
 
 
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

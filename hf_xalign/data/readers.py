@@ -83,16 +83,17 @@ def file_format(path: Path) -> str:
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file as bytes, decompressed if its name ends in `.gz`."""
+    """Open a file as bytes, decompressed if its name ends in `.gz` or its content begins as gzip's."""
     check_regular(path)
-    packed = Path(path).name.lower().endswith(".gz")
     damaged = EOFError, zlib.error, gzip.BadGzipFile
     with (
         explained(f"{path}: cannot be read", OSError),
         explained(f"{path}: damaged gzip data", *damaged, advice=". Copy or compress the file again."),
-        gzip.open(path) if packed else open(path, "rb") as stream,
+        open(path, "rb") as file,
     ):
-        yield cast(IO[bytes], stream)
+        packed = Path(path).name.lower().endswith(".gz") or file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file) if packed else file)
 
 
 def clean_text(text: str) -> str:

@@ -138,9 +138,12 @@ def find_source(
 def check_files(items: Iterable[str]) -> None:
     """Raise an InputError for files that are missing, before the readers are imported, which takes seconds."""
     for item in items:
-        source = item.strip() if os.path.exists(item) else item.partition("=")[2].strip() or item.strip()
-        if not source.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(source)):
-            find_source(source, _ANY)
+        language, _, named = item.partition("=")
+        source = item.strip() if os.path.exists(item) else named.strip() or item.strip()
+        # Of examples that cross two languages, as in `es+en=ONE,OTHER`, each text is a source of its own.
+        for part in source.split(",") if named and "+" in language else [source]:
+            if not part.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(part)):
+                find_source(part.strip(), _ANY)
 
 
 def check_models(

@@ -23,18 +23,19 @@ from hf_xalign.language_codes import parse_language
 
 WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
 
-_VERSION = 1  # raise it when any text is split differently: cached links are then replaced
+_VERSION = 2  # raise it when any text is split differently: cached links are then replaced
 
 _HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
 _LETTER = rf"[[\p{{L}}\p{{N}}]--{_HAN}--{_KANA}]"
 _SHAPING = r"[\p{M}\u200c\u200d\u00ad]"  # combining marks, joiners and soft hyphens do not end a word
+_GERSHAYIM = r'(?<=\p{Hebrew})"(?=\p{Hebrew})'  # keyboards have no U+05F4, so abbreviations have a quotation mark
 _TOKEN = regex.compile(
     rf"""
       {_HAN}\p{{M}}*
     | [\p{{Hiragana}}&&\p{{L}}] [[\p{{Hiragana}}ーｰ\p{{M}}]&&[\p{{L}}\p{{M}}]]*
     | {_KANA} [[\p{{Katakana}}ーｰ\p{{M}}]&&[\p{{L}}\p{{M}}]]*
-    | {_LETTER} (?: {_LETTER} | {_SHAPING} | ['’·\u05f4](?={_LETTER}) | (?<=\p{{Nd}})[.,](?=\p{{Nd}}) )*
+    | {_LETTER} (?: {_LETTER} | {_SHAPING} | ['’·\u05f4](?={_LETTER}) | {_GERSHAYIM} | (?<=\p{{Nd}})[.,](?=\p{{Nd}}) )*
     # A run of one mark ("...", "--") is one token; anything else visible is a token by itself (an emoji is a cluster).
     | (?P<mark> [\p{{P}}\p{{S}}] ) (?P=mark)+
     | (?! [\s\p{{Cc}}\p{{Cf}}\p{{Cs}}] ) \X

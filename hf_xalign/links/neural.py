@@ -14,7 +14,7 @@ from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization, symmetrize
-from hf_xalign.pretrained import load_tokenizer
+from hf_xalign.modeling.loading import load_tokenizer
 
 if TYPE_CHECKING:
     from hf_xalign.modeling.word_vectors import WordVectors

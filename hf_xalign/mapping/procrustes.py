@@ -37,6 +37,8 @@ def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Te
     Raises:
         InputError: the shape or dtype is wrong or unlike `pairs`, there are none, or one is NaN or infinite.
     """
+    if not isinstance(vectors, Tensor):
+        raise InputError(f"{name}: got {type(vectors).__name__}. Pass a tensor, such as torch.from_numpy(vectors).")
     if vectors.dim() not in (2, 3) or not vectors.is_floating_point():
         raise InputError(
             f"{name}: got {vectors.dtype} of shape {tuple(vectors.shape)}. Pass floats of shape (words, dim) or "

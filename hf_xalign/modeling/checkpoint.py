@@ -49,7 +49,12 @@ TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnsw
 
 def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedModel:
     """Load an encoder for alignment: float32, without pooler, from safetensors only."""
-    return load_plain(name_or_path, revision, [], dtype=torch.float32)
+    model = load_plain(name_or_path, revision, [], dtype=torch.float32)
+    if hasattr(model, "peft_config"):  # transformers has put the folder's adapter into the encoder
+        raise InputError(
+            f"{name_or_path} holds a model with an adapter. Name the encoder that the adapter was put on."
+        )
+    return model
 
 
 def load_plain(name: str, revision: str | None, architectures: list[str] | None = None, **kwargs: Any) -> Any:

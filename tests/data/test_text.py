@@ -23,7 +23,7 @@ from hf_xalign.data import monolingual, parallel
 from hf_xalign.data.derived.word_order import read_trees
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
-from hf_xalign.data.readers import load_dictionary
+from hf_xalign.data.readers import load_dictionary, read_lines
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
@@ -80,6 +80,12 @@ def files(folder, suffix):
         for table in ({"n": [1, 2, 3], "target": target, "source": source}, {"en": target, "de": source}, nested):
             Dataset.from_dict(table).to_parquet(folder / "p.parquet", batch_size=2)  # two row groups
             yield folder / "p.parquet"
+
+
+def test_gzip_data_under_another_name(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(gzip.compress(b"Katze\tcat\n"))
+    assert [line for _, line in read_lines(path)] == ["Katze\tcat"]
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -92,6 +92,7 @@ def test_vectors_of_one_language_and_of_two():
         (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
         (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
         ({"vectors": ones(5, 4).long()}, "some: got torch.int64 .*Pass floats"),
+        ({"vectors": ones(5, 4).numpy()}, "some: got ndarray. Pass a tensor"),
         ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\), but matched vectors have 1 layers and 4 dimensions"),
         ({"vectors": holding(-inf, normal(5, 4), 3)}, r"some: row 3 \(of 5\) holds NaN or inf.*model"),
         call=paired,

@@ -58,10 +58,12 @@ def test_encoder_folders(tmp_path):
     save_base("bert", tmp_path / "base")
     save_base("electra", tmp_path / "other")
     model = load_encoder(str(tmp_path / "base"))
+    with_alignment(make_task(), make_module()).save_pretrained(tmp_path / "task")  # with an adapter inside
     refused(
         (lambda: load_encoder("nobody/nothing"), "`builtin`"),
         (lambda: load_encoder(str(tmp_path / "empty")), "empty"),
         (lambda: load_encoder(str(tmp_path / "adapter")), r"holds an adapter\. Load it"),
+        (lambda: load_encoder(str(tmp_path / "task")), "task holds a model with an adapter. Name the encoder"),
         (lambda: load_weights(model, tmp_path / "other"), "weights of this encoder are missing"),
     )
 

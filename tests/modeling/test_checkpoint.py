@@ -9,7 +9,7 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, NEWER, save_base
 from support.tiny import make_encoder
-from transformers import AutoModel
+from transformers import AutoModel, XLNetConfig
 
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
@@ -73,6 +73,7 @@ def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
 def test_positions_of_roberta_begin_after_the_padding_token():
     assert position_limit(CONFIGS["bert"]()) == 80
     assert position_limit(CONFIGS["xlm-roberta"]()) == 79
+    assert position_limit(XLNetConfig()) == 512
     with torch.no_grad():
         model = AutoModel.from_config(CONFIGS["xlm-roberta"]()).eval()
         model(input_ids=torch.full((1, 79), 5))

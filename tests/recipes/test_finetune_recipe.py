@@ -334,6 +334,10 @@ def test_text_named_by_the_code_of_a_derived_language_is_derived(tmp_path):
     assert derived.fingerprint != natural.fingerprint
     plain = read_task(**options).evaluation["tr-x-inv"]  # text that is derived already
     assert plain.rows["tokens"][:] == natural.rows["tokens"][:]
+    # Two texts of the Hub in which languages cross, and one of them that is a file which is not there.
+    FinetuneArguments(**options | {"eval_data": ["es+en=facebook/xnli:es,facebook/xnli:en"]}).check_files()
+    with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
+        FinetuneArguments(**options | {"eval_data": ["es+en=facebook/xnli:es,none.jsonl"]}).check_files()
     with pytest.raises(InputError, match=r"derived_language\.json: no such file"):
         FinetuneArguments(**options, derived_language=str(tmp_path / "none")).check_files()
 

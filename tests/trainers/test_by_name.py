@@ -17,8 +17,10 @@ from support.refusals import assert_refused
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
 
 import hf_xalign
+from hf_xalign.data.encoding import prompt_of, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.trainers.shared import word
 
 
@@ -156,6 +158,13 @@ def test_a_killed_run_of_an_adapter_is_resumed_with_the_default_settings():
     resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(**options, resume_from_checkpoint=True), **given)
     resumed.train(resume_from_checkpoint=True)
     same_bits(tensors(first.model), tensors(resumed.model))
+
+
+def test_the_default_prompt_of_a_sentence_transformers_folder_is_trained_with(tmp_path):
+    folder = save_sentence_transformer(make_encoder(), set_prompt(make_tokenizer(), "the "), tmp_path / "st")
+    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
+    trainer = hf_xalign.FAOTrainer(str(folder), args, train_dataset=pairs())
+    assert prompt_of(trainer.processing_class) == "the "
 
 
 def test_adapters_that_do_not_train_the_encoder():

@@ -52,10 +52,10 @@ from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggesti
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, read_length
+from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
-from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.record import write_text
 from hf_xalign.trainers.shared.base_config import AlignmentConfig, check_optimizer, check_optimizers
 from hf_xalign.trainers.shared.checkpoints import (

@@ -153,8 +153,8 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
         return checkpoint
     if found := signs_of_run(folder):
         raise InputError(
-            f"{folder} holds another run ({', '.join(found[:3])}). Resume it by --resume_from_checkpoint true, replace "
-            "it by --overwrite_output_dir true (in Python, fields of the config), or give another output_dir."
+            f"{folder} holds another run ({', '.join(found[:3])}). Resume it by --resume_from_checkpoint true, "
+            "replace it by --overwrite_output_dir true (in Python, fields of the config), or give another output_dir."
         )
     return checkpoint
 

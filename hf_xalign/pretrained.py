@@ -25,7 +25,7 @@ from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import check_run
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
-_REGEX_SECONDS = 1.5
+_REGEX_SECONDS = 1.0
 _OWN_TYPES = {"xalign-bilstm-crf", "xalign-mapped"}
 _OWN_PEFT_TYPES = {"XALIGN"}
 

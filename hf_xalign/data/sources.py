@@ -141,9 +141,9 @@ def check_files(items: Iterable[str]) -> None:
         language, _, named = item.partition("=")
         source = item.strip() if os.path.exists(item) else named.strip() or item.strip()
         # Of examples that cross two languages, as in `es+en=ONE,OTHER`, each text is a source of its own.
-        for part in source.split(",") if named and "+" in language else [source]:
+        for part in map(str.strip, source.split(",") if named and "+" in language else [source]):
             if not part.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(part)):
-                find_source(part.strip(), _ANY)
+                find_source(part, _ANY)
 
 
 def check_models(

@@ -84,8 +84,7 @@ class DictionaryCosine(Term):
 
     def __call__(self, vectors: Vectors) -> torch.Tensor:
         """Return the term times the number of masked tokens."""
-        with torch.autocast(vectors.embeddings.device.type, enabled=False):
-            return entry_cosine(vectors.embeddings, vectors.entries, sparse=True) * self.count(vectors.batch)
+        return entry_cosine(vectors.embeddings, vectors.entries, sparse=True) * self.count(vectors.batch)
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""

@@ -22,7 +22,7 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import cache_dir, is_whole, locked, seal
+from hf_xalign.cache import cache_dir, digest, is_whole, locked, seal
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.pairs import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
@@ -132,11 +132,11 @@ class Anchors:
         """
         if broken := [word for word in self.words if "\n" in word]:
             raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
-        about = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
-        about["cover"] = None if self.cover is None else self.cover._asdict()
+        fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
+        fields["cover"] = None if self.cover is None else self.cover._asdict()
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
-        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(about)})
+        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(fields)})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Anchors:
@@ -147,11 +147,11 @@ class Anchors:
         """
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         with content_errors(path, "not whole anchors", "Make them again."):
-            about = json.loads(metadata["anchors"])
+            fields = json.loads(metadata["anchors"])
             words = tensors["words"].numpy().tobytes().decode().split("\n")
-            layers, cover = tuple(about.pop("layers")), about.pop("cover")
+            layers, cover = tuple(fields.pop("layers")), fields.pop("cover")
             cover = None if cover is None else CoverReport(**cover)
-            return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **about)
+            return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **fields)
 
 
 def make_anchors(
@@ -220,18 +220,19 @@ def make_anchors(
         vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
         most = len(counted) if sentences_per_word is None else sentences_per_word
         chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), most)
-        found = find_occurrences(
+        occurrences = find_occurrences(
             model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
         )
         # A tokenizer may drop a word.
-        there = np.flatnonzero(found.counts)
-        names = [counted.types[vocabulary[row]] for row in there]
-        short = int((found.counts[there] < (sentences_per_word or 0)).sum())
-        report = CoverReport(len(names), short, missing, len(found), bound, len(counted))
+        occurring = np.flatnonzero(occurrences.counts)
+        names = [counted.types[vocabulary[row]] for row in occurring]
+        short = int((occurrences.counts[occurring] < (sentences_per_word or 0)).sum())
+        report = CoverReport(len(names), short, missing, len(occurrences), bound, len(counted))
         logger.info("anchors of %s: %s", lang, report)
         fingerprint = _fingerprint(model)
-        identity = [_VERSION, fingerprint, found.fingerprint(), names, lang, index, pooling, str(dtype), lowercase]
-        key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
+        content = occurrences.fingerprint()
+        identity = [_VERSION, fingerprint, content, names, lang, index, pooling, str(dtype), lowercase]
+        key = digest(*identity)
         home = Path(folder) / key if folder else cache_dir("anchors", key)
         home.mkdir(parents=True, exist_ok=True)
         stack.enter_context(locked(home))
@@ -241,7 +242,7 @@ def make_anchors(
             return replace(Anchors.load(path), layers=tuple(layers), cover=report)
         sums = sum_vectors(
             model,
-            found,
+            occurrences,
             index,
             pooling=pooling,
             pad_token_id=tokenizer.pad_token_id,
@@ -251,8 +252,8 @@ def make_anchors(
             ray=ray,
             desc=f"Averaging word vectors ({lang})",
         )
-        counts = torch.from_numpy(found.counts[there])
-        vectors = sums[torch.from_numpy(there)] / counts[:, None, None]
+        counts = torch.from_numpy(occurrences.counts[occurring])
+        vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
         anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint, report)
         anchors.save(path)
         seal(path)
@@ -293,9 +294,9 @@ def _fingerprint(model: PreTrainedModel) -> str:
     if not acting:
         return model_fingerprint(model)
     configs = {name: config.to_dict() for name, config in cast(Any, model).peft_config.items()}
-    parts = [model_fingerprint(model), None if top is None else model_fingerprint(top), sorted(acting), configs]
+    identity = [model_fingerprint(model), None if top is None else model_fingerprint(top), sorted(acting), configs]
     text = json.dumps(
-        parts, sort_keys=True, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
+        identity, sort_keys=True, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
     )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -328,10 +329,10 @@ class Occurrences:
 
     def fingerprint(self) -> str:
         """Return a hash of all that the sums depend on, except the encoder."""
-        digest = hashlib.blake2b(digest_size=16)
+        content = hashlib.blake2b(digest_size=16)
         for array in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+            content.update(np.ascontiguousarray(array).data)
+        return content.hexdigest()
 
 
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
@@ -372,27 +373,27 @@ def find_occurrences(
     tokens, sizes, owners, words, spans = [], [], [], [], []
     for start in progress(range(0, len(sentences), _BLOCK), desc=f"Encoding sentences ({counted.lang})"):
         block = sentences[start : start + _BLOCK]
-        ids, parts = word_spans(model, tokenizer, counted.split(block), max_length)
+        ids, block_spans = word_spans(model, tokenizer, counted.split(block), max_length)
         tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
         sizes.append(np.array([len(row) for row in ids]))
         begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
-        rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(parts)
-        here = (rows >= 0) & (span[:, 1] > 0)
-        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[here])
-        words.append(rows[here])
-        spans.append(span[here])
+        rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(block_spans)
+        found = (rows >= 0) & (span[:, 1] > 0)
+        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[found])
+        words.append(rows[found])
+        spans.append(span[found])
     # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
-    token, lengths, owner, word = (np.concatenate(parts) for parts in (tokens, sizes, owners, words))
+    token, lengths, owner, word = (np.concatenate(blocks) for blocks in (tokens, sizes, owners, words))
     pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)
     word_of_pair = pairs // len(lengths)
     totals = np.bincount(word_of_pair, minlength=len(vocabulary))
-    place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
-    kept = (place < (len(lengths) if per_word is None else per_word))[pair_of]
-    counts = np.bincount(owner[kept], minlength=len(lengths))
+    rank = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
+    used = (rank < (len(lengths) if per_word is None else per_word))[pair_of]
+    counts = np.bincount(owner[used], minlength=len(lengths))
     order = np.argsort(-lengths, kind="stable")
     order = order[counts[order] > 0]
     begins = np.cumsum(counts) - counts
-    chosen = np.flatnonzero(kept)[ranges(begins[order], counts[order])]
+    chosen = np.flatnonzero(used)[ranges(begins[order], counts[order])]
     return Occurrences(
         token[ranges((np.cumsum(lengths) - lengths)[order], lengths[order])],
         np.concatenate([[0], np.cumsum(lengths[order])]),
@@ -408,7 +409,7 @@ def find_occurrences(
 
 def sum_vectors(
     model: PreTrainedModel,
-    found: Occurrences,
+    occurrences: Occurrences,
     layers: list[int],
     *,
     pooling: Pooling,
@@ -426,7 +427,7 @@ def sum_vectors(
     removes it.
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
-    done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
+    done, sums = 0, torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size)
     if progress is not None and is_whole(progress):
         with safe_open(progress, "pt") as file:
             done, sums = int(file.metadata()["sentences"]), file.get_tensor("sums")
@@ -435,7 +436,7 @@ def sum_vectors(
     with contextlib.ExitStack() as stack:
         batches = hidden_batches(
             model,
-            found.token_ids()[done:],
+            occurrences.token_ids()[done:],
             pad_token_id,
             layers,
             batch_size=batch_size,
@@ -446,11 +447,12 @@ def sum_vectors(
         stack.enter_context(contextlib.closing(batches))  # restores the model's mode at once, also on a full disk
         for rows, mask, states in batches:
             # Sentences are sorted as in hidden_batches, so a batch is a contiguous range.
-            bounds = found.offsets[done : done + len(rows) + 1]
+            bounds = occurrences.offsets[done : done + len(rows) + 1]
             here = slice(bounds[0], bounds[-1])
             owners = np.repeat(np.arange(len(rows)), np.diff(bounds))
-            tokens = word_token_index(found.spans[here], owners, mask.shape[1], pooling).to(device)
-            words, weights = (torch.from_numpy(part[here]).to(device) for part in (found.words, found.weights))
+            tokens = word_token_index(occurrences.spans[here], owners, mask.shape[1], pooling).to(device)
+            words = torch.from_numpy(occurrences.words[here]).to(device)
+            weights = torch.from_numpy(occurrences.weights[here]).to(device)
             if tokens.word is not None and tokens.counts is not None:
                 words, weights = words[tokens.word], (weights / tokens.counts)[tokens.word]
             for k, hidden in enumerate(states):

@@ -60,25 +60,25 @@ class CountedText:
         """Return the number of distinct sentences."""
         return len(self.rows)
 
-    def split(self, numbers: np.ndarray) -> list[list[str]]:
+    def split(self, sentences: np.ndarray) -> list[list[str]]:
         """Return the words of some sentences as written."""
-        rows = self.rows[numbers].tolist()
-        found = self.texts[rows] if isinstance(self.texts, Column) else [self.texts[row] for row in rows]
-        return [_words(text, self.lang) for text in found]
+        rows = self.rows[sentences].tolist()
+        texts = self.texts[rows] if isinstance(self.texts, Column) else [self.texts[row] for row in rows]
+        return [_words(text, self.lang) for text in texts]
 
     def vocabulary(self, max_words: int) -> np.ndarray:
         """Return at most `max_words` types with a letter, int64, most frequent first, ties in text order."""
         counts = np.bincount(self.words[self.words >= 0], minlength=len(self.types))
         order = np.argsort(-counts, kind="stable")
         order = order[counts[order] > 0]
-        lettered = (number for number in order.tolist() if has_letter(self.types[number]))
+        lettered = (word_type for word_type in order.tolist() if has_letter(self.types[word_type]))
         return np.fromiter(islice(lettered, max_words), np.int64)
 
     def find(self, words: Sequence[str]) -> tuple[np.ndarray, list[str]]:
         """Return the types of distinct words, int64 in their order, and the words that do not occur."""
-        occurring = {self.types[kind]: kind for kind in np.unique(self.words[self.words >= 0]).tolist()}
-        found = [occurring[word] for word in words if word in occurring]
-        return np.array(found, dtype=np.int64), sorted(set(words) - set(occurring))
+        occurring = {self.types[word_type]: word_type for word_type in np.unique(self.words[self.words >= 0]).tolist()}
+        types = [occurring[word] for word in words if word in occurring]
+        return np.array(types, dtype=np.int64), sorted(set(words) - set(occurring))
 
 
 def count_words(
@@ -110,11 +110,11 @@ def count_words(
                 split.append(_words(text, lang))
         cut = find_cut(split) if find_cut else {}
         for k, sentence in enumerate(split):
-            found = [number(word) for word in sentence]
+            numbered = [number(word) for word in sentence]
             if k in cut:
-                found = np.where(cut[k], -1, found).tolist()
-            words.extend(found)
-            lengths.append(len(found))
+                numbered = np.where(cut[k], -1, numbered).tolist()
+            words.extend(numbered)
+            lengths.append(len(numbered))
     if not words:
         raise InputError(f"text in {lang}: there are no words in its {len(texts)} rows. Pass one sentence per row.")
     return CountedText(
@@ -172,14 +172,14 @@ def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np
     missing = int(need.sum())
     while missing:
         size, sentence = heapq.heappop(heap)
-        own = words[offsets[sentence] : offsets[sentence + 1]]
-        own = own[need[own] > 0]
-        if len(own) == -size:
-            need[own] -= 1
-            missing -= len(own)
+        lacking = words[offsets[sentence] : offsets[sentence + 1]]
+        lacking = lacking[need[lacking] > 0]
+        if len(lacking) == -size:
+            need[lacking] -= 1
+            missing -= len(lacking)
             chosen.append(sentence)
-        elif len(own):
-            heapq.heappush(heap, (-len(own), sentence))
+        elif len(lacking):
+            heapq.heappush(heap, (-len(lacking), sentence))
     return chosen
 
 

@@ -44,8 +44,10 @@ def sentence_infonce(
         logits = (source / temperature) @ target.T
         if pairs is not None:
             logits = logits.masked_fill((pairs.unsqueeze(1) == pairs).fill_diagonal_(False), float("-inf"))
-        own = torch.arange(len(source), device=source.device)
-        return torch.cat([nn.functional.cross_entropy(side, own, reduction="none") for side in (logits, logits.T)])
+        partners = torch.arange(len(source), device=source.device)
+        return torch.cat(
+            [nn.functional.cross_entropy(side, partners, reduction="none") for side in (logits, logits.T)]
+        )
 
 
 def at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:

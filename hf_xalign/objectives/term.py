@@ -61,7 +61,7 @@ class Vectors:
     embeddings: torch.Tensor
     entries: torch.Tensor
     heads: Callable[[str], nn.Module]
-    note: Callable[..., None]
+    _note: Callable[..., None] | None
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class Vectors:
         """Return the vectors of the layers at these positions, or of all if None."""
         if positions is None:
             return self
-        found = copy.copy(self)
-        found.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _BY_LAYER if n in self.__dict__})
-        return found
+        chosen = copy.copy(self)
+        chosen.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _BY_LAYER if n in self.__dict__})
+        return chosen
 
 
 @dataclass(kw_only=True)
@@ -109,7 +109,6 @@ class Term(ABC):
 
     A subclass lists what it `reads`, and the trainer computes exactly that. FAO, MAO and continual learning read pairs
     of linked words and sentences:
-
 
     - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
 
@@ -127,9 +126,7 @@ class Term(ABC):
 
     - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
 
-
     PPA and ALIGN-MLM read sentences and masked text:
-
 
     - `keys`: `vectors.queries`, `vectors.keys`, `vectors.queue` and `batch["pairs"]` int64 (B,), numbers of the pairs
       in the corpus (PPA).
@@ -286,13 +283,13 @@ class Objective(Sequence[Term]):
         Raises:
             InputError: a term that compares vectors of one layer has several.
         """
-        found: dict[int, None] = {}
+        numbers: dict[int, None] = {}
         for term in self:
             layers = number(term.layers or default)
             if term.one_layer and len(layers) != 1:
                 raise InputError(f"{type(term).__name__} compares vectors of one layer: give one layer, not {layers}")
-            found |= dict.fromkeys(layers)
-        return list(found)
+            numbers |= dict.fromkeys(layers)
+        return list(numbers)
 
     def heads(self, size: int) -> nn.ModuleDict:
         """Return the modules that are trained next to the encoder, by the name of their term."""

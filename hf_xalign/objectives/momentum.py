@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from hf_xalign.checks import setting
 from hf_xalign.objectives.sentences import at_least_float32
 from hf_xalign.objectives.term import Read, Term, Vectors
 
@@ -78,7 +79,7 @@ class MomentumContrast(Term):
         tensor(0.3133)
     """
 
-    temperature: float = 0.05
+    temperature: float = setting(0.05, above=0)
     same_pair_negatives: bool = False
 
     name: ClassVar[str] = "contrast"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import nn
 
+from hf_xalign.checks import check
 from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
 from hf_xalign.errors import InputError, suggestion
@@ -142,6 +143,9 @@ class Term(ABC):
         weight: factor of the term in the loss.
         layers: numbers of the hidden states that it reads (0: embeddings, -1: last); default: those of the trainer.
 
+    Raises:
+        InputError: a setting is none of the choices of its type, or breaks a rule of its field.
+
     Example:
         >>> import torch
         >>> from dataclasses import dataclass
@@ -169,6 +173,9 @@ class Term(ABC):
     gathers: ClassVar[bool] = False  # the sum is over the items of all processes, as in a contrast
     one_layer: ClassVar[bool] = False  # the term compares vectors of one layer
     reports_links: ClassVar[bool] = False  # the term reports the loss of each link
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @abstractmethod
     def count(self, batch: dict[str, torch.Tensor]) -> int | None:
@@ -283,13 +290,13 @@ class Objective(Sequence[Term]):
         Raises:
             InputError: a term that compares vectors of one layer has several.
         """
-        numbers: dict[int, None] = {}
+        every: dict[int, None] = {}
         for term in self:
             layers = number(term.layers or default)
             if term.one_layer and len(layers) != 1:
                 raise InputError(f"{type(term).__name__} compares vectors of one layer: give one layer, not {layers}")
-            numbers |= dict.fromkeys(layers)
-        return list(numbers)
+            every |= dict.fromkeys(layers)
+        return list(every)
 
     def heads(self, size: int) -> nn.ModuleDict:
         """Return the modules that are trained next to the encoder, by the name of their term."""

@@ -373,7 +373,7 @@ def _score_all(
     retrieved = word_retrieval(
         source.vectors[pools[0], 0],
         target.vectors[pools[1], 0],
-        torch.stack([place[links[:, n]] for n, place in enumerate(candidate_rows)], dim=1),
+        torch.stack([rows[links[:, n]] for n, rows in enumerate(candidate_rows)], dim=1),
         pool="all",
         device=device,
         hits=hits,
@@ -505,8 +505,8 @@ def score_sentences(
                 hits = sentence_hits(source, target, similarity=similarity, device=device)
                 shares = directions("", *hits.T)
                 if examples is not None:
-                    kept = sentence_examples(hits, torch.arange(len(hits)), len(hits))
-                    examples.setdefault(language, {})[name] = kept
+                    scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))
+                    examples.setdefault(language, {})[name] = scored
                 language_scores[name] = shares["mean"]
                 language_scores[f"{name}_to_pivot"] = shares["source_to_target"]
                 language_scores[f"{name}_from_pivot"] = shares["target_to_source"]
@@ -516,15 +516,15 @@ def score_sentences(
 
 def _distinct_pairs(dataset: Dataset) -> np.ndarray:
     """Return the rows of pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
-    kept: list[int] = []
+    distinct: list[int] = []
     for language, row_ids in language_rows(dataset).items():
-        rows, before = dataset.select(row_ids), len(kept)
+        rows, before = dataset.select(row_ids), len(distinct)
         seen: tuple[set[str], set[str]] = set(), set()
         for row, source, target in zip(row_ids, rows["source"][:], rows["target"][:], strict=True):
             if source not in seen[0] and target not in seen[1]:
-                kept.append(row)
+                distinct.append(row)
                 seen[0].add(source)
                 seen[1].add(target)
-        if repeated := len(rows) - (len(kept) - before):
+        if repeated := len(rows) - (len(distinct) - before):
             logger.info("%s: %d of %d pairs repeat a sentence and are left out", language, repeated, len(rows))
-    return np.array(kept)
+    return np.array(distinct)

@@ -31,7 +31,7 @@ from datasets import Dataset, Features, List, Value
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import COLUMNS, as_parallel
+from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
 from hf_xalign.data.readers import DictionaryLinker, clean_text, load_dictionary, open_parquet, read_lines
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import WORDS, batch_words, lower_word, lower_words, splitter_version
@@ -738,8 +738,7 @@ def _load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrained
 def _file_digest(path: Path) -> str:
     """Return the digest of a file's content."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
+        return hash_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 

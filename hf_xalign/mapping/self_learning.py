@@ -42,7 +42,7 @@ def self_learning(
     seed: int = 0,
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
-    """Learn a map from a small seed dictionary: alternate a rotation from pairs and pairs from the rotation.
+    """Learn a map from a small seed dictionary, by alternately learning a rotation and finding pairs with it.
 
     Each iteration searches a random share `keep` of the similarities, which helps to leave poor solutions. After
     `patience` iterations without progress the share doubles. The loop ends when searching all similarities brings no
@@ -135,8 +135,8 @@ def self_learning(
 class Dropout:
     """Random mask over a similarity matrix, in which every entry is dropped with equal probability.
 
-    Entry (i, j) is a hash of a random number of row i and one of column j. So any part of the mask can be made alone,
-    with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
+    Entry (i, j) is a hash of a random number of row i and one of column j. So any block of the mask can be computed
+    alone, with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
     """
 
     def __init__(self, rows: int, columns: int, keep: float, generator: torch.Generator, device: torch.device):

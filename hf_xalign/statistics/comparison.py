@@ -47,7 +47,7 @@ class System:
 
     def scores(self, language: str) -> np.ndarray:
         """Return the total scores of a language, (seeds,) float64."""
-        return np.array([one.score() for one in self.examples[language]])
+        return np.array([run.score() for run in self.examples[language]])
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def compare(
     for system in systems[1:]:
         _check_comparable(system, baseline)
     swaps: dict[str, Any] = {"permutations": permutations, "concatenate_seeds": concatenate_seeds, "seed": seed}
-    means = is_mean([one for system in systems for runs in system.examples.values() for one in runs])
+    means = is_mean([run for system in systems for runs in system.examples.values() for run in runs])
     if means and concatenate_seeds:
         raise InputError(
             f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "

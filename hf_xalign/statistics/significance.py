@@ -30,7 +30,7 @@ def is_mean(scores: Sequence[ExampleScores]) -> bool:
 
     In micro F1 and word accuracy it is not, because sentences have different weights.
     """
-    denominators = [one.denominators for one in scores]
+    denominators = [run.denominators for run in scores]
     first = denominators[0]
     return bool(first.shape[1] == 1 and first[0] > 0 and all((weights == first[0]).all() for weights in denominators))
 
@@ -56,7 +56,7 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
             "permutation test."
         )
     means, baseline_means = (
-        np.mean([(one.numerators / one.denominators)[:, 0] for one in system], axis=0) for system in (scores, baseline)
+        np.mean([(run.numerators / run.denominators)[:, 0] for run in system], axis=0) for system in (scores, baseline)
     )
     differences = means - baseline_means
     if np.ptp(differences) <= _ROUNDING * np.abs(differences).max():
@@ -97,7 +97,7 @@ def permutation_test(
     check_range(least=1, permutations=permutations)
     join: Any = np.concatenate if concatenate_seeds else sum
     sums, baseline_sums = (
-        join([np.stack([one.numerators, one.denominators], axis=1) for one in system]) for system in (scores, baseline)
+        join([np.stack([run.numerators, run.denominators], axis=1) for run in system]) for system in (scores, baseline)
     )
     change = baseline_sums - sums  # (examples, numerator and denominator, labels)
     change = change[change.any(axis=(1, 2))]  # swapping the others changes nothing
@@ -130,7 +130,7 @@ def resampled_differences(
     check_range(least=1, resamples=resamples)
     runs, count = len(scores), len(baseline[0])
     # (examples, systems * seeds * 2 * labels): numerators and denominators of each
-    columns = np.concatenate([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
+    columns = np.concatenate([c for run in (*scores, *baseline) for c in (run.numerators, run.denominators)], axis=1)
     rng = np.random.default_rng(seed)
     drawn_runs = np.random.default_rng([seed, runs]).integers(0, runs, (resamples, runs))
     batches = []

@@ -378,10 +378,10 @@ def find_occurrences(
         sizes.append(np.array([len(row) for row in ids]))
         begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
         rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(block_spans)
-        found = (rows >= 0) & (span[:, 1] > 0)
-        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[found])
-        words.append(rows[found])
-        spans.append(span[found])
+        inside = (rows >= 0) & (span[:, 1] > 0)
+        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[inside])
+        words.append(rows[inside])
+        spans.append(span[inside])
     # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
     token, lengths, owner, word = (np.concatenate(blocks) for blocks in (tokens, sizes, owners, words))
     pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)

@@ -98,27 +98,27 @@ def as_text(comparison: Comparison) -> str:
 def as_markdown(comparison: Comparison) -> str:
     """Return both tables and the notes as Markdown."""
     escape = str.maketrans(_MARKDOWN)
-    parts = []
+    blocks = []
     for head, *body in _tables(comparison):
         rule = ["---", *["---:"] * (len(head) - 1)]
         lines = [[cell.translate(escape) for cell in row] for row in (head, *body)]
         lines.insert(1, rule)
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join([*parts, *(note.translate(escape) for note in _notes(comparison))])
+        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join([*blocks, *(note.translate(escape) for note in _notes(comparison))])
 
 
 def as_latex(comparison: Comparison) -> str:
     """Return both tables as LaTeX `tabular`s (package booktabs), with the notes as comments."""
     escape = str.maketrans(_LATEX)
-    parts = []
+    blocks = []
     for rows in _tables(comparison):
         head, *body = (" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in rows)
         columns = "l" + "r" * (len(rows[0]) - 1)
-        parts.append(
+        blocks.append(
             "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"])
             + "\n\\end{tabular}"
         )
-    return "\n\n".join(["\n".join(f"% {note}" for note in _notes(comparison)), *parts])
+    return "\n\n".join(["\n".join(f"% {note}" for note in _notes(comparison)), *blocks])
 
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
@@ -132,8 +132,8 @@ def _tables(comparison: Comparison) -> list[list[list[str]]]:
     for system in comparison.systems:
         scores = [system.scores(code) for code in comparison.languages]
         cells = [
-            _spread(own) + marks.get((system.name, code), "")
-            for code, own in zip(comparison.languages, scores, strict=True)
+            _spread(seed_scores) + marks.get((system.name, code), "")
+            for code, seed_scores in zip(comparison.languages, scores, strict=True)
         ]
         means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
     interval = f"{100 * comparison.confidence:g}% interval"

@@ -83,9 +83,9 @@ def _linked(
     from hf_xalign.data.parallel import concatenate, load_sources
     from hf_xalign.links import align_words
 
-    parts = [load_sources([item], **dict(options)) for item in items]
-    linked = align_words(concatenate(parts), aligner, drop_identical=drop_identical, keep_unlinked=True)
-    return linked, [len(part) for part in parts]
+    texts = [load_sources([item], **dict(options)) for item in items]
+    linked = align_words(concatenate(texts), aligner, drop_identical=drop_identical, keep_unlinked=True)
+    return linked, [len(text) for text in texts]
 
 
 if __name__ == "__main__":

@@ -233,9 +233,9 @@ class AlignMLMTrainer(AlignmentTrainer):
         sums: dict[str, float] = dict.fromkeys(rows, 0.0)
         counts: dict[str, int] = dict.fromkeys(rows, 0)
         size = self.args.per_device_eval_batch_size
-        for language, own in rows.items():
-            for start in range(0, len(own), size):
-                batch = collator([dataset[row] for row in own[start : start + size]])
+        for language, indices in rows.items():
+            for start in range(0, len(indices), size):
+                batch = collator([dataset[row] for row in indices[start : start + size]])
                 batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
                 vectors = Vectors(batch, heads=self._head, **self._vectors(model, batch)[0])
                 with self.accelerator.autocast():

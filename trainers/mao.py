@@ -99,12 +99,12 @@ class MAOTrainer(WordAlignmentTrainer):
     def _batches(self, module: Any, dataset: Dataset, features: CachedVectors | None = None) -> tuple[Dataset, Any]:
         """Return the rows of training, pairs or links, and their collator."""
         alone = features is not None and not (module.top == "transformer" and module.context)
-        numbers = language_numbers(module) if self._word_view and module.languages else None
+        language_ids = language_numbers(module) if self._word_view and module.languages else None
         if self._pairs_are_numbered:
             with self.args.main_process_first(desc="splitting pairs into links"):
                 dataset = link_rows(dataset, alone=alone)
         if features is not None and alone and self._pairs_are_numbered:
-            return dataset, CachedLinkCollator(features, self.objective.kept_side, numbers, self._pivot)
+            return dataset, CachedLinkCollator(features, self.objective.kept_side, language_ids, self._pivot)
         if not self._word_view:
             return dataset, pair_collator(self)
         return dataset, WordCollator(
@@ -114,7 +114,7 @@ class MAOTrainer(WordAlignmentTrainer):
             regularized_words=self.objective.kept_words,
             features=features,
             context=not alone,
-            languages=numbers,
+            languages=language_ids,
             pivot=self._pivot,
         )
 

@@ -224,10 +224,10 @@ class MAOConfig(WordAlignmentConfig):
                 f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
             )
         module = cast(Any, model).active_peft_config
-        own = isinstance(module, XAlignConfig)
-        if not (own and module.adapters is None):
+        is_xalign = isinstance(module, XAlignConfig)
+        if not (is_xalign and module.adapters is None):
             self._refuse_inside("this PeftModel")
-        if own and module.pooling != self.pooling:
+        if is_xalign and module.pooling != self.pooling:
             raise InputError(f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}")
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:

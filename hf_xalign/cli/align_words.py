@@ -113,7 +113,7 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
         ray=args.ray,
         **options,
     )
-    rows = [[name, f"{own['pairs']:,}", f"{own['links']:,}"] for name, own in record["languages"].items()]
+    rows = [[name, f"{counts['pairs']:,}", f"{counts['links']:,}"] for name, counts in record["languages"].items()]
     print(table([["language", "pairs", "links"], *rows], 2))
     print(f"{len(record['shards'])} shards: {output}")
 
@@ -163,8 +163,8 @@ def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
         for text, language, words in zip(sample[side], sample[f"{side}_lang"], given, strict=True):
             one = words is None and len(text.split()) == 1 and len(lettered_words(text)) >= _SHORTEST
             unsplit.setdefault(language, []).append(one)
-    for language, found in unsplit.items():
-        if (share := sum(found) / len(found)) >= _SHARE:
+    for language, unsplit_rows in unsplit.items():
+        if (share := sum(unsplit_rows) / len(unsplit_rows)) >= _SHARE:
             logger.warning(
                 "%s of the texts in %s have no spaces, so each is one word in Pharaoh links. Split them into words "
                 "first, or use --format jsonl",

@@ -113,9 +113,9 @@ def run(args: Arguments) -> None:
             scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, kept)
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
         for number, probe in enumerate(probes):
-            found = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
-            scores[stage] = merge_scores(scores[stage], probe.scores(found))
-            probed[stage, number] = found
+            probe_examples = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
+            scores[stage] = merge_scores(scores[stage], probe.scores(probe_examples))
+            probed[stage, number] = probe_examples
         del model
     fill_words(scores, pooling)
     if args.examples:  # written at the end, so that an interrupted command can be run again
@@ -188,8 +188,10 @@ def _score(
     scores: dict[str, Any] = {}
     if "words" in args.tasks:
         module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
-        own: dict[str, Any] = {"poolings": options["poolings"], "word_view": options["word_view"] and module}
-        scores = score_retrieval(model, tokenizer, text, all_occurrences=True, protocols=protocols, **own, **shared)
+        word_options: dict[str, Any] = {"poolings": options["poolings"], "word_view": options["word_view"] and module}
+        scores = score_retrieval(
+            model, tokenizer, text, all_occurrences=True, protocols=protocols, **word_options, **shared
+        )
     if "sentences" in args.tasks:
         scores = merge_scores(scores, score_sentences(model, tokenizer, text, **shared))
     return scores

@@ -65,5 +65,5 @@ def _last_names(names: str) -> str:
     path = os.path.expanduser(names)
     if os.path.exists(path):
         return portable(os.path.abspath(path))
-    parts = re.findall("[^=,]+|[=,]", names)
-    return "".join(map(_last_names, parts)) if len(parts) > 1 else portable(names)
+    pieces = re.findall("[^=,]+|[=,]", names)
+    return "".join(map(_last_names, pieces)) if len(pieces) > 1 else portable(names)

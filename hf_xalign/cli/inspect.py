@@ -64,26 +64,26 @@ def run(args: Arguments) -> None:
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("source_lang", "target_lang", "layer", "pooling", "measure", "k")
     }
-    found = {}
+    matrices = {}
     for title, name in named.items():  # only one model in memory at a time
         model, tokenizer = load_encoder(name, device)
-        found[title] = word_similarity(model, tokenizer, args.source, args.target, **options)
+        matrices[title] = word_similarity(model, tokenizer, args.source, args.target, **options)
         del model
-    print(as_text(found, columns=shutil.get_terminal_size().columns))
+    print(as_text(matrices, columns=shutil.get_terminal_size().columns))
     if args.png:
-        print(f"saved: {similarity_plot(found, args.png, measure=args.measure)}")
+        print(f"saved: {similarity_plot(matrices, args.png, measure=args.measure)}")
     if args.html:
         from pathlib import Path
 
         from hf_xalign.report import render_similarity
 
-        page = render_similarity(found, measure=args.measure, source=args.source, target=args.target)
+        page = render_similarity(matrices, measure=args.measure, source=args.source, target=args.target)
         print(f"saved: {write_text(Path(args.html), page)}")
 
 
-def as_text(found: dict[str, WordSimilarity], columns: int) -> str:
+def as_text(matrices: dict[str, WordSimilarity], columns: int) -> str:
     """Format {title: matrix} of two sentences for a terminal, side by side if it has enough columns."""
-    blocks = [_block(title, one) for title, one in found.items()]
+    blocks = [_block(title, matrix) for title, matrix in matrices.items()]
     widths = [max(map(width, block)) for block in blocks]
     if sum(widths) + 4 * (len(blocks) - 1) > columns:
         return "\n\n".join("\n".join(block) for block in blocks)

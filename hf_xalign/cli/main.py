@@ -120,10 +120,10 @@ def _command(words: list[str]) -> tuple[str, list[str], bool]:
 def _typed(message: str, options: Collection[str]) -> str:
     """Spell settings as options of the command: `on_empty='drop'` becomes `--on_empty drop`."""
 
-    def spell(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def spell(match: re.Match[str]) -> str:
+        name, value = match.groups()
         if f"--{name}" not in options or not (value or "_" in name):
-            return found[0]
+            return match[0]
         return f"--{name} {value.strip(chr(39))}" if value and value != "true" else f"--{name}"
 
     # A name after that of a file is a field in it.

@@ -49,12 +49,12 @@ def run(args: Arguments) -> None:
             raise InputError(f"{args.folder}: this run kept no links, so it has no words to show. Omit --examples.")
         links, prompt = read_links(file), record["settings"].get("prompt")
         device = choose_device(args.device)
-        found = []
+        retrievals = []
         for name in (record["base_model"]["name"], args.folder):  # only one model in memory at a time
             model, tokenizer = load_encoder(str(name), device)
             if prompt:
                 set_prompt(tokenizer, prompt)
-            found.append(retrieve_words(model, tokenizer, links, desc=f"Retrieving by {name}"))
+            retrievals.append(retrieve_words(model, tokenizer, links, desc=f"Retrieving by {name}"))
             del model
-        write_retrievals(args.folder, changed_retrievals(links, *found, examples=args.examples, seed=args.seed))
+        write_retrievals(args.folder, changed_retrievals(links, *retrievals, examples=args.examples, seed=args.seed))
     print(f"saved: {write_report(args.folder, args.output)}")

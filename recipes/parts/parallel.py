@@ -81,8 +81,8 @@ class Corpus(RunText):
         return [
             encoder_line(self.data.model_name_or_path, self.model),
             *(
-                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in found.items())
-                for pair, found in counts.items()
+                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in numbers_of.items())
+                for pair, numbers_of in counts.items()
             ),
             *first_pairs(self.train),
             "held out " + ", ".join(held_out + ([] if links is None else [f"{links} links"])),
@@ -142,8 +142,8 @@ def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[st
     """Return the record's entry of a text."""
     source, language = parse_source(item)
     revision = None if text is None else hub_commit(text)
-    found = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
-    return {**found, **more}
+    entry = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
+    return {**entry, **more}
 
 
 def load_parts(
@@ -154,12 +154,12 @@ def load_parts(
     Pairs of linked shards that have no link are dropped unless `keep_unlinked`.
     """
     options = {"on_empty": data.on_empty, "keep_unlinked": keep_unlinked, **data.columns()}
-    parts, entries = [], []
+    texts, entries = [], []
     for item in items:
-        part = load_sources([item], split=split, max_pairs=max_pairs, **options)
-        entries.append(source_entry(item, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
-        parts.append(part)
-    return concatenate(parts), entries
+        text = load_sources([item], split=split, max_pairs=max_pairs, **options)
+        entries.append(source_entry(item, text, split=split, pairs=len(text), fingerprint=text._fingerprint))
+        texts.append(text)
+    return concatenate(texts), entries
 
 
 def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool = True) -> Corpus:
@@ -176,10 +176,10 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     else:
         evaluation, sources["eval"] = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         warn_of_mixed_texts(train, evaluation)
-    more = None
+    aligner_text = None
     if aligner_data := getattr(data, "aligner_data", None):
-        more, sources["aligner"] = load_parts(aligner_data, data.train_split, None, data)
-    return Corpus(data, train, evaluation, sources, more, eval_links is not None, protocols=protocols)
+        aligner_text, sources["aligner"] = load_parts(aligner_data, data.train_split, None, data)
+    return Corpus(data, train, evaluation, sources, aligner_text, eval_links is not None, protocols=protocols)
 
 
 def link_text(
@@ -241,12 +241,12 @@ def link_text(
     dropped = {} if kept.all() else link_statistics(linked.select(np.flatnonzero(kept)), linked)
     counts = {
         pair: {
-            "pairs": found.pairs,
+            "pairs": statistics.pairs,
             "dropped pairs": dropped[pair].dropped if dropped else 0,
-            "links": found.links,
-            "links a pair": round(found.links_per_pair, 2),
+            "links": statistics.links,
+            "links a pair": round(statistics.links_per_pair, 2),
         }
-        for pair, found in link_statistics(chosen).items()
+        for pair, statistics in link_statistics(chosen).items()
     }
     return replace(corpus, train=chosen, evaluation=evaluation, link_counts=counts, linked_by=by)
 
@@ -254,8 +254,8 @@ def link_text(
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
     """Warn of held-out pairs that are trained on too, and of languages that only one of the texts has."""
     held_out = pyarrow.concat_arrays(list(_texts(test)))
-    found = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
-    known = pyarrow.concat_arrays(list(found))
+    shared = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
+    known = pyarrow.concat_arrays(list(shared))
     if count := pyarrow.compute.is_in(held_out, value_set=known).true_count:
         logger.warning(
             "%s of the %s held-out pairs are in the training text too, so that the scores say less about new text",
@@ -272,14 +272,14 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
 
 def first_pairs(pairs: Dataset) -> list[str]:
     """Describe the first pair of each source language, one line each, and which side is the pivot."""
-    found: dict[str, int] = {}
+    first_rows: dict[str, int] = {}
     start = 0
     for batch in scan_columns(pairs, "source_lang"):
         codes = batch["source_lang"].combine_chunks()
         for code in codes.unique().to_pylist():
-            found.setdefault(code, start + codes.index(code).as_py())
+            first_rows.setdefault(code, start + codes.index(code).as_py())
         start += len(codes)
-    return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(found.items())]
+    return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(first_rows.items())]
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:

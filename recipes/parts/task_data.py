@@ -89,8 +89,8 @@ class TaskData:
             "eval": map(text_entry, data.eval_data, self.evaluation.values(), repeat(data.eval_split)),
             "selection": map(text_entry, data.select_on, self.selection.values(), repeat(data.select_split)),
         }
-        found = {kind: own for kind, entries in texts.items() if (own := list(entries))}
-        return {"data": found | data.extra_data(self.args)}
+        kinds = {kind: kind_entries for kind, entries in texts.items() if (kind_entries := list(entries))}
+        return {"data": kinds | data.extra_data(self.args)}
 
     def trainer(self, trainer_class: type[Any], args: Any) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
@@ -121,8 +121,8 @@ class TaskData:
     def about_seed(self, metric: str, settings: dict[str, Any], drawn_by: int, seed: int) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`."""
         model, adapter = self.data.named(seed)
-        parts = (*self.train, *self.evaluation.values(), *self.selection.values())
-        inputs = {f"{part.name} ({part.language})": part.fingerprint for part in parts}
+        texts = (*self.train, *self.evaluation.values(), *self.selection.values())
+        inputs = {f"{text.name} ({text.language})": text.fingerprint for text in texts}
         return {
             "task": self.data.task,
             "metric": self.task.metric,
@@ -198,10 +198,10 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
 
 def _read_derived(read: Callable[..., Examples], language: Any, item: str, **options: Any) -> Examples:
     """Read text; what is named by the code of the derived language is derived."""
-    found, source = read(item, **options), item.partition("=")[2]
-    if found.language != language.code:
-        return found
-    return derive_examples(found, source, language, split=options["split"], revision=options["revision"])
+    examples, source = read(item, **options), item.partition("=")[2]
+    if examples.language != language.code:
+        return examples
+    return derive_examples(examples, source, language, split=options["split"], revision=options["revision"])
 
 
 def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:

@@ -202,10 +202,10 @@ class AlignmentTrainer(HubTrainer):
         """Show a constructor's `**kwargs` as the arguments of the base class that takes them."""
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            own, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
-            named = {p.name: p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD}
-            if len(named) < len(own.parameters):
-                shown = own.replace(parameters=list({**named, **base.parameters, **named}.values()))
+            signature, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
+            parameters = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+            if len(parameters) < len(signature.parameters):
+                shown = signature.replace(parameters=list({**parameters, **base.parameters, **parameters}.values()))
                 cast(Any, cls.__init__).__signature__ = shown
 
     def __init__(
@@ -326,8 +326,8 @@ class AlignmentTrainer(HubTrainer):
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(self.make_model, self.args)
         if isinstance(model, nn.Sequential):
-            model, own = open_sentence_transformer(model)
-            tokenizer = tokenizer or own
+            model, own_tokenizer = open_sentence_transformer(model)
+            tokenizer = tokenizer or own_tokenizer
         if isinstance(model, str):
             self._check_output_dir()
             with self.args.main_process_first(desc="loading the model"):
@@ -551,12 +551,12 @@ class AlignmentTrainer(HubTrainer):
         The first is of one step, the last a mean over the steps since the log before it. PPA's contrast with a queue
         that starts empty, which grows as the queue fills, is left out.
         """
-        found = []
+        losses = []
         for row in self.state.log_history:
-            left = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self._growing_term}"]
-            if "loss" in row and (left or not self._growing_term):
-                found.append(sum(left) if self._growing_term else row["loss"])
-        return {"first": found[0], "last": found[-1]} if len(found) > 1 else None
+            terms = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self._growing_term}"]
+            if "loss" in row and (terms or not self._growing_term):
+                losses.append(sum(terms) if self._growing_term else row["loss"])
+        return {"first": losses[0], "last": losses[-1]} if len(losses) > 1 else None
 
     def advance(self) -> None:
         """Update what follows the weights, after each optimizer step and before anything is logged or saved."""
@@ -818,8 +818,8 @@ class AlignmentTrainer(HubTrainer):
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)
         if (head := getattr(model, HEAD_NAME, None)) is not None:
-            state, own = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
-            head.load_state_dict({name: shard_like(tensor, own[name]) for name, tensor in state.items()})
+            state, like = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
+            head.load_state_dict({name: shard_like(tensor, like[name]) for name, tensor in state.items()})
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if not self.is_fsdp_enabled:

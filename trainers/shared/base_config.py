@@ -126,12 +126,12 @@ def check_resolved(args: AlignmentConfig) -> None:
 
     Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
     """
-    given = cast(Any, args.accelerator_config)
-    default = vars(type(given)())
-    own = {name for name, value in vars(given).items() if value != default.get(name)}
-    if own - _HARMLESS:
+    accelerator = cast(Any, args.accelerator_config)
+    default = vars(type(accelerator)())
+    changed = {name for name, value in vars(accelerator).items() if value != default.get(name)} - _HARMLESS
+    if changed:
         raise InputError(
-            f"accelerator_config: the trainer itself divides the rows over processes. Remove {min(own - _HARMLESS)}."
+            f"accelerator_config: the trainer itself divides the rows over processes. Remove {min(changed)}."
         )
     kind, schedule = show(args.optim), show(args.lr_scheduler_type)
     if kind.startswith("schedule_free"):
@@ -167,11 +167,11 @@ _OPTIMIZERS_OWN = {
 
 def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
     """Return class and options of the optimizer, or None if it needs the model."""
-    own = copy.copy(args)
+    changed = copy.copy(args)
     for name, value in changes.items():
-        setattr(own, name, value)
+        setattr(changed, name, value)
     try:
-        return Trainer.get_optimizer_cls_and_kwargs(own)
+        return Trainer.get_optimizer_cls_and_kwargs(changed)
     except ValueError as error:
         if "need to pass a" in str(error):
             return None
@@ -206,9 +206,9 @@ def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) ->
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if names:
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise InputError(
-            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{more}, which the trainer trains. Set "
+            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{rest}, which the trainer trains. Set "
             "optim, or give optimizer_cls_and_kwargs=(class, {...}), which gets all of them."
         )
 
@@ -430,8 +430,8 @@ class AlignmentConfig(TrainingArguments):
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""
         preset = self.preset_values()
-        found = non_default_fields(self).items()
-        return {k: v for k, v in found if k not in _DERIVED and (k not in preset or preset[k] != v)}
+        changed = non_default_fields(self).items()
+        return {k: v for k, v in changed if k not in _DERIVED and (k not in preset or preset[k] != v)}
 
 
 def is_lower_better(metric: str) -> bool | None:

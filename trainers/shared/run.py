@@ -52,9 +52,9 @@ def draw_pictures(
     curves = score_curves(log)
     drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
     if distances.get("before") and distances.get("after"):
-        found = {stage: distances[stage] for stage in ("before", "after")}
+        both = {stage: distances[stage] for stage in ("before", "after")}
         sources = {"before": base_model, "after": str(folder)}
-        grid = grid_of(found, sources, pooling=pooling)
+        grid = grid_of(both, sources, pooling=pooling)
         drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
     return drawn
 
@@ -182,11 +182,11 @@ class Run:
         scores, training = self.record["scores"], model.training
         model.eval()
         self.examples[when] = {}
-        found: Scores = {}
-        for part in self.trainer.score_held_out(model, when):
-            first, found = not found, merge_scores(found, part)
-            scores[when] = found
-            if when == "before" and first and found and self.show:
+        retrieval: Scores = {}
+        for added in self.trainer.score_held_out(model, when):
+            first, retrieval = not retrieval, merge_scores(retrieval, added)
+            scores[when] = retrieval
+            if when == "before" and first and retrieval and self.show:
                 self.show("\n" + before_table(self.record) + "\n")
         for number, probe in enumerate(self.probes):
             batch_size = self.trainer.args.per_device_eval_batch_size
@@ -194,7 +194,7 @@ class Run:
             probed = self.probed[when, number] = probe.examples(model, tokenizer, batch_size=batch_size)
             scores[when] = merge_scores(scores[when], probe.scores(probed))
         model.train(training)
-        return found
+        return retrieval
 
     def score_end(self, folder: Path | None = None) -> None:
         """Score the trained model, which `folder` holds if its weights are sharded."""
@@ -242,8 +242,8 @@ class Run:
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
     """Write the model card and then `results.json`, which marks the run complete."""
-    own = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
-    finish_record(record, {**saved, **own})
+    written = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
+    finish_record(record, {**saved, **written})
     write_card(folder, record)
     write_record(folder, record)
 

@@ -141,9 +141,9 @@ def track_distances(args: TrainingArguments, stages: Mapping[int, Mapping[str, A
         return
     import wandb
 
-    for step, found in stages.items():
+    for step, languages in stages.items():
         logs: dict[str, Any] = {"train/global_step": step}
-        for language, layers in found.items():
+        for language, layers in languages.items():
             for measure, distances in layers[-1].items():
                 for kind, values in distances._asdict().items():
                     histogram = wandb.Histogram(np_histogram=np.histogram(values, _BINS))

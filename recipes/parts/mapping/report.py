@@ -38,9 +38,9 @@ def start(data: MappingText, args: MappingArguments, device: str, base_model: st
         check_output(folder)
         if encoder.exists() and encoder.resolve() == folder.resolve():
             raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
-        if (found := signs_of_run(folder)) and not args.overwrite_output_dir:
+        if (signs := signs_of_run(folder)) and not args.overwrite_output_dir:
             raise InputError(
-                f"{folder} holds another run ({', '.join(found[:3])}). Use another output_dir, or "
+                f"{folder} holds another run ({', '.join(signs[:3])}). Use another output_dir, or "
                 "overwrite_output_dir=true to replace it."
             )
         hold_folder(folder)
@@ -126,7 +126,9 @@ def save_maps(
         file = inside(folder / MAPS, f"{one.source_lang}-{one.target_lang}.safetensors")
         one.save(file)
         files[language] = f"{MAPS}/{file.name}"
-    used = {language: found._asdict() for language, found in coverage.items() if found is not None}
+    used = {
+        language: found_entries._asdict() for language, found_entries in coverage.items() if found_entries is not None
+    }
     record["maps"] = {"files": files, "dictionary": used}
     for language, counts in used.items():
         print(f"learnt   {language}: from {counts['used']} of {counts['entries']} dictionary entries")

@@ -142,21 +142,21 @@ def _read_lexicon(
                 raise InputError(
                     f"{name}={item}: the source vectors are of {source.lang}. Name a dictionary of {source.lang}."
                 )
-            found = load_dictionary(Path(file).expanduser())
+            pairs = load_dictionary(Path(file).expanduser())
             usable = [
                 int(((source.lookup(a) >= 0) & (target.lookup(b) >= 0)).sum())
-                for a, b in (list(zip(*found)), list(zip(*found))[::-1])
+                for a, b in (list(zip(*pairs)), list(zip(*pairs))[::-1])
             ]
             if not any(usable):
                 raise InputError(
-                    f"{name} {file}: no entry of {len(found)} has a vector in {source.lang} and in {target.lang}. "
+                    f"{name} {file}: no entry of {len(pairs)} has a vector in {source.lang} and in {target.lang}. "
                     "Use a dictionary of these languages, or raise max_vectors."
                 )
             first = source.lang if usable[0] >= usable[1] else target.lang
-            entries[name] += found if first == target.lang else [(b, a) for a, b in found]
-            used[name].append(about(item, file, language=source.lang, entries=len(found)))
+            entries[name] += pairs if first == target.lang else [(b, a) for a, b in pairs]
+            used[name].append(about(item, file, language=source.lang, entries=len(pairs)))
             what = "learn" if name == "dictionary" else "test"
-            counts = f"{len(found):,} entries, {max(usable):,} with both vectors"
+            counts = f"{len(pairs):,} entries, {max(usable):,} with both vectors"
             lines.append(f"{what:8} {file}: {counts}, {first} first")
     train, test = entries["dictionary"], entries["test_dictionary"]
     if test:
@@ -213,9 +213,9 @@ def _save(
     for path in (folder / VECTORS).glob("*"):
         path.unlink()
     written = {}
-    for code, found in anchors.items():
+    for code, own_anchors in anchors.items():
         file = inside(folder / VECTORS, f"{code}.{args.vectors_format}")
-        cpu = replace(found, vectors=found.vectors.cpu())
+        cpu = replace(own_anchors, vectors=own_anchors.vectors.cpu())
         cpu.save(file) if args.vectors_format == "safetensors" else write_word2vec(cpu, file)
         written[code] = f"{VECTORS}/{file.name}"
     record["maps"]["vectors"] = {"from": {code: Path(file).name for code, file in files.items()}, "files": written}

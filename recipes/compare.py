@@ -123,9 +123,9 @@ def as_latex(comparison: Comparison) -> str:
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
     marks = {
-        (one.system, one.language): f" {_BETTER if one.difference > 0 else _WORSE}"
-        for one in comparison.differences
-        if one.corrected is not None and one.corrected < comparison.level
+        (difference.system, difference.language): f" {_BETTER if difference.difference > 0 else _WORSE}"
+        for difference in comparison.differences
+        if difference.corrected is not None and difference.corrected < comparison.level
     }
     several = len(comparison.languages) > 1
     means = [["system", *comparison.languages, *["average"] * several]]
@@ -138,10 +138,16 @@ def _tables(comparison: Comparison) -> list[list[list[str]]]:
         means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
     interval = f"{100 * comparison.confidence:g}% interval"
     rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
-    for one in comparison.differences:
-        bounds = f"[{_signed(one.low)}, {_signed(one.high)}]"
-        cells = [_line(one.system), one.language or "average", str(one.examples), _signed(one.difference), bounds]
-        rows.append([*cells, _p(one.p), _p(one.corrected)])
+    for difference in comparison.differences:
+        bounds = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
+        cells = [
+            _line(difference.system),
+            difference.language or "average",
+            str(difference.examples),
+            _signed(difference.difference),
+            bounds,
+        ]
+        rows.append([*cells, _p(difference.p), _p(difference.corrected)])
     return [means, rows]
 
 

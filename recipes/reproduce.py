@@ -93,10 +93,10 @@ def check_text(tables: Sequence[Table], only: Sequence[str], seeds: Sequence[int
 
     commands = [
         command
-        for one in tables
-        for row in one.rows
+        for table in tables
+        for row in table.rows
         if not only or row in only
-        for command in one.commands(row, seeds or one.seeds)
+        for command in table.commands(row, seeds or table.seeds)
         if not command.finished()
     ]
     try:

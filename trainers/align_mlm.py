@@ -158,8 +158,8 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Loss ----
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
-        given = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
-        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **given)
+        more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
+        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
         computed = {"states": output.last_hidden_state, "embeddings": embeddings}
         if self.objective.reads("entries"):

@@ -282,8 +282,8 @@ class ContinualTrainer(TaskTrainer):
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:
     """Return the pairs' target language if an encoder has language embeddings, else None."""
-    known = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
-    if not known:
+    embedded = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
+    if not embedded:
         return None
     pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
     if len(pivots) != 1:
@@ -291,7 +291,7 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
             f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'missing'}, but an encoder with language "
             "embeddings needs one. Give pairs from hf_xalign.align_words, which are not encoded yet."
         )
-    for inputs in known:
+    for inputs in embedded:
         for language in (*pairs.unique("source_lang"), *pivots):
             inputs.columns(language)
     return pivots[0]

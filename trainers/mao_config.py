@@ -250,9 +250,9 @@ class MAOConfig(WordAlignmentConfig):
         """Return the module's PEFT config; arguments are those of `add_module`."""
         if self.own_module:
             names = {field.name for field in fields(XAlignConfig)} & {field.name for field in fields(self)}
-            given = {name: getattr(self, name) for name in names - {"peft_type"}}
-            given |= {name: None for name in ("top", "adapters") if given[name] == "none"}
-            return XAlignConfig(**given, languages=languages, pivot=pivot)
+            values = {name: getattr(self, name) for name in names - {"peft_type"}}
+            values |= {name: None for name in ("top", "adapters") if values[name] == "none"}
+            return XAlignConfig(**values, languages=languages, pivot=pivot)
         with explained(f"peft_options: not allowed by {self.peft_type}", TypeError, ValueError):
             return _KINDS[self.peft_type](**{"task_type": "FEATURE_EXTRACTION", **(self.peft_options or {})})
 

@@ -159,9 +159,9 @@ class PPATrainer(AlignmentTrainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Create the optimizer; a new MLM head gets its own groups with `head_learning_rate`."""
-        given = self.optimizer is not None
+        is_given = self.optimizer is not None
         optimizer = super().create_optimizer(model)
-        if given or not self._new_head:
+        if is_given or not self._new_head:
             return optimizer
         head = set(self._head("words").parameters())
         for group in list(optimizer.param_groups):

@@ -216,19 +216,19 @@ class TaskTrainer(AlignmentTrainer):
 
     def _trained_on(self) -> tuple[list[Examples], list[str]]:
         """Return the training text, empty if it was given encoded, and its languages."""
-        given = [] if isinstance(self._given, Dataset) else list(self._given or ())
-        return given, list(dict.fromkeys(part.language for part in given)) or self.train_languages
+        texts = [] if isinstance(self._given, Dataset) else list(self._given or ())
+        return texts, list(dict.fromkeys(part.language for part in texts)) or self.train_languages
 
     def text_entries(self) -> dict[str, Any]:
         """Return languages and entries of the text; the pivot is the first training language."""
-        given, trained = self._trained_on()
+        texts, trained = self._trained_on()
         held_out = cast(Run, self.run).held_out or self.eval_dataset
         scored = [language for language in held_out if language not in trained]
         return {
             "languages": [*trained[1:], *scored],
             "pivot": trained[0],
             "data": {
-                "train": [text_entry(part.name, part) for part in given],
+                "train": [text_entry(part.name, part) for part in texts],
                 "eval": [text_entry(part.name, part) for part in self.eval_dataset.values()],
             },
         }
@@ -256,19 +256,19 @@ class TaskTrainer(AlignmentTrainer):
     def _task_entry(self) -> dict[str, Any]:
         """Return the record's entry of the task, its model, and the origin of the encoder."""
         args, run = self.args, cast(Run, self.run)
-        given, trained = self._trained_on()
+        texts, trained = self._trained_on()
         held_out = run.held_out or self.eval_dataset
         scored = [language for language in held_out if language not in trained]
         selection: dict[str, Any] | None = None
         if args.chooses:
-            known = {part.fingerprint for part in held_out.values()}
+            fingerprints = {part.fingerprint for part in held_out.values()}
             source, text = args.selection == "source", self.eval_dataset.items()
             chosen = {language: part for language, part in text if (language in trained) == source}
             selection = {
                 "by": args.selection,
                 "metric": args.metric_for_best_model,
                 "languages": list(chosen),
-                "scored": any(part.fingerprint in known for part in chosen.values()),
+                "scored": any(part.fingerprint in fingerprints for part in chosen.values()),
             }
         frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
         inputs, module = self.language_inputs, self.module
@@ -276,7 +276,7 @@ class TaskTrainer(AlignmentTrainer):
             "kind": self.task.kind,
             "metric": self.task.metric,
             "labels": [str(name) for name in self.task.config().get("id2label", {}).values()],
-            "pair": any("text_b" in part.rows.column_names for part in given[:1]),
+            "pair": any("text_b" in part.rows.column_names for part in texts[:1]),
             "head": args.head,
             "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
             "train_languages": trained,
@@ -319,7 +319,7 @@ def _gathered(encoded: Dataset, size: int) -> Dataset:
     return gathered.map(
         lambda rows: {
             "length": list(map(max, rows["length"])),
-            "source_lang": [one[0] for one in rows["source_lang"]],
+            "source_lang": [names[0] for names in rows["source_lang"]],
         },
         batched=True,
         remove_columns=["length", "source_lang"],

@@ -109,8 +109,8 @@ def run(args: Arguments) -> None:
         names[stage] = name
         if text is not None:
             check_pieces(text, tokenizer, f"{name}, the text")
-            kept = examples[stage] if args.examples else None
-            scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, kept)
+            stage_examples = examples[stage] if args.examples else None
+            scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, stage_examples)
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
         for number, probe in enumerate(probes):
             probe_examples = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])

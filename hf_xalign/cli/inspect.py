@@ -58,14 +58,14 @@ def run(args: Arguments) -> None:
     if args.png:
         require_matplotlib()
     device = choose_device(args.device)
-    named = {args.model: args.model}
+    names = {args.model: args.model}
     if args.base:
-        named = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
+        names = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("source_lang", "target_lang", "layer", "pooling", "measure", "k")
     }
     matrices = {}
-    for title, name in named.items():  # only one model in memory at a time
+    for title, name in names.items():  # only one model in memory at a time
         model, tokenizer = load_encoder(name, device)
         matrices[title] = word_similarity(model, tokenizer, args.source, args.target, **options)
         del model
@@ -91,11 +91,11 @@ def as_text(matrices: dict[str, WordSimilarity], columns: int) -> str:
     return "\n".join("    ".join(pad(cell, n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def _block(title: str, one: WordSimilarity) -> list[str]:
-    rows = [("", *(cut(word, _LONGEST_WORD) + " " for word in one.target_words))]
-    for word, values, best in zip(one.source_words, one.values.tolist(), one.nearest(), strict=True):
+def _block(title: str, matrix: WordSimilarity) -> list[str]:
+    rows = [("", *(cut(word, _LONGEST_WORD) + " " for word in matrix.target_words))]
+    for word, values, best in zip(matrix.source_words, matrix.values.tolist(), matrix.nearest(), strict=True):
         # A word without a vector has NaN. A star or a space follows each number.
         cells = ["-" if value != value else f"{value:.2f}" for value in values]
         marked = (cell + ("*" if column == best else " ") for column, cell in enumerate(cells))
         rows.append((cut(word, _LONGEST_WORD), *marked))
-    return [title, *table(rows, len(one.target_words)).splitlines()]
+    return [title, *table(rows, len(matrix.target_words)).splitlines()]

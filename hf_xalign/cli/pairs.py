@@ -122,8 +122,8 @@ def find_model(args: TextOptions) -> Run | None:
     check_models([name], whole=False)
     run, folder = find_run(name), Path(name).expanduser()
     if folder.is_dir() and not any((folder / file).is_file() for file in _MODEL_FILES):
-        if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
-            raise InputError(f"{name} has several models. Name one of them, such as {kept[0].parent}.")
+        if seed_models := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
+            raise InputError(f"{name} has several models. Name one of them, such as {seed_models[0].parent}.")
         if any(folder.glob("seed-*/scores.json")):
             raise InputError(f"{name} has scores but no models. Fine-tune with --save_models true to keep the models.")
         if run and run.record.get("maps"):
@@ -208,19 +208,19 @@ def read_text(
     else:
         items = _builtin_text(run)
         text, name = load_sources(items, split=args.split, **options), " ".join(items)
-    how = dict.fromkeys(language_rows(text), "")
+    linked_by = dict.fromkeys(language_rows(text), "")
     if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
-        how = dict.fromkeys(how, "from the file" if args.links else "from the run")
+        linked_by = dict.fromkeys(linked_by, "from the file" if args.links else "from the run")
     elif linked:
-        text, how = _link(text, run, args)
+        text, linked_by = _link(text, run, args)
     if args.max_pairs and not args.data:
         rows = (row_ids[: args.max_pairs].tolist() for row_ids in language_rows(text).values())
         text = text.select(sorted(number for ids in rows for number in ids))
     lines = []
     for language, row_ids in language_rows(text).items():
         line = f"{language}: {len(row_ids):,} pairs of {name}"
-        if how[language]:
-            line += f"; {sum(map(len, text.select(row_ids)['links'][:])):,} links, {how[language]}"
+        if linked_by[language]:
+            line += f"; {sum(map(len, text.select(row_ids)['links'][:])):,} links, {linked_by[language]}"
         lines.append(line)
     return text, lines
 
@@ -280,11 +280,13 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     for kind in kinds:
         most = data.max_eval_pairs if kind == "eval" else None
         # As in `recipes.parts.parallel.read_text`.
-        kept = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
+        keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
         for entry in pair_sources(run.record, kind):
             options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
-            text, [now] = load_parts([entry["source"]], entry.get("split") or "", most, options, keep_unlinked=kept)
-            if now["fingerprint"] != entry.get("fingerprint"):
+            text, [now_entry] = load_parts(
+                [entry["source"]], entry.get("split") or "", most, options, keep_unlinked=keep_unlinked
+            )
+            if now_entry["fingerprint"] != entry.get("fingerprint"):
                 raise InputError(f"{entry['source']} has changed since the run")
             texts.append(text)
     if not texts:
@@ -321,12 +323,14 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
     if inside and not set(languages) & set(counts):
         text_to_fit, whose = load_sources(inside, split="train", **args.columns()), "pairs of the package"
         counts = count_languages(text_to_fit)
-    how = {}
+    linked_by = {}
     for language, row_ids in languages.items():
-        seen = f"these pairs and {counts[language]:,} {whose}" if counts[language] else f"these pairs alone{missing}"
+        fitted_on = (
+            f"these pairs and {counts[language]:,} {whose}" if counts[language] else f"these pairs alone{missing}"
+        )
         sample = f" ({FITTED:,} of them)" if len(row_ids) + counts[language] > FITTED else ""
-        how[language] = f"by fast_align fitted on {seen}{sample}"
-    return make_evaluation_links(text, text_to_fit), how
+        linked_by[language] = f"by fast_align fitted on {fitted_on}{sample}"
+    return make_evaluation_links(text, text_to_fit), linked_by
 
 
 def _pairs(text: Dataset) -> list[tuple[str, ...]]:

@@ -71,8 +71,8 @@ def main(name: str, words: Sequence[str]) -> int:
         f"configurations inside the package, for --config:{configs}\n\n"
         f"`hf-xalign train {method} -- --help` lists all settings of the recipe."
     )
-    about = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
-    args, passed = config.parse_command(Arguments, words, passing=True, **about)
+    help_texts = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
+    args, passed = config.parse_command(Arguments, words, passing=True, **help_texts)
     return start(method, passed, args.processes, args.accelerate_config)
 
 

@@ -284,7 +284,7 @@ def _dictionaries(
     for item in data.dictionary:
         path, language = parse_named(item, "dictionary")
         words = load_dictionary(path)
-        known = TokenEntries.from_dictionary(words, tokenizer, name=item)
+        trained_entries = TokenEntries.from_dictionary(words, tokenizer, name=item)
         draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
         codes = (data.target_lang, language)
         entries.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
@@ -292,10 +292,10 @@ def _dictionaries(
             continue
         others = load_dictionary(parse_source(tests[language])[0])
         scored = TokenEntries.from_dictionary(others, tokenizer, name=tests[language]).ids
-        scored = scored[~(scored[:, None] == known.ids).all(-1).any(-1)]
+        scored = scored[~(scored[:, None] == trained_entries.ids).all(-1).any(-1)]
         if not len(scored):
             raise InputError(f"test_dictionary={tests[language]}: all its entries are in {item}")
-        pieces = single_pieces(tokenizer, [other for _, other in (*words, *others)])
+        pieces = single_pieces(tokenizer, [translation for _, translation in (*words, *others)])
         test_entries[language] = scored
         candidates[language] = np.unique([piece for piece in pieces if isinstance(piece, int)])
     return TokenEntries.joined(entries) if entries else None, test_entries, candidates

@@ -51,8 +51,8 @@ class Probe:
 
     def save(self, examples: Mapping[str, ExampleScores], folder: Path) -> None:
         """Write example scores to a folder `seed-<number>`, for [`~hf_xalign.statistics.comparison.compare`]."""
-        how = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
-        write_examples(folder, examples, **how)
+        header = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
+        write_examples(folder, examples, **header)
 
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""

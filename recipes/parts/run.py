@@ -162,9 +162,9 @@ def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> N
         trainer = part.trainer(trainer_class, args)
         trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
-        kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
-        if kept:
-            print(f"cache    about {kept / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
+        cache_bytes = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
+        if cache_bytes:
+            print(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
         loader = trainer.get_train_dataloader()
         model = trainer.accelerator.prepare_model(trainer.model)
         seconds = []
@@ -208,8 +208,8 @@ def run_unfinished(
     runs = []
     main = getattr(args, "should_save", True)
     for seed in seeds:
-        folder, how = Path(args.output_dir) / f"seed-{seed}", about(seed)
-        before = None if args.overwrite_output_dir else finished(folder, how)
+        folder, header = Path(args.output_dir) / f"seed-{seed}", about(seed)
+        before = None if args.overwrite_output_dir else finished(folder, header)
         if before is not None:
             runs.append(before)
             if main:
@@ -218,12 +218,12 @@ def run_unfinished(
         seed_args = copy.copy(args)
         seed_args.seed, seed_args.output_dir = seed, str(folder)
         with args.main_process_first() if hasattr(args, "main_process_first") else nullcontext():
-            if not begin(folder, how, overwrite=args.overwrite_output_dir):
+            if not begin(folder, header, overwrite=args.overwrite_output_dir):
                 clear_run(folder)
         # The folder holds nothing but an interrupted run of the same settings.
         resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)
         seed_args.resume_from_checkpoint, seed_args.overwrite_output_dir = resume, not resume
-        runs.append(run_one(seed_args, how))
+        runs.append(run_one(seed_args, header))
         gc.collect()  # the trainer of this seed, before the next one starts
     if main:
         print("\n" + format_scores(runs))

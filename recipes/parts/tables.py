@@ -152,9 +152,9 @@ class Table:
         """Return the variables of a cell."""
         row_content = self.rows[row]
         paper = self.paper.content
-        given = (paper["data"], paper.get("names", {}), self.content, self.content["columns"][column], row_content)
+        levels = (paper["data"], paper.get("names", {}), self.content, self.content["columns"][column], row_content)
         names: dict[str, Any] = {}
-        for level in (*given, row_content.get("cells", {}).get(column, {})):
+        for level in (*levels, row_content.get("cells", {}).get(column, {})):
             names |= {name: value for name, value in level.items() if name not in ("rows", "columns", "cells")}
         return names
 
@@ -184,8 +184,8 @@ class Table:
             every = [
                 command
                 for table, _ in self.correlated(row)
-                for one in table.systems
-                for command in table.commands(one, seeds)
+                for system in table.systems
+                for command in table.commands(system, seeds)
             ]
         else:
             every = [
@@ -216,8 +216,8 @@ class Table:
             else:
                 of_seeds = [_difference(self.parts(row, column, seed)) for seed in seeds]
                 scores = [score for score in of_seeds if score is not None]
-                whole = scores and len(scores) == len(of_seeds)
-                values[column] = sum(scores) / len(scores) * names.get("scale", 100) if whole else None
+                complete = scores and len(scores) == len(of_seeds)
+                values[column] = sum(scores) / len(scores) * names.get("scale", 100) if complete else None
         return values
 
     def correlated(self, row: str) -> list[tuple[Table, str]]:
@@ -233,7 +233,7 @@ class Table:
         from hf_xalign.evaluation.transfer import spearman
 
         x, y = (
-            [table.values(one, [seed])[column] for one in table.systems for seed in seeds]
+            [table.values(system, [seed])[column] for system in table.systems for seed in seeds]
             for table, column in self.correlated(row)
         )
         if None in (*x, *y):
@@ -276,9 +276,9 @@ def settings(command: Command) -> tuple[Any, ...]:
     """Return the settings of a command as its recipe reads them, without looking for files."""
     train = command.words[0] == "train"
     recipe = importlib.import_module(f"hf_xalign.recipes.{command.words[train]}")
-    types = [imported(one) for one in recipe.ARGUMENTS]
+    types = [imported(word) for word in recipe.ARGUMENTS]
     words = command.words[1 + train :]
-    return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
+    return parse(types, [str(FOLDER.parent / "configs" / word) if word.endswith(".yaml") else word for word in words])
 
 
 def setting(command: Command, name: str) -> Any:
@@ -303,7 +303,7 @@ def _read(file: Path, path: str) -> float:
         for key in path.split("/"):
             if isinstance(value, list):
                 name, _, wanted = key.partition("=")
-                value = [one for one in value if str(one[name]) == wanted]
+                value = [entry for entry in value if str(entry[name]) == wanted]
                 value = value[0] if len(value) == 1 else value
             else:
                 value = value[key]

@@ -62,9 +62,9 @@ class TaskData:
 
     def sample(self, rows: int) -> tuple[TaskData, float]:
         """Return the task with about this many examples, as if in one language, and how many times as many it has."""
-        whole = concatenate_datasets([part.rows for part in self.train])
-        part = every(whole, rows)
-        return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(whole) / len(part)
+        all_rows = concatenate_datasets([part.rows for part in self.train])
+        part = every(all_rows, rows)
+        return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(all_rows) / len(part)
 
     @property
     def train_language(self) -> str:
@@ -207,10 +207,10 @@ def _read_derived(read: Callable[..., Examples], language: Any, item: str, **opt
 def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:
     """Warn of examples to score that are trained on too."""
     scored = {part.name: list(_texts(part)) for part in evaluation}
-    wanted = {text for texts in scored.values() for text in texts}
-    known = {text for part in train for text in _texts(part) if text in wanted}
+    scored_texts = {text for texts in scored.values() for text in texts}
+    trained_texts = {text for part in train for text in _texts(part) if text in scored_texts}
     for name, texts in scored.items():
-        if count := sum(text in known for text in texts):
+        if count := sum(text in trained_texts for text in texts):
             logger.warning(
                 "%s of the %s examples of %s are in the training text too: their score says less about new text",
                 f"{count:,}",

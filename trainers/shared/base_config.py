@@ -139,10 +139,10 @@ def check_resolved(args: AlignmentConfig) -> None:
             f"optim={kind}: its weights in training are not those to score and save. Choose another optimizer."
         )
     with explained(f"optim={kind}", ImportError, ValueError, TypeError):
-        made = _optimizer(args)
+        class_and_options = _optimizer(args)
         for name, values in _OPTIMIZERS_OWN.items():
             other = next(value for value in values if value != getattr(args, name))
-            if made and name in args.changed() and made == _optimizer(args, **{name: other}):
+            if class_and_options and name in args.changed() and class_and_options == _optimizer(args, **{name: other}):
                 args.refuse_unused(f"optim={kind} does not read it. Remove it.", name)
     if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
         args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up. Set it to 0.", "warmup_steps")
@@ -415,9 +415,9 @@ class AlignmentConfig(TrainingArguments):
 
     def refuse_unused(self, reason: str, *names: str) -> None:
         """Raise an InputError with the reason if one of these settings, which the run does not read, is changed."""
-        given = self.changed()
-        if unused := [name for name in names if name in given]:
-            raise SettingError(f"{unused[0]}={show(given[unused[0]])}: {reason}", unused[0])
+        changed = self.changed()
+        if unused := [name for name in names if name in changed]:
+            raise SettingError(f"{unused[0]}={show(changed[unused[0]])}: {reason}", unused[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

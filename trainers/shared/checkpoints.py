@@ -168,21 +168,22 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
     differing = [name for name in here if name in there and here[name] != there[name] and not _MAY_CHANGE(name)]
     # The best score so far is of the checkpoint's metric.
     differing = [name for name in differing if name not in _OF_BEST or there[name] is not None]
-    said = [f"{name} is {_shown(there[name])} there and {_shown(here[name])} here" for name in differing]
+    differences = [f"{name} is {_shown(there[name])} there and {_shown(here[name])} here" for name in differing]
     processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
     rows_there, rows_here = (
         settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"] * count
         for settings, count in ((there, processes), (here, args.world_size))
     )
     if rows_there != rows_here:
-        said.append(
+        differences.append(
             f"an optimizer step has {rows_there} rows there and {rows_here} here (per_device_train_batch_size x "
             "gradient_accumulation_steps x processes)"
         )
-    if said:
-        rest = f", and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    if differences:
+        rest = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
         raise InputError(
-            f"{checkpoint} was made with other settings, and a resumed run keeps its own: {'; '.join(said[:_SHOWN])}"
+            f"{checkpoint} was made with other settings, and a resumed run keeps its own: "
+            f"{'; '.join(differences[:_SHOWN])}"
             f"{rest}. Give the checkpoint's values, or start over with the new ones in another output_dir"
         )
 

@@ -123,9 +123,9 @@ def full_state(state: Any) -> Any:
         return [full_state(value) for value in state]
     if not isinstance(state, torch.Tensor):
         return state
-    whole = full_tensor(state.detach())
-    first = whole is state or not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-    return whole.cpu() if first else whole.new_empty(0)
+    full = full_tensor(state.detach())
+    first = full is state or not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    return full.cpu() if first else full.new_empty(0)
 
 
 def save_optimizer(trainer: Trainer, folder: Path) -> None:

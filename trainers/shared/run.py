@@ -159,19 +159,19 @@ class Run:
             self._kept = trainer.keep_held_out(Path(args.output_dir))
         # Sharded weights wait on the CPU for training to begin.
         home = next(model.parameters()).device
-        known: Scores | None = None
+        scores: Scores | None = None
         with self._scoring():
             if args.should_save and trainer.scores_start:
                 model.to(args.device)
                 with torch.random.fork_rng(devices=[]), without_module(model) as bare:
-                    known = self._score(bare, "before")
+                    scores = self._score(bare, "before")
                 if trainer.random_start:
-                    known = self._score(model, "untrained")
+                    scores = self._score(model, "untrained")
                 model.to(home)
         if self.show:
             self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
-        self._scored_at, self._known = -1, {0: broadcast_object_list([known])[0]}
+        self._scored_at, self._known = -1, {0: broadcast_object_list([scores])[0]}
 
     def known(self, dataset: Any) -> Scores | None:
         """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""

@@ -413,9 +413,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         states = self.layers != [self._depth()]
         # The backward pass of a checkpointed layer runs its forward again, outside this block.
-        whole = self.args.gradient_checkpointing or self.args.torch_compile
+        reruns_layers = self.args.gradient_checkpointing or self.args.torch_compile
         encoder = self.accelerator.unwrap_model(model)
-        with stopped_at(encoder, self._depth() if whole else max(self.layers)):
+        with stopped_at(encoder, self._depth() if reruns_layers else max(self.layers)):
             return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=states)
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:

@@ -192,8 +192,8 @@ class WordAlignmentConfig(AlignmentConfig):
             target, side = self.align_target, self.regularized_side
             terms.append(WordDistance(**distance, target=target, side=side, reduction=reduction))
         if self.regularizer_weight > 0:
-            kept: dict[str, Any] = {"side": self.regularized_side, "words": self.regularized_words}
-            terms.append(KeepPivot(weight=self.regularizer_weight, **distance, **kept, reduction=pivot))
+            regularized: dict[str, Any] = {"side": self.regularized_side, "words": self.regularized_words}
+            terms.append(KeepPivot(weight=self.regularizer_weight, **distance, **regularized, reduction=pivot))
         if self.interpolation_weight > 0:
             terms.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=reduction))
         if self.sentence_weight > 0:

@@ -94,9 +94,9 @@ def extract_vectors(
         held_out[language] = held_out_words(encoders, language_pairs, linked.protocols, desc=label, **options)
         if args.supervision == "parallel":
             language_pairs = pairs_of(linked.train, language)
-            label, other = f"Linked words, {language}", encoders["target"]
+            label, target_encoder = f"Linked words, {language}", encoders["target"]
             training[language] = linked_vectors(
-                *encoders["source"], language_pairs, target_encoder=other, desc=label, **options
+                *encoders["source"], language_pairs, target_encoder=target_encoder, desc=label, **options
             )
     anchors = {}
     if needed := sources.anchor_languages(args):
@@ -118,7 +118,7 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
     coverage = None
     if args.supervision == "dictionary":
         anchors, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
-        entries = [(other, word) for word, other in corpus.sources.dictionaries[language]]
+        entries = [(translation, word) for word, translation in corpus.sources.dictionaries[language]]
         pairs, coverage = dictionary_vectors(entries, anchors, pivot)
         sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, corpus.pivot)]
     else:
@@ -174,23 +174,23 @@ def score(
     intervals: dict[str, dict[str, list[float]]] = {}
     for language, words in corpus.held_out.items():
         scores[language], intervals[language] = {}, {}
-        whole = None if maps is None else maps[language]
+        language_map = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
-            project = _projection(None if whole is None else whole.of([layer]), args)
-            kept: dict[str, Any] = {}
+            project = _projection(None if language_map is None else language_map.of([layer]), args)
+            word_examples: dict[str, Any] = {}
             name = f"retrieval_{args.pooling}"
-            retrieved = words.score(name, corpus.protocols, layer=k, project=project, examples=kept)
+            retrieved = words.score(name, corpus.protocols, layer=k, project=project, examples=word_examples)
             bounds: dict[str, list[float]] = {}
             if language in corpus.sources.test_dictionaries:
-                used = [protocol for protocol in corpus.protocols if protocol.cosine or not protocol.name]
-                induced, bounds = induction(corpus, language, k, project, args.seed, used)
+                protocols = [protocol for protocol in corpus.protocols if protocol.cosine or not protocol.name]
+                induced, bounds = induction(corpus, language, k, project, args.seed, protocols)
                 retrieved |= induced
             end = f", layer {layer}" if len(args.layers) > 1 else ""
             scores[language] |= {name + end: value for name, value in retrieved.items()}
             intervals[language] |= {name + end: value for name, value in bounds.items()}
             if examples is not None:
                 examples.setdefault(language, {}).update(
-                    {name + end: word_scores for name, word_scores in kept.items()}
+                    {name + end: word_scores for name, word_scores in word_examples.items()}
                 )
     return scores, intervals
 
@@ -204,9 +204,12 @@ def induction(
     test = corpus.sources.test_dictionaries[language]
     # Test words match anchors as training words do, also in another case.
     entries = list(
-        zip(_anchor_words([other for _, other in test], anchors), _anchor_words([word for word, _ in test], pivot))
+        zip(
+            _anchor_words([translation for _, translation in test], anchors),
+            _anchor_words([word for word, _ in test], pivot),
+        )
     )
-    back = [(word, other) for other, word in entries]
+    back = [(word, translation) for translation, word in entries]
     scores: dict[str, float] = {}
     bounds: dict[str, list[float]] = {}
     for protocol in protocols:
@@ -223,11 +226,11 @@ def induction(
     return scores, bounds
 
 
-def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:
-    if one is None:
+def _projection(language_map: LanguageMap | None, args: MappingArguments) -> Projection:
+    if language_map is None:
         return lambda source, target: (source, target)
     source_side, pivot_side = SIDES if args.direction == "to_pivot" else SIDES[::-1]
-    return lambda source, target: (one.project(source, source_side), one.project(target, pivot_side))
+    return lambda source, target: (language_map.project(source, source_side), language_map.project(target, pivot_side))
 
 
 def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:

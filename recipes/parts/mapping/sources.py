@@ -56,7 +56,7 @@ class Sources:
 
 def read_sources(args: MappingArguments, revision: str | None = None) -> Sources:
     """Read the dictionaries and texts that the arguments name; `revision` is that of texts from the Hub."""
-    used: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
+    entries_of: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
     lexicons: dict[str, dict[str, Entries]] = {}
     for name in ("dictionary", "test_dictionary"):
         lexicons[name] = {}
@@ -66,14 +66,14 @@ def read_sources(args: MappingArguments, revision: str | None = None) -> Sources
             if args.dictionary_order == "other_first":
                 entries = [(second, first) for first, second in entries]
             lexicons[name].setdefault(language, []).extend(entries)
-            used[name].append(about(item, source, entries=len(entries)))
+            entries_of[name].append(about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
     for item in args.text:
         source, language = parse_named(item, "text")
         part = load_monolingual(source, revision=revision)
         texts.setdefault(language, []).append(part)
-        used["text"].append(about(item, source, part, sentences=len(part)))
-    return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, used)
+        entries_of["text"].append(about(item, source, part, sentences=len(part)))
+    return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, entries_of)
 
 
 def check_languages(sources: Sources, languages: Collection[str], pivot: str, args: MappingArguments) -> None:

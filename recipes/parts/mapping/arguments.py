@@ -135,7 +135,11 @@ class MappingArguments:
     )
     spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False, rules=[needs(method="rcsls")])
     rcsls_epochs: int = option(
-        "Map", "rcsls: gradient steps over all pairs.", 10, least=0, rules=[needs(method="rcsls")]
+        "Map",
+        "rcsls: steps over all pairs (fastText takes one more than --niter).",
+        10,
+        least=0,
+        rules=[needs(method="rcsls")],
     )
     rcsls_learning_rate: float = option(
         "Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0, rules=[needs(method="rcsls")]

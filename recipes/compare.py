@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.arguments import option
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.tables import table
 
 if TYPE_CHECKING:

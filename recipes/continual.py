@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, option, recipe, run
+from hf_xalign.recipes.parts.arguments import PairColumns, option
+from hf_xalign.recipes.parts.command import recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 
 ARGUMENTS = (MappingText, MappingArguments)

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_xalign.errors import InputError, suggestion
-from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.arguments import option
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.tables import table as text_table
 
 if TYPE_CHECKING:

@@ -269,7 +269,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     from dataclasses import fields, replace
 
     from hf_xalign.data.parallel import concatenate
-    from hf_xalign.recipes.parts.common import ParallelText
+    from hf_xalign.recipes.parts.arguments import ParallelText
     from hf_xalign.recipes.parts.parallel import load_parts
 
     settings = run.record["settings"]

@@ -34,7 +34,7 @@ from hf_xalign.links.frozen import make_evaluation_links, read_links
 from hf_xalign.modeling import loading
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
+from hf_xalign.recipes.parts.arguments import DataArguments, ParallelText, TextArguments
 from hf_xalign.recipes.parts.probes import Probe, read_probes
 from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
 from hf_xalign.record import EVAL_LINKS, base_entry, hub_id

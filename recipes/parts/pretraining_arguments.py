@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
+from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
 
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig

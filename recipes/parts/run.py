@@ -27,7 +27,7 @@ from hf_xalign.evaluation.scores import Examples
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.xalign.insertion import merge
-from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.recipes.parts.probes import Probe, keep_examples
 from hf_xalign.record import base_entry, find_warnings
 from hf_xalign.tables import Metric, format_table

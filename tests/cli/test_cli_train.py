@@ -18,7 +18,7 @@ from hf_xalign.cli import train
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.trainers import FAOConfig
 
 SCRIPTS = train.FOLDER

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from hf_xalign.checks import GIVEN, ONE, check, needs
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.recipes.parts.common import DataArguments, option
+from hf_xalign.recipes.parts.arguments import DataArguments, option
 from hf_xalign.record import cite
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]

@@ -28,7 +28,7 @@ from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
 from hf_xalign.recipes.parts.parallel import Corpus

@@ -15,7 +15,7 @@ from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import Corpus

@@ -24,7 +24,7 @@ from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.data import MappingData, induction, learn
 from hf_xalign.recipes.parts.mapping.report import finish_mapping, save_maps, start

@@ -93,7 +93,7 @@ def run(args: Arguments) -> None:
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
-    choose_device(args.device)
+    device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
     seed = _check_examples(args, job, probes) if args.examples else 0
     text, lines = None, list[str]()
@@ -105,7 +105,7 @@ def run(args: Arguments) -> None:
     scores: dict[str, Any] = {"before": {}, "after": {}}
     examples: dict[str, Examples] = {"before": {}, "after": {}}
     probed: dict[tuple[str, int], Any] = {}
-    for stage, name, model, tokenizer in pairs.load_stages(args, job, prompt, lines):
+    for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, lines):
         names[stage] = name
         if text is not None:
             check_pieces(text, tokenizer, f"{name}, the text")

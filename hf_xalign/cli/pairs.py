@@ -15,6 +15,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
 
 if TYPE_CHECKING:
+    import torch
     from datasets import Dataset
 
 logger = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ def find_run(name: str) -> Run | None:
 
 
 def load_stages(
-    args: TextOptions, run: Run | None, prompt: str | None, lines: list[str]
+    args: TextOptions, run: Run | None, device: torch.device, prompt: str | None, lines: list[str]
 ) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield `before` and `after` with the name, the encoder and the tokenizer of the base, if any, and of the model.
 
@@ -167,9 +168,8 @@ def load_stages(
     names it. The caller deletes the encoder, so that only one is in memory.
     """
     from hf_xalign.data.encoding import set_prompt
-    from hf_xalign.modeling.loading import choose_device, load_encoder
+    from hf_xalign.modeling.loading import load_encoder
 
-    device = choose_device(args.device)
     for stage, name in (("before", args.base or (run.base if run else None)), ("after", args.model)):
         if name:
             try:

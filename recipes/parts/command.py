@@ -1,4 +1,4 @@
-"""How a recipe begins and ends: its command line, errors, a full disk, Ctrl-C."""
+"""Start a recipe by its command line, and end it: errors, a full disk, Ctrl-C."""
 
 from __future__ import annotations
 

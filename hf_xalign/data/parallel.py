@@ -31,7 +31,6 @@ from hf_xalign.data.readers import (
     Columns,
     Rows,
     check_row_language,
-    clean_text,
     file_format,
     open_parquet,
     parquet_batches,
@@ -40,10 +39,10 @@ from hf_xalign.data.readers import (
 )
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
-from hf_xalign.data.words import WORDS, check_words
+from hf_xalign.data.words import WORDS, check_words, clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language, closest_language, likely_language, same_language
+from hf_xalign.language_codes import check_language, closest_language, likely_language, parse_language, same_language
 from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
@@ -400,15 +399,22 @@ def _check_text(dataset: Dataset, column: str, name: str) -> None:
 def join_languages(data: Any, name: str) -> Dataset:
     """Return one dataset of pairs, given as a dataset or by language (`{"de": dataset}`).
 
-    A dataset without a column `source_lang` gets the language that it is given by.
+    A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
     """
     if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
         return read_dataset(data, name)
     parts = {}
     for language, rows in data.items():
         part = read_dataset(rows, f"{name}[{language!r}]")
-        known = "source_lang" in part.column_names
-        parts[language] = part if known else part.add_column("source_lang", [language] * len(part))
+        if "source_lang" not in part.column_names:
+            part = part.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(part))
+        for code in part.unique("source_lang"):
+            if parse_language(str(code)).language != parse_language(str(language)).language:
+                raise InputError(
+                    f"{name}[{language!r}]: its rows are in {code}. Name each dataset by the language of its rows, or "
+                    "join several of a language by concatenate_datasets."
+                )
+        parts[language] = part
     if not parts:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
     return _joined({f"{name}[{language!r}]": part for language, part in parts.items()})
@@ -442,11 +448,19 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    for column in ("source_lang", "target_lang"):
-        codes = (code for table in scan_columns(dataset, column) for code in table[column].unique().to_pylist())
-        for code in dict.fromkeys(codes):
+    found = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
+    for codes in dict.fromkeys(found):
+        for column, code in zip(COLUMNS[2:], codes):
             check_language(code, f"{name}: {column}")
+        if same_language(*codes):
+            raise InputError(f"{name}: both sides of some rows are in {codes[1]}, the pivot. Correct or remove them.")
     return dataset
+
+
+def _languages(table: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the distinct pairs of languages in a table."""
+    found = table.select(COLUMNS[2:]).group_by(COLUMNS[2:]).aggregate([])
+    yield from zip(*(column.to_pylist() for column in found.columns))
 
 
 def _open(

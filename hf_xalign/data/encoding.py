@@ -22,7 +22,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from hf_xalign.cache import map_rows
 from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
 from hf_xalign.data.parallel import check_columns
-from hf_xalign.data.words import lettered_words
+from hf_xalign.data.words import clean_text, lettered_words
 from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -182,6 +182,7 @@ def check_vocabulary(
     """
     rows = np.sort(np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]).tolist()
     some = texts[rows] if isinstance(texts, Column) else [texts[row] for row in rows]
+    some = [clean_text(text) if isinstance(text, str) else text for text in some]
     counts = Counter(word for text in some if text for word in lettered_words(text))
     # Tokenizers raise on an empty list, so an empty string comes first.
     ids = tokenizer(["", *counts], add_special_tokens=False, verbose=False).input_ids[1:]
@@ -275,11 +276,12 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 def token_ids(
     tokenizer: PreTrainedTokenizerBase, batch: dict[str, list], column: str, rows: Sequence[int], where: str
 ) -> list[list[int]]:
-    """Encode a column of texts or word lists without special tokens or truncation; a null raises an InputError."""
+    """Encode texts in NFC, or word lists, without special tokens or truncation; a null raises an InputError."""
     cells = batch[column]
     if None in cells:
         row = rows[cells.index(None)]
         raise InputError(f"{where}, row {row}: the column {column} is empty. Fill it, or remove the row.")
+    cells = [clean_text(cell) if isinstance(cell, str) else cell for cell in cells]
     return tokenizer(
         cells,
         is_split_into_words=isinstance(cells[0], list),

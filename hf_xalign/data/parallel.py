@@ -31,7 +31,6 @@ from hf_xalign.data.readers import (
     Columns,
     Rows,
     check_row_language,
-    clean_text,
     file_format,
     open_parquet,
     parquet_batches,
@@ -40,10 +39,10 @@ from hf_xalign.data.readers import (
 )
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
-from hf_xalign.data.words import WORDS, check_words
+from hf_xalign.data.words import WORDS, check_words, clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language, closest_language, likely_language, same_language
+from hf_xalign.language_codes import check_language, closest_language, likely_language, parse_language, same_language
 from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
@@ -403,7 +402,7 @@ def _check_text(dataset: Dataset, column: str, name: str) -> None:
 def join_languages(data: Any, name: str) -> Dataset:
     """Return one dataset of pairs, given as a dataset or by language (`{"de": dataset}`).
 
-    A dataset without a column `source_lang` gets the language that it is given by.
+    A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
     """
     if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
         return read_dataset(data, name)
@@ -411,7 +410,13 @@ def join_languages(data: Any, name: str) -> Dataset:
     for language, rows in data.items():
         pairs = read_dataset(rows, f"{name}[{language!r}]")
         if "source_lang" not in pairs.column_names:
-            pairs = pairs.add_column("source_lang", [language] * len(pairs))
+            pairs = pairs.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(pairs))
+        for code in pairs.unique("source_lang"):
+            if parse_language(str(code)).language != parse_language(str(language)).language:
+                raise InputError(
+                    f"{name}[{language!r}]: its rows are in {code}. Name each dataset by the language of its rows, or "
+                    "join several of a language by concatenate_datasets."
+                )
         by_language[language] = pairs
     if not by_language:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
@@ -446,11 +451,19 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    for column in ("source_lang", "target_lang"):
-        codes = (code for table in scan_columns(dataset, column) for code in table[column].unique().to_pylist())
-        for code in dict.fromkeys(codes):
+    pairs_of_codes = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
+    for codes in dict.fromkeys(pairs_of_codes):
+        for column, code in zip(COLUMNS[2:], codes):
             check_language(code, f"{name}: {column}")
+        if same_language(*codes):
+            raise InputError(f"{name}: both sides of some rows are in {codes[1]}, the pivot. Correct or remove them.")
     return dataset
+
+
+def _languages(table: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the distinct pairs of languages in a table."""
+    distinct = table.select(COLUMNS[2:]).group_by(COLUMNS[2:]).aggregate([])
+    yield from zip(*(column.to_pylist() for column in distinct.columns))
 
 
 def _open(

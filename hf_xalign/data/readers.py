@@ -13,7 +13,6 @@ import itertools
 import json
 import logging
 import re
-import unicodedata
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from defusedxml.ElementTree import ParseError, iterparse
 from hf_xalign.cache import check_regular
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
-from hf_xalign.data.words import WORDS
+from hf_xalign.data.words import WORDS, clean_text
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.language_codes import check_language, closest_language, find_language, same_language
 
@@ -93,11 +92,6 @@ def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
         packed = Path(path).name.lower().endswith(".gz") or file.read(2) == b"\x1f\x8b"
         file.seek(0)
         yield cast(IO[bytes], gzip.GzipFile(fileobj=file) if packed else file)
-
-
-def clean_text(text: str) -> str:
-    """Return a text in NFC and without U+FEFF, the byte order mark, which joining files leaves inside text."""
-    return unicodedata.normalize("NFC", text.replace(MARK, ""))
 
 
 def read_lines(

@@ -23,7 +23,7 @@ from hf_xalign.language_codes import parse_language
 
 WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
 
-_VERSION = 2  # raise it when any text is split differently: cached links are then replaced
+_VERSION = 3  # raise it when any text is split differently: cached links are then replaced
 
 _HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
@@ -54,6 +54,11 @@ _CLUSTERS = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*|[^\p{Tha
 _THAI = regex.compile(r"\p{Thai}")
 
 _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
+
+
+def clean_text(text: str) -> str:
+    """Return a text in NFC and without U+FEFF, the byte order mark, which joining files leaves inside text."""
+    return unicodedata.normalize("NFC", text.replace("\ufeff", ""))
 
 
 def split_words(text: str, lang: str) -> list[str]:
@@ -99,7 +104,7 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
             if words is not None:
                 sentences.append(check_words(words, f"{side}_words of {text!r}"))
             else:
-                sentences.append(text.split() if blanks else split_words(text, lang))
+                sentences.append(text.split() if blanks else split_words(clean_text(text), lang))
         sides.append(sentences)
     return sides[0], sides[1]
 
@@ -112,7 +117,7 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
     """
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
-    words = [unicodedata.normalize("NFC", word.replace("\ufeff", "")) for word in words]
+    words = list(map(clean_text, words))
     if text is not None:
         rest = _INVISIBLE.sub("", text)
         for word in words:

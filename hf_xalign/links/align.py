@@ -32,9 +32,9 @@ from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
-from hf_xalign.data.readers import DictionaryLinker, clean_text, load_dictionary, open_parquet, read_lines
+from hf_xalign.data.readers import DictionaryLinker, load_dictionary, open_parquet, read_lines
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
-from hf_xalign.data.words import WORDS, batch_words, lower_word, lower_words, splitter_version
+from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.executors import local_executor, ray_executor

@@ -21,7 +21,8 @@ import pyarrow.compute
 import torch
 
 from hf_xalign.cache import replacing
-from hf_xalign.data.readers import clean_text, file_format, open_bytes, read_lines
+from hf_xalign.data.readers import file_format, open_bytes, read_lines
+from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors.anchors import Anchors
 

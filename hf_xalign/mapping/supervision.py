@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 

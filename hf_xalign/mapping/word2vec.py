@@ -24,7 +24,7 @@ from hf_xalign.cache import replacing
 from hf_xalign.data.readers import file_format, open_bytes, read_lines
 from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.anchors import Anchors
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from datasets import Column, Dataset
@@ -37,6 +37,8 @@ _CHARACTERS = 1_000_000  # characters of sentences that are encoded at once
 _OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
 # A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
 _HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
+# Encoders whose tokenizer was said not to fit.
+_MISFITS: WeakSet[PreTrainedModel] = WeakSet()
 # Special tokens that tokenizers and masking insert; other special tokens occur only if the text spells them out.
 _PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
@@ -265,11 +267,30 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
         _HIGHEST[tokenizer] = state, max(set(tokenizer.get_vocab().values()) - idle, default=0)
     highest = _HIGHEST[tokenizer][1]
+    _warn_of_misfit(model, tokenizer, highest + 1)
     if highest >= len(weight):
         raise InputError(
             f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {highest}, but the encoder has only "
             f"{len(weight)} word embeddings. Take the encoder's own tokenizer, or call "
             "model.resize_token_embeddings(len(tokenizer)) first"
+        )
+
+
+def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: int) -> None:
+    """Warn once of a tokenizer of fewer than half of the encoder's `tokens`, or with another padding token."""
+    rows, padding, own = (
+        len(cast(Any, model).get_input_embeddings().weight),
+        model.config.pad_token_id,
+        tokenizer.pad_token_id,
+    )
+    signs = [f"it has {tokens:,} tokens for {rows:,} word embeddings"] if 2 * tokens < rows else []
+    if None not in (padding, own) and padding != own:
+        signs.append(f"its padding token has the id {own}, the encoder's {padding}")
+    if signs and model not in _MISFITS:
+        _MISFITS.add(model)
+        name = tokenizer_name(tokenizer)
+        logger.warning(
+            "the tokenizer %s may be of another model: %s. Take the encoder's own.", name, " and ".join(signs)
         )
 
 

@@ -181,6 +181,7 @@ def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
     # hub_id was resolved when the run began: later, a relative path can look like an id.
     name = base["name"]
     known = name == _FROM_NOTHING or find_folder(name) or find_builtin(name)
+    known = known or "vectors" in (record.get("maps") or {})  # a map of word vectors needs no model
     if base["hub_id"] is None and not known:
         raise InputError(_refusal(where, name))
 

@@ -210,19 +210,33 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
 
     The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on.
     """
-    own = set(published_names(model, model.state_dict()))
+    own = published_names(model, model.state_dict())
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
-    embeddings = cast(torch.Tensor, model.get_input_embeddings().weight)
+    size = cast(torch.Tensor, model.get_input_embeddings().weight).shape
+    # Another number than now, if the embeddings were resized.
+    sizes = ((own.get(name.removeprefix(prefix)), shape[:1]) for name, shape, _ in _checkpoint_tensors(model))
+    tokens = next((count for tensor, count in sizes if tensor is not None and tensor.shape == size), size[:1])
     carried: dict[str, torch.Tensor] = {}
+    resized = []
     prefixed = False
     for name, shape, read in _checkpoint_tensors(model):
         bare = name.removeprefix(prefix)
         prefixed = prefixed or (bool(prefix) and name.startswith(prefix) and bare in own)
         if bare in own or bare.endswith("position_ids"):
             continue
-        if shape == tuple(embeddings.shape) and model.config.tie_word_embeddings:
+        if shape == (*tokens, *size[1:]) and model.config.tie_word_embeddings:
             continue  # the output embeddings; loading ties them to the trained input embeddings
+        if shape[:1] == tokens != size[:1]:
+            resized.append(name)
+            continue
         carried[name] = read()
+    if resized:
+        logger.warning(
+            "the embeddings have %d tokens and the checkpoint's %d, so weights of its head are left out: %s",
+            size[0],
+            *tokens,
+            ", ".join(resized),
+        )
     return (prefix if prefixed else ""), carried
 
 

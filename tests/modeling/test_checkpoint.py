@@ -9,7 +9,7 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, NEWER, save_base
 from support.tiny import make_encoder
-from transformers import AutoModel, XLNetConfig
+from transformers import AutoModel, AutoModelForMaskedLM, XLNetConfig
 
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
@@ -52,6 +52,20 @@ def test_save_load_round_trip(subtests, tmp_path):
                     parameter.add_(1)
             load_weights(model, folder / "out", prefix)
             assert all(torch.equal(tensor, first[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_head_of_another_number_of_tokens_is_left_out(tmp_path, caplog):
+    for family, left in (("bert", "cls.predictions.bias"), ("electra", "generator_lm_head.bias")):
+        save_base(family, tmp_path / family)
+        model = load_encoder(str(tmp_path / family))
+        before = carried_weights(model)[1]
+        model.resize_token_embeddings(171, mean_resizing=False)
+        prefix, carried = carried_weights(model)
+        assert before.keys() - carried.keys() == {left}
+        assert f"171 tokens and the checkpoint's 160, so weights of its head are left out: {left}" in caplog.text
+        save_encoder(model, tmp_path / f"{family}-out", prefix, carried)
+        whole = AutoModelForMaskedLM.from_pretrained(tmp_path / f"{family}-out")
+        assert len(whole.get_output_embeddings().weight) == 171
 
 
 def test_frozen_copy_shares_what_is_frozen_and_nothing_else():

@@ -99,10 +99,10 @@ def ray_map(address: str, make: Callable[..., Any], *arguments: Any, gpus: int =
         InputError: Ray is missing, no cluster answers, or it has no GPU.
     """
     with _cluster(address) as ray:
-        kind = "GPU" if gpus else "CPU"
-        workers = int(ray.cluster_resources().get(kind, 0)) // (gpus or 1)
+        resource = "GPU" if gpus else "CPU"
+        workers = int(ray.cluster_resources().get(resource, 0)) // (gpus or 1)
         if not workers:
-            raise InputError(f"the Ray cluster at {address} has no {kind} for a worker.")
+            raise InputError(f"the Ray cluster at {address} has no {resource} for a worker.")
         # If a machine is lost, its worker starts on another one and repeats its task.
         worker = ray.remote(_Worker).options(num_cpus=1, num_gpus=gpus, max_restarts=3, max_task_retries=3)
         sent = [ray.put(argument) for argument in arguments]  # kept here, for workers that start again

@@ -39,35 +39,35 @@ class MarkedTasks:
         Raises:
             InputError: a task failed. All others are finished first, unless the disk is full.
         """
-        found = {name: marker for name in tasks if (marker := self._finished(name)) is not None}
-        left = {name: (self, name, *task) for name, task in tasks.items() if name not in found}
+        markers = {name: marker for name in tasks if (marker := self._finished(name)) is not None}
+        unfinished = {name: (self, name, *task) for name, task in tasks.items() if name not in markers}
         failed: dict[str, BaseException] = {}
-        with progress(total=len(tasks), initial=len(found), desc=desc) as bar:
-            for name, future in run(MarkedTasks.perform, left.items()):
+        with progress(total=len(tasks), initial=len(markers), desc=desc) as bar:
+            for name, future in run(MarkedTasks.perform, unfinished.items()):
                 if error := future.exception():
                     failed[name] = getattr(error, "cause", error)  # Ray wraps the error
                     if find_disk_full(error):
                         break
                 else:
-                    found[name] = future.result()
+                    markers[name] = future.result()
                 bar.update()
         if failed:
             name, error = min(failed.items())
-            what = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             raise InputError(
-                f"{name} ({len(failed)} of {len(tasks)} failed): {what.strip().rstrip('.')}. Finished tasks are kept. "
-                "Run again to resume."
+                f"{name} ({len(failed)} of {len(tasks)} failed): {reason.strip().rstrip('.')}. Finished tasks are "
+                "kept. Run again to resume."
             ) from error
-        return [found[name] for name in tasks]
+        return [markers[name] for name in tasks]
 
     def perform(
         self, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any
     ) -> dict[str, Any]:
         """Run one task, write its marker and return the content."""
         with self.around(), disk_errors(self.folder / name):
-            found, files = function(*arguments)
-        write_mark(self._path(name), {"settings": self.settings, **found}, files)
-        return found
+            content, files = function(*arguments)
+        write_mark(self._path(name), {"settings": self.settings, **content}, files)
+        return content
 
     def marker(self, name: str) -> dict[str, Any]:
         """Return the marker of a finished task.

@@ -231,11 +231,11 @@ def base_entry(name: str) -> dict[str, str | None]:
 
 def cite(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
     """Return the record's `paper`; `title`, `authors` and `venue` are BibTeX."""
-    kind, place = ("article", "journal") if venue.startswith("arXiv") else ("inproceedings", "booktitle")
-    fields = {"title": title, "author": authors, place: venue, "year": year}
+    entry_type, venue_field = ("article", "journal") if venue.startswith("arXiv") else ("inproceedings", "booktitle")
+    fields = {"title": title, "author": authors, venue_field: venue, "year": year}
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
     plain = title.replace("{", "").replace("}", "")
-    return {"title": plain, "id": identifier, "bibtex": f"@{kind}{{{key},\n{lines}\n}}"}
+    return {"title": plain, "id": identifier, "bibtex": f"@{entry_type}{{{key},\n{lines}\n}}"}
 
 
 @contextmanager
@@ -266,31 +266,34 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
     """
     scores, losses = record["scores"], record.get("losses") or {}
     before = scores.get("before") or {}
-    firsts = [name for own in before.values() for name in own if not is_count(name)][:1]
-    [metric] = [record["task"]["metric"]] if record.get("task") else firsts or [""]
-    share, after = {code: own.get(metric) for code, own in before.items()}, scores.get("after") or {}
-    found = [
-        _worse(f"headline score {metric}", "below", share, {code: own.get(metric) for code, own in after.items()}),
+    metric = next((name for values in before.values() for name in values if not is_count(name)), "")
+    metric = record["task"]["metric"] if record.get("task") else metric
+    start, end = (
+        {code: values.get(metric) for code, values in (scores.get(stage) or {}).items()}
+        for stage in ("before", "after")
+    )
+    warnings = [
+        _worse(f"headline score {metric}", "below", start, end),
         _worse("loss on held-out text", "above", losses.get("before") or {}, losses.get("after") or {}),
     ]
     loss = record.get("training_loss")
     if loss and loss["last"] > _DIVERGED * abs(loss["first"]):
-        found.append(
+        warnings.append(
             f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
             f"{loss['first']:.4g}. The run diverged; reduce learning_rate."
         )
-    ranks = {kind: record["drift"].get(f"{prefix}rank_correlation") for kind, prefix in _PIVOT.items()}
-    low = {kind: rank for kind, rank in ranks.items() if rank is not None and round(rank, 2) < _KEPT_ORDER}
+    ranks = {unit: record["drift"].get(f"{prefix}rank_correlation") for unit, prefix in _PIVOT.items()}
+    low = {unit: rank for unit, rank in ranks.items() if rank is not None and round(rank, 2) < _KEPT_ORDER}
     if low:
-        which = ", ".join(f"{kind} {rank:.2f}" for kind, rank in low.items())
-        found.append(
+        units_shown = ", ".join(f"{unit} {rank:.2f}" for unit, rank in low.items())
+        warnings.append(
             "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
-            f"{_KEPT_ORDER} ({which}). Compute indexes and classifiers on its old vectors again."
+            f"{_KEPT_ORDER} ({units_shown}). Compute indexes and classifiers on its old vectors again."
         )
-    return [one for one in found if one]
+    return [warning for warning in warnings if warning]
 
 
-def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _worse(measure: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return a sentence if the mean over languages became worse, or ""."""
     factor, digits, sign = (100, 1, 1) if side == "below" else (1, 3, -1)
     ends = {
@@ -304,10 +307,11 @@ def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, 
     if sign * (round(mean[1], digits) - round(mean[0], digits)) >= 0:
         return ""
     worst = min(ends, key=lambda code: sign * (ends[code][1] - ends[code][0]))
-    shown = {"worst in " + worst if len(ends) > 1 else worst: ends[worst]}
-    shown = {f"mean of {len(ends)} languages": mean, **shown} if len(ends) > 1 else shown
-    values = (f"{name} {start:,.{digits}f} before, {end:,.{digits}f} after" for name, (start, end) in shown.items())
-    return f"the {what} ended {side} its start: {'; '.join(values)}"
+    named = {worst: ends[worst]}
+    if len(ends) > 1:
+        named = {f"mean of {len(ends)} languages": mean, f"worst in {worst}": ends[worst]}
+    values = (f"{name} {start:,.{digits}f} before, {end:,.{digits}f} after" for name, (start, end) in named.items())
+    return f"the {measure} ended {side} its start: {'; '.join(values)}"
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
@@ -316,15 +320,15 @@ def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> P
     Paths of this machine go into `results.local.json`. Both files have a checksum. The record of a finished run also
     has the checksums of the folder's files.
     """
-    folder, whole = Path(folder), to_plain(record)
-    shown = portable(whole)
-    if shown != whole:
-        _write_json(folder / LOCAL, sealed(whole))
+    folder, plain = Path(folder), to_plain(record)
+    shared = portable(plain)
+    if shared != plain:
+        _write_json(folder / LOCAL, sealed(plain))
     else:
         (folder / LOCAL).unlink(missing_ok=True)
-    if whole["times"]["finished"]:
-        shown["files"] = {name: checksum(file) for name, file in _files(folder).items()}
-    return _write_json(folder / FILENAME, sealed(shown))
+    if plain["times"]["finished"]:
+        shared["files"] = {name: checksum(file) for name, file in _files(folder).items()}
+    return _write_json(folder / FILENAME, sealed(shared))
 
 
 def _write_json(path: Path, value: Any) -> Path:
@@ -350,9 +354,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     record = {key: value for key, value in record.items() if key not in ("files", "seal")}
     with suppress(FileNotFoundError):
         check_mark(path.with_name(LOCAL))
-        whole = read_json(path.with_name(LOCAL))
-        if isinstance(whole, dict) and is_as_sealed(whole) and portable(whole) == record:
-            record = whole  # unless the record was edited afterwards
+        local_record = read_json(path.with_name(LOCAL))
+        if isinstance(local_record, dict) and is_as_sealed(local_record) and portable(local_record) == record:
+            record = local_record  # unless the record was edited afterwards
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
@@ -365,7 +369,7 @@ def _bases(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of the base models, of the run and of a task's encoder, that have a name."""
     task = record.get("task")
     encoder = task.get("encoder") if isinstance(task, dict) else None
-    bases = [part.get("base_model") for part in (record, encoder) if isinstance(part, dict)]
+    bases = [owner.get("base_model") for owner in (record, encoder) if isinstance(owner, dict)]
     return [base for base in bases if isinstance(base, dict) and "name" in base]
 
 
@@ -377,8 +381,8 @@ def check_run(folder: str | os.PathLike[str]) -> None:
 
 def _files(folder: Path) -> dict[str, Path]:
     """Return the files in a run's folder that commands read, by name."""
-    found = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if _READ.fullmatch(file.name))
-    return {file.relative_to(folder).as_posix(): file for file in found if file.is_file()}
+    files = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if _READ.fullmatch(file.name))
+    return {file.relative_to(folder).as_posix(): file for file in files if file.is_file()}
 
 
 def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -386,29 +390,29 @@ def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
 
-def _faults(value: Any, layout: Any, place: str) -> Iterator[str]:
+def _faults(value: Any, layout: Any, path: str) -> Iterator[str]:
     """Yield the places where a record does not match the layout; set missing optional values to None."""
     if isinstance(layout, dict) and isinstance(value, dict):
-        for key, part in layout.items():
+        for key, inner_layout in layout.items():
             name = key.rstrip("?!")
-            for own in value if name == "*" else [name]:
+            for entry in value if name == "*" else [name]:
                 # Optional parts are also false.
-                if value.get(own) is not None and not (value[own] is False and name != key):
-                    yield from _faults(value[own], part, f"{place}.{own}".lstrip("."))
+                if value.get(entry) is not None and not (value[entry] is False and name != key):
+                    yield from _faults(value[entry], inner_layout, f"{path}.{entry}".lstrip("."))
                 elif key.endswith("!"):
-                    value[own] = None
+                    value[entry] = None
                 elif not key.endswith("?"):
-                    yield f"{place}.{own} is missing".lstrip(".")
+                    yield f"{path}.{entry} is missing".lstrip(".")
     elif isinstance(layout, list) and isinstance(value, list):
         for number, item in enumerate(value, 1):
-            yield from _faults(item, layout[0], f"{place}, item {number}")
+            yield from _faults(item, layout[0], f"{path}, item {number}")
     elif isinstance(layout, set):
         if not isinstance(value, str) or value not in layout:
-            yield f"{place} is {value!r:.60}, not one of {', '.join(sorted(layout))}"
+            yield f"{path} is {value!r:.60}, not one of {', '.join(sorted(layout))}"
     elif isinstance(layout, (dict, list)):
-        yield f"{place} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
+        yield f"{path} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
     elif not isinstance(value, layout) or (isinstance(value, bool) and layout is not bool):
-        yield f"{place} is {value!r:.60}, not {_KINDS.get(layout, 'of another type')}"
+        yield f"{path} is {value!r:.60}, not {_KINDS.get(layout, 'of another type')}"
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -470,16 +474,16 @@ def portable(value: Any) -> Any:
 
 
 def _portable_text(text: str) -> str:
-    shown, place = "", 0
-    while match := _PATH.search(text, place):
+    shortened, position = "", 0
+    while match := _PATH.search(text, position):
         start, end = match.start(), len(text)
         if (quote := text[start - 1 : start]) in ("'", '"', "`"):
             end = (text.find(quote, match.end()) + 1 or end + 1) - 1
         if following := _NEXT_PATH.search(text, match.end(), end):
             end = following.start()
-        shown += text[place:start] + _last_name(text[start:end])
-        place = end
-    return shown + text[place:]
+        shortened += text[position:start] + _last_name(text[start:end])
+        position = end
+    return shortened + text[position:]
 
 
 def _last_name(path: str) -> str:
@@ -541,14 +545,14 @@ def _license_of(folder: Path) -> str | None:
     """Return the licence that the card or the config of a model's folder names."""
     import yaml
 
-    found: list[Any] = []
+    names: list[Any] = []
     with suppress(OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError):
         front = re.split(r"(?m)^---\s*$", (folder / "README.md").read_text("utf-8"), maxsplit=2)[1:2]
         data = yaml.safe_load("".join(front)) or {}
-        found += [data.get("license"), data.get("license_name")]
+        names += [data.get("license"), data.get("license_name")]
     with suppress(OSError, ValueError, AttributeError, RecursionError):
-        found += [json.loads((folder / "config.json").read_text("utf-8")).get("license")]
-    return next((name for name in found if isinstance(name, str) and name not in ("", "other")), None)
+        names += [json.loads((folder / "config.json").read_text("utf-8")).get("license")]
+    return next((name for name in names if isinstance(name, str) and name not in ("", "other")), None)
 
 
 def _now() -> str:

@@ -56,8 +56,8 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
         for layer in stack[:layers]:
             layer.requires_grad_(False)
         # ELECTRA projects its embeddings to the hidden size. Newer encoders have no module for all embeddings.
-        for part in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
-            part.requires_grad_(False)
+        for module in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
+            module.requires_grad_(False)
 
 
 def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
@@ -83,11 +83,11 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     stack = []
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         stack = list(encoder_layers(model))
-    last: list[Any] = []
+    outputs: list[Any] = []
     below = stack[top_layer - 1 : top_layer]
-    handles = [layer.register_forward_hook(lambda *found: last.append(found[-1])) for layer in below]
+    handles = [layer.register_forward_hook(lambda *arguments: outputs.append(arguments[-1])) for layer in below]
     for layer in stack[top_layer:]:
-        layer.forward = lambda *args, **kwargs: last[-1]
+        layer.forward = lambda *args, **kwargs: outputs[-1]
     try:
         yield
     finally:
@@ -103,12 +103,12 @@ def disable_dropout(model: nn.Module) -> None:
     Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
     """
     added = {
-        part
+        added_module
         for layer in model.modules()
         if isinstance(layer, BaseTunerLayer)
         for name, child in layer.named_children()
         if name != "base_layer"
-        for part in child.modules()
+        for added_module in child.modules()
     }
     for module in set(model.modules()) - added:
         if isinstance(module, nn.Dropout):
@@ -132,12 +132,12 @@ def remove_autocast(model: nn.Module) -> None:
 @contextlib.contextmanager
 def autocast_removed(model: nn.Module) -> Iterator[None]:
     """Apply [`remove_autocast`] within a `with` block."""
-    kept = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
+    forwards = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
     remove_autocast(model)
     try:
         yield
     finally:
-        model.__dict__.update(kept)
+        model.__dict__.update(forwards)
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:

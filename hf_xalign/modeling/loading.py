@@ -121,8 +121,8 @@ def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = No
 
 def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Any) -> PreTrainedTokenizerBase:
     """Return a tokenizer with the default prompt, if any, of these settings of sentence-transformers."""
-    found = settings if isinstance(settings, dict) else {}
-    prompts, name = found.get("prompts"), found.get("default_prompt_name")
+    fields = settings if isinstance(settings, dict) else {}
+    prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
     prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
     if isinstance(prompt, str) and prompt:
         try:

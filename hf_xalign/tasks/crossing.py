@@ -140,11 +140,9 @@ def derive_examples(
 
     For a language with `syntax`, `source` must also have the trees; otherwise an InputError is raised.
     """
-    rows = (
-        examples.rows
-        if language.word_order is None
-        else with_trees(examples.rows, source, split=split, revision=revision)
-    )
+    rows = examples.rows
+    if language.word_order is not None:
+        rows = with_trees(rows, source, split=split, revision=revision)
     labels = "labels" if "labels" in rows.column_names else None
     with explained(examples.name):
         derived = derive(rows, replace(language, on_unknown="keep"), _texts(rows), labels=labels)

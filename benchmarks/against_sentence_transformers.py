@@ -55,7 +55,7 @@ from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.modeling.freezing import freeze
 from hf_xalign.modeling.loading import load_encoder
-from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.recipes.parts.parallel import draw_pairs
 from hf_xalign.recipes.parts.probes import read_probes
 from hf_xalign.tables import table

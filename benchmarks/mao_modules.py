@@ -37,7 +37,8 @@ from transformers import set_seed
 from hf_xalign.config import parse
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.freezing import model_fingerprint, remove_autocast
-from hf_xalign.recipes.parts.common import DataArguments, run, settle_cpu
+from hf_xalign.recipes.parts.arguments import DataArguments
+from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.parallel import Corpus, load_word_corpus
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 

@@ -45,7 +45,7 @@ from hf_xalign.mapping.anchors.anchors import cut_finder, find_occurrences, make
 from hf_xalign.mapping.anchors.cover import choose_sentences, count_words, distinct_words
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
-from hf_xalign.recipes.parts.common import run, settle_cpu
+from hf_xalign.recipes.parts.command import run, settle_cpu
 
 AIM = 0.85
 BATCH_SIZE = 64

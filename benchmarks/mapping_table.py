@@ -32,7 +32,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.record import write_text
 

@@ -49,7 +49,8 @@ from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches
 
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.recipes.parts.common import TextArguments, run, settle_cpu
+from hf_xalign.recipes.parts.arguments import TextArguments
+from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.parallel import Corpus, load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 

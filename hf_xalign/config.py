@@ -135,6 +135,12 @@ def parse_command(
     return (command, [*extra, *words[end + 1 :]]) if passing else command
 
 
+def list_options(dataclass_types: Sequence[type[Any]]) -> str:
+    """Return the part of a recipe's `--help` that lists the options of these classes."""
+    text = _Parser(dataclass_types, True, add_help=False).format_help().partition("\n\n")[2]
+    return text.removeprefix("options:\n").rstrip()
+
+
 def _names(name: str) -> list[str]:
     """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases.
 

@@ -20,7 +20,7 @@ reproduce align_mlm_small` runs all objectives and derived languages and prints 
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import recipe, run
+from hf_xalign.recipes.parts.command import recipe, run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")

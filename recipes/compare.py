@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.arguments import option
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.tables import table
 
 if TYPE_CHECKING:
@@ -98,50 +99,56 @@ def as_text(comparison: Comparison) -> str:
 def as_markdown(comparison: Comparison) -> str:
     """Return both tables and the notes as Markdown."""
     escape = str.maketrans(_MARKDOWN)
-    parts = []
+    blocks = []
     for head, *body in _tables(comparison):
         rule = ["---", *["---:"] * (len(head) - 1)]
         lines = [[cell.translate(escape) for cell in row] for row in (head, *body)]
         lines.insert(1, rule)
-        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    return "\n\n".join([*parts, *(note.translate(escape) for note in _notes(comparison))])
+        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join([*blocks, *(note.translate(escape) for note in _notes(comparison))])
 
 
 def as_latex(comparison: Comparison) -> str:
     """Return both tables as LaTeX `tabular`s (package booktabs), with the notes as comments."""
     escape = str.maketrans(_LATEX)
-    parts = []
+    blocks = []
     for rows in _tables(comparison):
         head, *body = (" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in rows)
         columns = "l" + "r" * (len(rows[0]) - 1)
-        parts.append(
+        blocks.append(
             "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"])
             + "\n\\end{tabular}"
         )
-    return "\n\n".join(["\n".join(f"% {note}" for note in _notes(comparison)), *parts])
+    return "\n\n".join(["\n".join(f"% {note}" for note in _notes(comparison)), *blocks])
 
 
 def _tables(comparison: Comparison) -> list[list[list[str]]]:
     marks = {
-        (one.system, one.language): f" {_BETTER if one.difference > 0 else _WORSE}"
-        for one in comparison.differences
-        if one.corrected is not None and one.corrected < comparison.level
+        (difference.system, difference.language): f" {_BETTER if difference.difference > 0 else _WORSE}"
+        for difference in comparison.differences
+        if difference.corrected is not None and difference.corrected < comparison.level
     }
     several = len(comparison.languages) > 1
     means = [["system", *comparison.languages, *["average"] * several]]
     for system in comparison.systems:
         scores = [system.scores(code) for code in comparison.languages]
         cells = [
-            _spread(own) + marks.get((system.name, code), "")
-            for code, own in zip(comparison.languages, scores, strict=True)
+            _spread(seed_scores) + marks.get((system.name, code), "")
+            for code, seed_scores in zip(comparison.languages, scores, strict=True)
         ]
         means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
     interval = f"{100 * comparison.confidence:g}% interval"
     rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
-    for one in comparison.differences:
-        bounds = f"[{_signed(one.low)}, {_signed(one.high)}]"
-        cells = [_line(one.system), one.language or "average", str(one.examples), _signed(one.difference), bounds]
-        rows.append([*cells, _p(one.p), _p(one.corrected)])
+    for difference in comparison.differences:
+        bounds = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
+        cells = [
+            _line(difference.system),
+            difference.language or "average",
+            str(difference.examples),
+            _signed(difference.difference),
+            bounds,
+        ]
+        rows.append([*cells, _p(difference.p), _p(difference.corrected)])
     return [means, rows]
 
 

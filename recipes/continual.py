@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, option, recipe, run
+from hf_xalign.recipes.parts.arguments import PairColumns, option
+from hf_xalign.recipes.parts.command import recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ def _linked(
     from hf_xalign.data.parallel import concatenate, load_sources
     from hf_xalign.links import align_words
 
-    parts = [load_sources([item], **dict(options)) for item in items]
-    linked = align_words(concatenate(parts), aligner, drop_identical=drop_identical, keep_unlinked=True)
-    return linked, [len(part) for part in parts]
+    texts = [load_sources([item], **dict(options)) for item in items]
+    linked = align_words(concatenate(texts), aligner, drop_identical=drop_identical, keep_unlinked=True)
+    return linked, [len(text) for text in texts]
 
 
 if __name__ == "__main__":

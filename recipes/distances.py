@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import ParallelText, option, run, settle_cpu
+from hf_xalign.recipes.parts.arguments import ParallelText, option
+from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.tables import table
 
 

@@ -17,7 +17,8 @@ The folder also holds `results.json` (the record of the run), `eval_links.jsonl`
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import DataArguments, recipe, run
+from hf_xalign.recipes.parts.arguments import DataArguments
+from hf_xalign.recipes.parts.command import recipe, run
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.fao_config:FAOConfig")
 main = recipe(ARGUMENTS, __doc__, "FAOTrainer", "parallel:load_word_corpus")

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hf_xalign.checks import needs
-from hf_xalign.recipes.parts.common import option, recipe, run
+from hf_xalign.recipes.parts.arguments import option
+from hf_xalign.recipes.parts.command import recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 

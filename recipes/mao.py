@@ -14,7 +14,8 @@ and where everything was saved. The folder is an adapter: `hf_xalign.load` loads
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import DataArguments, recipe, run
+from hf_xalign.recipes.parts.arguments import DataArguments
+from hf_xalign.recipes.parts.command import recipe, run
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
 main = recipe(ARGUMENTS, __doc__, "MAOTrainer", "parallel:load_word_corpus")

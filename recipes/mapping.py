@@ -38,7 +38,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 
 ARGUMENTS = (MappingText, MappingArguments)
@@ -77,9 +77,9 @@ def main(argv: list[str] | None = None) -> None:
     with phase(record, "loading"):
         sources = read_sources(args, data.dataset_revision)
         # Check before word alignment if the arguments name the languages; otherwise the rows name them.
-        named = [parse_source(item)[1] for item in data.train_data]
-        if None not in named:
-            check_languages(sources, {str(language) for language in named}, pivot, args)
+        text_languages = [parse_source(item)[1] for item in data.train_data]
+        if None not in text_languages:
+            check_languages(sources, {str(language) for language in text_languages}, pivot, args)
         text = read_text(data, data.eval_links)
         sources.words_given = "source_words" in text.train.column_names
         encoders = load_encoders(data, args)
@@ -117,18 +117,20 @@ def main(argv: list[str] | None = None) -> None:
         record["intervals"] = {"before": before, "after": after}
         save(record, linked, maps, coverage, Path(args.output_dir), alone=model is not pivot_model)
 
-    def run_seed(args: MappingArguments, how: dict[str, Any]) -> dict[str, Any]:
+    def run_seed(args: MappingArguments, header: dict[str, Any]) -> dict[str, Any]:
         mine = copy.deepcopy(record) | {"seed": args.seed}
         run_one(args, mine)
-        return keep_seed(Path(args.output_dir), examples, how, mine)
+        return keep_seed(Path(args.output_dir), examples, header, mine)
 
     if not data.seeds:
         run_one(args, record)
         return
     layers = f", layer {args.layers[-1]}" if len(args.layers) > 1 else ""
     settings = score_settings(record["settings"]) | {"preset": args.method}
-    about = partial(about_seed, record["data"], base_model, f"retrieval_{args.pooling}{layers}", settings, args.seed)
-    run_unfinished(data.seeds, args, about, run_seed)
+    header_of = partial(
+        about_seed, record["data"], base_model, f"retrieval_{args.pooling}{layers}", settings, args.seed
+    )
+    run_unfinished(data.seeds, args, header_of, run_seed)
 
 
 if __name__ == "__main__":

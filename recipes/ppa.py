@@ -12,7 +12,8 @@ also writes a folder that sentence-transformers loads.
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.common import TextArguments, recipe, run
+from hf_xalign.recipes.parts.arguments import TextArguments
+from hf_xalign.recipes.parts.command import recipe, run
 
 ARGUMENTS = (TextArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
 main = recipe(ARGUMENTS, __doc__, "PPATrainer", "parallel:load_sentence_corpus")

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_xalign.errors import InputError, suggestion
-from hf_xalign.recipes.parts.common import option, run
+from hf_xalign.recipes.parts.arguments import option
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.tables import table as text_table
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ def check_text(tables: Sequence[Table], only: Sequence[str], seeds: Sequence[int
 
     commands = [
         command
-        for one in tables
-        for row in one.rows
+        for table in tables
+        for row in table.rows
         if not only or row in only
-        for command in one.commands(row, seeds or one.seeds)
+        for command in table.commands(row, seeds or table.seeds)
         if not command.finished()
     ]
     try:

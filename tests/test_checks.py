@@ -14,7 +14,7 @@ from hf_xalign.prepare.rules import Limits
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 from hf_xalign.trainers import FAOConfig, MAOConfig

@@ -18,7 +18,7 @@ from support.loopback import serve_hub
 
 from hf_xalign import trainers
 from hf_xalign.config import parse
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.trainers import FAOConfig
 
 ROOT = Path(__file__).resolve().parent.parent

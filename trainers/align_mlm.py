@@ -158,8 +158,8 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Loss ----
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
-        given = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
-        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **given)
+        more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
+        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
         computed = {"states": output.last_hidden_state, "embeddings": embeddings}
         if self.objective.reads("entries"):
@@ -233,9 +233,9 @@ class AlignMLMTrainer(AlignmentTrainer):
         sums: dict[str, float] = dict.fromkeys(rows, 0.0)
         counts: dict[str, int] = dict.fromkeys(rows, 0)
         size = self.args.per_device_eval_batch_size
-        for language, own in rows.items():
-            for start in range(0, len(own), size):
-                batch = collator([dataset[row] for row in own[start : start + size]])
+        for language, indices in rows.items():
+            for start in range(0, len(indices), size):
+                batch = collator([dataset[row] for row in indices[start : start + size]])
                 batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
                 vectors = Vectors(batch, heads=self._head, **self._vectors(model, batch)[0])
                 with self.accelerator.autocast():

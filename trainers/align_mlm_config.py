@@ -103,10 +103,10 @@ class AlignMLMConfig(AlignmentConfig):
 
     def terms(self) -> list[Term]:
         """Return the terms of the loss of these settings."""
-        found: list[Term] = [MaskedTokens()]
+        terms: list[Term] = [MaskedTokens()]
         if self.objective == "align_mlm" and self.alpha > 0:
-            found.append(DictionaryCosine(weight=self.alpha))
-        return found
+            terms.append(DictionaryCosine(weight=self.alpha))
+        return terms
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, and the masked text as plain text."""

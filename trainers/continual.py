@@ -226,8 +226,11 @@ class ContinualTrainer(TaskTrainer):
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
-        own, dropout = self.accelerator.unwrap_model(model), self.args.pairs_dropout
-        with second_pass(own, fed, seed=self._pass_seed(), dropout=dropout) as states, self.accelerator.autocast():
+        unwrapped, dropout = self.accelerator.unwrap_model(model), self.args.pairs_dropout
+        with (
+            second_pass(unwrapped, fed, seed=self._pass_seed(), dropout=dropout) as states,
+            self.accelerator.autocast(),
+        ):
             output = model(**self.task.training_inputs(batch))
         if fed and not states:
             raise RuntimeError(
@@ -264,20 +267,23 @@ class ContinualTrainer(TaskTrainer):
 
     def _frozen_vectors(self, pairs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Compute f0 of the pivot words, (words, layers, dim), without gradient."""
-        own = {}
+        token_types = {}
         if self._reference_row is not None:
-            own["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
+            token_types["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
             states = cast(nn.Module, self._reference)(
-                input_ids=pairs["kept_ids"], attention_mask=pairs["kept_mask"], output_hidden_states=True, **own
+                input_ids=pairs["kept_ids"],
+                attention_mask=pairs["kept_mask"],
+                output_hidden_states=True,
+                **token_types,
             ).hidden_states
             return pool_layers([states[layer] for layer in self.layers], pairs, "kept")
 
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:
     """Return the pairs' target language if an encoder has language embeddings, else None."""
-    known = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
-    if not known:
+    embedded = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
+    if not embedded:
         return None
     pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
     if len(pivots) != 1:
@@ -285,7 +291,7 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
             f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'missing'}, but an encoder with language "
             "embeddings needs one. Give pairs from hf_xalign.align_words, which are not encoded yet."
         )
-    for inputs in known:
+    for inputs in embedded:
         for language in (*pairs.unique("source_lang"), *pivots):
             inputs.columns(language)
     return pivots[0]

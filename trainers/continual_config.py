@@ -114,12 +114,12 @@ class ContinualConfig(TaskConfig):
     def terms(self) -> list[Term]:
         """Return the terms of linked words, which alpha weights."""
         scale: dict[str, Any] = {"norm": "squared_l2", "mean_over_dims": self.mean_over_dims}
-        found: list[Term] = [WordDistance(**scale)]
+        terms: list[Term] = [WordDistance(**scale)]
         if self.regularizer_weight > 0:
             words = self.regularized_words
             reduction: Reduction = "links" if self.reduction == "links" else "mean"
-            found.append(KeepPivot(weight=self.regularizer_weight, **scale, words=words, reduction=reduction))
-        return found
+            terms.append(KeepPivot(weight=self.regularizer_weight, **scale, words=words, reduction=reduction))
+        return terms
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, as plain text."""

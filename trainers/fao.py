@@ -102,6 +102,8 @@ class FAOTrainer(WordAlignmentTrainer):
             options: Any = {"layers": self.layers, "pad_token_id": pad, "autocast": autocast, "ray": args.ray}
             dataset = add_sentences(model, dataset, **options)
         if self.objective.reads("f0"):
-            kept: Any = {"dtype": getattr(torch, args.reference_dtype), "folder": args.cache_dir, "ray": args.ray}
-            cast(PairCollator, self.data_collator).reference, dataset = cache_f0(self, model, dataset, **kept)
+            dtype = getattr(torch, args.reference_dtype)
+            cast(PairCollator, self.data_collator).reference, dataset = cache_f0(
+                self, model, dataset, dtype=dtype, folder=args.cache_dir, ray=args.ray
+            )
         self.train_dataset = dataset

@@ -66,19 +66,20 @@ class MAOTrainer(WordAlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, languages, pivot = self.args, None, None
-        given = cast(Any, model).active_peft_config if hasattr(model, "peft_config") else None
-        mapped = list(language_numbers(given)) if given is not None and getattr(given, "languages", None) else None
-        if mapped or (given is None and args.per_language != "none"):
+        module_config = cast(Any, model).active_peft_config if hasattr(model, "peft_config") else None
+        has_maps = getattr(module_config, "languages", None)
+        mapped = list(language_numbers(cast(Any, module_config))) if has_maps else None
+        if mapped or (module_config is None and args.per_language != "none"):
             languages, pivot = _languages(train_dataset, "training", mapped)
             if self.eval_dataset is not None:
                 _languages(self.eval_dataset, "held-out", mapped or languages)
         disable_dropout(model)
         before = None
-        if given is None:
-            kept = pivot if args.per_language == "others" else None
-            named = languages and [name for name in languages if name != kept]
+        if module_config is None:
+            fixed_language = pivot if args.per_language == "others" else None
+            own_map_languages = languages and [name for name in languages if name != fixed_language]
             before = None if args.own_module else probe(model).detach()
-            model = cast(PreTrainedModel, args.add_module(model, named, kept))
+            model = cast(PreTrainedModel, args.add_module(model, own_map_languages, fixed_language))
             self.random_start = args.own_module and args.init == "random"
         self._check_f0(model, before)
         train_dataset = self._encoded(train_dataset, model, ahead=True)
@@ -99,12 +100,12 @@ class MAOTrainer(WordAlignmentTrainer):
     def _batches(self, module: Any, dataset: Dataset, features: CachedVectors | None = None) -> tuple[Dataset, Any]:
         """Return the rows of training, pairs or links, and their collator."""
         alone = features is not None and not (module.top == "transformer" and module.context)
-        numbers = language_numbers(module) if self._word_view and module.languages else None
+        language_ids = language_numbers(module) if self._word_view and module.languages else None
         if self._pairs_are_numbered:
             with self.args.main_process_first(desc="splitting pairs into links"):
                 dataset = link_rows(dataset, alone=alone)
         if features is not None and alone and self._pairs_are_numbered:
-            return dataset, CachedLinkCollator(features, self.objective.kept_side, numbers, self._pivot)
+            return dataset, CachedLinkCollator(features, self.objective.kept_side, language_ids, self._pivot)
         if not self._word_view:
             return dataset, pair_collator(self)
         return dataset, WordCollator(
@@ -114,7 +115,7 @@ class MAOTrainer(WordAlignmentTrainer):
             regularized_words=self.objective.kept_words,
             features=features,
             context=not alone,
-            languages=numbers,
+            languages=language_ids,
             pivot=self._pivot,
         )
 
@@ -124,8 +125,8 @@ class MAOTrainer(WordAlignmentTrainer):
             return
         args, encoder = self.args, cast(Any, model)
         module = encoder.active_peft_config
-        whole = module.top == "transformer" and module.context
-        needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if whole else "linked")
+        reads_every_word = module.top == "transformer" and module.context
+        needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if reads_every_word else "linked")
         if self.objective.kept_words != "linked":
             needed[self.objective.kept_side] = "all"
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():

@@ -224,10 +224,10 @@ class MAOConfig(WordAlignmentConfig):
                 f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
             )
         module = cast(Any, model).active_peft_config
-        own = isinstance(module, XAlignConfig)
-        if not (own and module.adapters is None):
+        is_xalign = isinstance(module, XAlignConfig)
+        if not (is_xalign and module.adapters is None):
             self._refuse_inside("this PeftModel")
-        if own and module.pooling != self.pooling:
+        if is_xalign and module.pooling != self.pooling:
             raise InputError(f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}")
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:
@@ -250,9 +250,9 @@ class MAOConfig(WordAlignmentConfig):
         """Return the module's PEFT config; arguments are those of `add_module`."""
         if self.own_module:
             names = {field.name for field in fields(XAlignConfig)} & {field.name for field in fields(self)}
-            given = {name: getattr(self, name) for name in names - {"peft_type"}}
-            given |= {name: None for name in ("top", "adapters") if given[name] == "none"}
-            return XAlignConfig(**given, languages=languages, pivot=pivot)
+            values = {name: getattr(self, name) for name in names - {"peft_type"}}
+            values |= {name: None for name in ("top", "adapters") if values[name] == "none"}
+            return XAlignConfig(**values, languages=languages, pivot=pivot)
         with explained(f"peft_options: not allowed by {self.peft_type}", TypeError, ValueError):
             return _KINDS[self.peft_type](**{"task_type": "FEATURE_EXTRACTION", **(self.peft_options or {})})
 

@@ -159,16 +159,16 @@ class PPATrainer(AlignmentTrainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Create the optimizer; a new MLM head gets its own groups with `head_learning_rate`."""
-        given = self.optimizer is not None
+        is_given = self.optimizer is not None
         optimizer = super().create_optimizer(model)
-        if given or not self._new_head:
+        if is_given or not self._new_head:
             return optimizer
         head = set(self._head("words").parameters())
         for group in list(optimizer.param_groups):
-            own = [parameter for parameter in group["params"] if parameter in head]
+            of_head = [parameter for parameter in group["params"] if parameter in head]
             group["params"] = [parameter for parameter in group["params"] if parameter not in head]
-            if own:
-                optimizer.add_param_group({**group, "params": own, "lr": self.args.head_learning_rate})
+            if of_head:
+                optimizer.add_param_group({**group, "params": of_head, "lr": self.args.head_learning_rate})
         return optimizer
 
     def _prepare_for_training(self, *args: Any) -> Any:
@@ -331,11 +331,11 @@ def _chunks(inputs: dict[str, torch.Tensor], pairs: int) -> Iterator[dict[str, t
         chunk = {name: inputs[name][part] for name in inputs if not name.startswith("mlm_")}
         if "mlm_input_ids" in inputs:
             rows, width = inputs["mlm_input_ids"].shape
-            own = slice(part.start * rows // count, part.stop * rows // count)
-            positions, first = inputs["mlm_positions"], own.start * width
-            inside = (positions >= first) & (positions < own.stop * width)
-            chunk["mlm_input_ids"] = inputs["mlm_input_ids"][own]
-            chunk["mlm_attention_mask"] = inputs["mlm_attention_mask"][own]
+            mlm_rows = slice(part.start * rows // count, part.stop * rows // count)
+            positions, first = inputs["mlm_positions"], mlm_rows.start * width
+            inside = (positions >= first) & (positions < mlm_rows.stop * width)
+            chunk["mlm_input_ids"] = inputs["mlm_input_ids"][mlm_rows]
+            chunk["mlm_attention_mask"] = inputs["mlm_attention_mask"][mlm_rows]
             chunk["mlm_positions"] = positions[inside] - first
             chunk["mlm_labels"] = inputs["mlm_labels"][inside]
         yield chunk

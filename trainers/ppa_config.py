@@ -147,14 +147,14 @@ class PPAConfig(AlignmentConfig):
 
     def terms(self) -> list[Term]:
         """Return the terms of the loss of these settings."""
-        found: list[Term] = []
+        terms: list[Term] = []
         if self.contrast == "moco":
-            found.append(MomentumContrast(temperature=self.temperature, same_pair_negatives=self.same_pair_negatives))
+            terms.append(MomentumContrast(temperature=self.temperature, same_pair_negatives=self.same_pair_negatives))
         elif self.contrast == "in_batch":
-            found.append(ProjectedContrast(temperature=self.temperature))
+            terms.append(ProjectedContrast(temperature=self.temperature))
         if self.words != "none":
-            found.append(MaskedTokens(seen="pair" if self.words == "tlm" else "sentence"))
-        return found
+            terms.append(MaskedTokens(seen="pair" if self.words == "tlm" else "sentence"))
+        return terms
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, and its vectors q and k as plain text."""

@@ -92,8 +92,8 @@ class TaskTrainer(AlignmentTrainer):
 
     def _read(self, data: Any, name: str) -> Any:
         by_language = name == "eval_dataset"
-        parts = data.values() if isinstance(data, Mapping) else data
-        examples = isinstance(data, list | tuple | Mapping) and all(isinstance(part, Examples) for part in parts)
+        members = data.values() if isinstance(data, Mapping) else data
+        examples = isinstance(data, list | tuple | Mapping) and all(isinstance(member, Examples) for member in members)
         if examples and isinstance(data, Mapping) == by_language:
             return data
         if not examples and "input_ids" in check_dataset(data, name).column_names and not by_language:
@@ -193,12 +193,16 @@ class TaskTrainer(AlignmentTrainer):
 
         `selection` is the mean over the languages that select the checkpoint, or over all if there are none.
         """
-        scores = {language: found.totals() for language, found in self.score(dataset).items()}
-        metrics = {f"{language}_{name}": value for language, found in scores.items() for name, value in found.items()}
-        headline = {language: found[self.task.metric] for language, found in scores.items()}
+        scores = {language: language_scores.totals() for language, language_scores in self.score(dataset).items()}
+        metrics = {
+            f"{language}_{name}": value
+            for language, language_scores in scores.items()
+            for name, value in language_scores.items()
+        }
+        headline = {language: language_scores[self.task.metric] for language, language_scores in scores.items()}
         metrics[self.task.metric] = float(np.mean(list(headline.values())))
-        own = [headline[language] for language in self._selecting(headline)]
-        return metrics | {"selection": float(np.mean(own)) if own else metrics[self.task.metric]}
+        selecting = [headline[language] for language in self._selecting(headline)]
+        return metrics | {"selection": float(np.mean(selecting)) if selecting else metrics[self.task.metric]}
 
     def _selecting(self, languages: Iterable[str]) -> list[str]:
         """Return the languages with evaluation text that select the checkpoint."""
@@ -212,19 +216,19 @@ class TaskTrainer(AlignmentTrainer):
 
     def _trained_on(self) -> tuple[list[Examples], list[str]]:
         """Return the training text, empty if it was given encoded, and its languages."""
-        given = [] if isinstance(self._given, Dataset) else list(self._given or ())
-        return given, list(dict.fromkeys(part.language for part in given)) or self.train_languages
+        texts = [] if isinstance(self._given, Dataset) else list(self._given or ())
+        return texts, list(dict.fromkeys(part.language for part in texts)) or self.train_languages
 
     def text_entries(self) -> dict[str, Any]:
         """Return languages and entries of the text; the pivot is the first training language."""
-        given, trained = self._trained_on()
+        texts, trained = self._trained_on()
         held_out = cast(Run, self.run).held_out or self.eval_dataset
         scored = [language for language in held_out if language not in trained]
         return {
             "languages": [*trained[1:], *scored],
             "pivot": trained[0],
             "data": {
-                "train": [text_entry(part.name, part) for part in given],
+                "train": [text_entry(part.name, part) for part in texts],
                 "eval": [text_entry(part.name, part) for part in self.eval_dataset.values()],
             },
         }
@@ -233,38 +237,38 @@ class TaskTrainer(AlignmentTrainer):
         """Score the trained model on all text, and store the scores, with those of step 0 if there are any."""
         run = cast(Run, self.run)
         self.scores = self.score(run.held_out, desc=f"Scoring seed {self.args.seed}")
-        run.examples[when] = {language: found.examples for language, found in self.scores.items()}
+        run.examples[when] = {language: language_scores.examples for language, language_scores in self.scores.items()}
         start = next((row for row in self.state.log_history if row["step"] == 0), {})
-        totals = {language: found.totals() for language, found in self.scores.items()}
-        for language, found in totals.items():
-            before = {name: start[key] for name in found if (key := f"eval_{language}_{name}") in start}
+        totals = {language: language_scores.totals() for language, language_scores in self.scores.items()}
+        for language, language_scores in totals.items():
+            before = {name: start[key] for name in language_scores if (key := f"eval_{language}_{name}") in start}
             run.record["scores"]["before"] |= {language: before} if before else {}
         yield totals
 
     def last_entries(self) -> dict[str, Any]:
         """Return the entries of the task, and 95% intervals of its scores."""
         after = {
-            language: {metric: list(score_interval(own)) for metric, own in found.examples.items()}
-            for language, found in self.scores.items()
+            language: {metric: list(score_interval(examples)) for metric, examples in language_scores.examples.items()}
+            for language, language_scores in self.scores.items()
         }
         return {"task": self._task_entry(), "intervals": {"before": {}, "after": after}}
 
     def _task_entry(self) -> dict[str, Any]:
         """Return the record's entry of the task, its model, and the origin of the encoder."""
         args, run = self.args, cast(Run, self.run)
-        given, trained = self._trained_on()
+        texts, trained = self._trained_on()
         held_out = run.held_out or self.eval_dataset
         scored = [language for language in held_out if language not in trained]
         selection: dict[str, Any] | None = None
         if args.chooses:
-            known = {part.fingerprint for part in held_out.values()}
+            fingerprints = {part.fingerprint for part in held_out.values()}
             source, text = args.selection == "source", self.eval_dataset.items()
             chosen = {language: part for language, part in text if (language in trained) == source}
             selection = {
                 "by": args.selection,
                 "metric": args.metric_for_best_model,
                 "languages": list(chosen),
-                "scored": any(part.fingerprint in known for part in chosen.values()),
+                "scored": any(part.fingerprint in fingerprints for part in chosen.values()),
             }
         frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
         inputs, module = self.language_inputs, self.module
@@ -272,7 +276,7 @@ class TaskTrainer(AlignmentTrainer):
             "kind": self.task.kind,
             "metric": self.task.metric,
             "labels": [str(name) for name in self.task.config().get("id2label", {}).values()],
-            "pair": any("text_b" in part.rows.column_names for part in given[:1]),
+            "pair": any("text_b" in part.rows.column_names for part in texts[:1]),
             "head": args.head,
             "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
             "train_languages": trained,
@@ -298,8 +302,8 @@ def origin_of(source: str) -> dict[str, Any] | None:
     """Return method, preset, languages and base model of an encoder or module whose folder has a record."""
     if not (Path(source) / FILENAME).is_file():
         return None
-    found = read_record(source)
-    return {name: found[name] for name in ("method", "preset", "languages", "base_model")}
+    record = read_record(source)
+    return {name: record[name] for name in ("method", "preset", "languages", "base_model")}
 
 
 def text_entry(source: str, part: Examples, split: str | None = None) -> dict[str, Any]:
@@ -315,7 +319,7 @@ def _gathered(encoded: Dataset, size: int) -> Dataset:
     return gathered.map(
         lambda rows: {
             "length": list(map(max, rows["length"])),
-            "source_lang": [one[0] for one in rows["source_lang"]],
+            "source_lang": [names[0] for names in rows["source_lang"]],
         },
         batched=True,
         remove_columns=["length", "source_lang"],

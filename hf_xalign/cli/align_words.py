@@ -79,14 +79,14 @@ class Arguments(PairOptions):
 
 def run(args: Arguments) -> None:
     """Align a text, or shards."""
-    one = len(args.pairs) == 1
-    for name in _SHARDS_ONLY if one else _TEXT_ONLY:
+    is_one_source = len(args.pairs) == 1
+    for name in _SHARDS_ONLY if is_one_source else _TEXT_ONLY:
         if getattr(args, name) is not None:
-            if one:
+            if is_one_source:
                 raise InputError(f"--{name} is an option for shards. Give Parquet files and the folder to write.")
             raise InputError(f"--{name} is an option for one text. Remove it, or give one text.")
     options: dict[str, Any] = {"one_to_one": not args.several, "seed": args.seed}
-    if one:
+    if is_one_source:
         _align_text(args, options)
     else:
         _align_shards(args, options)
@@ -113,7 +113,7 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
         ray=args.ray,
         **options,
     )
-    rows = [[name, f"{own['pairs']:,}", f"{own['links']:,}"] for name, own in record["languages"].items()]
+    rows = [[name, f"{counts['pairs']:,}", f"{counts['links']:,}"] for name, counts in record["languages"].items()]
     print(table([["language", "pairs", "links"], *rows], 2))
     print(f"{len(record['shards'])} shards: {output}")
 
@@ -159,12 +159,12 @@ def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
 
     unsplit: dict[str, list[bool]] = {}
     for side in ("source", "target"):
-        given = sample.get(f"{side}_words") or [None] * len(sample[side])
-        for text, language, words in zip(sample[side], sample[f"{side}_lang"], given, strict=True):
-            one = words is None and len(text.split()) == 1 and len(lettered_words(text)) >= _SHORTEST
-            unsplit.setdefault(language, []).append(one)
-    for language, found in unsplit.items():
-        if (share := sum(found) / len(found)) >= _SHARE:
+        words_of = sample.get(f"{side}_words") or [None] * len(sample[side])
+        for text, language, words in zip(sample[side], sample[f"{side}_lang"], words_of, strict=True):
+            is_unsplit = words is None and len(text.split()) == 1 and len(lettered_words(text)) >= _SHORTEST
+            unsplit.setdefault(language, []).append(is_unsplit)
+    for language, unsplit_rows in unsplit.items():
+        if (share := sum(unsplit_rows) / len(unsplit_rows)) >= _SHARE:
             logger.warning(
                 "%s of the texts in %s have no spaces, so each is one word in Pharaoh links. Split them into words "
                 "first, or use --format jsonl",

@@ -93,7 +93,7 @@ def run(args: Arguments) -> None:
     from hf_xalign.tables import score_columns, score_rows, table
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
-    choose_device(args.device)
+    device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
     seed = _check_examples(args, job, probes) if args.examples else 0
     text, lines = None, list[str]()
@@ -105,17 +105,17 @@ def run(args: Arguments) -> None:
     scores: dict[str, Any] = {"before": {}, "after": {}}
     examples: dict[str, Examples] = {"before": {}, "after": {}}
     probed: dict[tuple[str, int], Any] = {}
-    for stage, name, model, tokenizer in pairs.load_stages(args, job, prompt, lines):
+    for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, lines):
         names[stage] = name
         if text is not None:
             check_pieces(text, tokenizer, f"{name}, the text")
-            kept = examples[stage] if args.examples else None
-            scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, kept)
+            stage_examples = examples[stage] if args.examples else None
+            scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, stage_examples)
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
         for number, probe in enumerate(probes):
-            found = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
-            scores[stage] = merge_scores(scores[stage], probe.scores(found))
-            probed[stage, number] = found
+            probe_examples = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
+            scores[stage] = merge_scores(scores[stage], probe.scores(probe_examples))
+            probed[stage, number] = probe_examples
         del model
     fill_words(scores, pooling)
     if args.examples:  # written at the end, so that an interrupted command can be run again
@@ -188,8 +188,10 @@ def _score(
     scores: dict[str, Any] = {}
     if "words" in args.tasks:
         module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
-        own: dict[str, Any] = {"poolings": options["poolings"], "word_view": options["word_view"] and module}
-        scores = score_retrieval(model, tokenizer, text, all_occurrences=True, protocols=protocols, **own, **shared)
+        word_options: dict[str, Any] = {"poolings": options["poolings"], "word_view": options["word_view"] and module}
+        scores = score_retrieval(
+            model, tokenizer, text, all_occurrences=True, protocols=protocols, **word_options, **shared
+        )
     if "sentences" in args.tasks:
         scores = merge_scores(scores, score_sentences(model, tokenizer, text, **shared))
     return scores

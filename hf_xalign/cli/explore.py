@@ -40,13 +40,15 @@ def run(args: Arguments) -> None:
 
     from hf_xalign.explore.held_out import HeldOut
     from hf_xalign.explore.page import Views, check_gradio, make_page, serve
+    from hf_xalign.modeling.loading import choose_device
 
     check_gradio()
+    device = choose_device(args.device)
     text, lines = pairs.read_text(args, job, shown=_last_names)
     stages, names, missing = {}, {}, list[str]()
     layer = args.layer if args.layer is not None else job.layer if job else -1
     prompt = job.setting("prompt") if job else None
-    for stage, name, model, tokenizer in pairs.load_stages(args, job, prompt, missing):
+    for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, missing):
         stages[stage] = HeldOut(model, tokenizer, text, layer=layer, desc=f"Encoding by {name}")
         names[stage] = _last_names(name)
     sys.stderr.writelines(f"{line}\n" for line in missing)
@@ -65,5 +67,5 @@ def _last_names(names: str) -> str:
     path = os.path.expanduser(names)
     if os.path.exists(path):
         return portable(os.path.abspath(path))
-    parts = re.findall("[^=,]+|[=,]", names)
-    return "".join(map(_last_names, parts)) if len(parts) > 1 else portable(names)
+    pieces = re.findall("[^=,]+|[=,]", names)
+    return "".join(map(_last_names, pieces)) if len(pieces) > 1 else portable(names)

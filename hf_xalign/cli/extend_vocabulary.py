@@ -65,7 +65,7 @@ def run(args: Arguments) -> None:
     tokens = model.config.vocab_size
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
     # The weights of the language-model head have the size of the old vocabulary.
-    carried = {name: own for name, own in carried.items() if tokens not in own.shape}
+    carried = {name: tensor for name, tensor in carried.items() if tokens not in tensor.shape}
     tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
     try:
         save_encoder(model, folder, prefix, carried)

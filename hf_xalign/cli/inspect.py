@@ -58,32 +58,32 @@ def run(args: Arguments) -> None:
     if args.png:
         require_matplotlib()
     device = choose_device(args.device)
-    named = {args.model: args.model}
+    names = {args.model: args.model}
     if args.base:
-        named = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
+        names = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("source_lang", "target_lang", "layer", "pooling", "measure", "k")
     }
-    found = {}
-    for title, name in named.items():  # only one model in memory at a time
+    matrices = {}
+    for title, name in names.items():  # only one model in memory at a time
         model, tokenizer = load_encoder(name, device)
-        found[title] = word_similarity(model, tokenizer, args.source, args.target, **options)
+        matrices[title] = word_similarity(model, tokenizer, args.source, args.target, **options)
         del model
-    print(as_text(found, columns=shutil.get_terminal_size().columns))
+    print(as_text(matrices, columns=shutil.get_terminal_size().columns))
     if args.png:
-        print(f"saved: {similarity_plot(found, args.png, measure=args.measure)}")
+        print(f"saved: {similarity_plot(matrices, args.png, measure=args.measure)}")
     if args.html:
         from pathlib import Path
 
         from hf_xalign.report import render_similarity
 
-        page = render_similarity(found, measure=args.measure, source=args.source, target=args.target)
+        page = render_similarity(matrices, measure=args.measure, source=args.source, target=args.target)
         print(f"saved: {write_text(Path(args.html), page)}")
 
 
-def as_text(found: dict[str, WordSimilarity], columns: int) -> str:
+def as_text(matrices: dict[str, WordSimilarity], columns: int) -> str:
     """Format {title: matrix} of two sentences for a terminal, side by side if it has enough columns."""
-    blocks = [_block(title, one) for title, one in found.items()]
+    blocks = [_block(title, matrix) for title, matrix in matrices.items()]
     widths = [max(map(width, block)) for block in blocks]
     if sum(widths) + 4 * (len(blocks) - 1) > columns:
         return "\n\n".join("\n".join(block) for block in blocks)
@@ -91,11 +91,11 @@ def as_text(found: dict[str, WordSimilarity], columns: int) -> str:
     return "\n".join("    ".join(pad(cell, n) for cell, n in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def _block(title: str, one: WordSimilarity) -> list[str]:
-    rows = [("", *(cut(word, _LONGEST_WORD) + " " for word in one.target_words))]
-    for word, values, best in zip(one.source_words, one.values.tolist(), one.nearest(), strict=True):
+def _block(title: str, matrix: WordSimilarity) -> list[str]:
+    rows = [("", *(cut(word, _LONGEST_WORD) + " " for word in matrix.target_words))]
+    for word, values, best in zip(matrix.source_words, matrix.values.tolist(), matrix.nearest(), strict=True):
         # A word without a vector has NaN. A star or a space follows each number.
         cells = ["-" if value != value else f"{value:.2f}" for value in values]
         marked = (cell + ("*" if column == best else " ") for column, cell in enumerate(cells))
         rows.append((cut(word, _LONGEST_WORD), *marked))
-    return [title, *table(rows, len(one.target_words)).splitlines()]
+    return [title, *table(rows, len(matrix.target_words)).splitlines()]

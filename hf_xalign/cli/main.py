@@ -100,30 +100,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(words: list[str]) -> tuple[str, list[str], bool]:
     """Return the command, the words after it, and whether `--debug` came before it."""
-    at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
-    if unknown := set(words[:at]) - {"-h", "--help", "--version", "--debug"}:
+    start = next((start for start, word in enumerate(words) if not word.startswith("-")), len(words))
+    if unknown := set(words[:start]) - {"-h", "--help", "--version", "--debug"}:
         raise InputError(f"unrecognized arguments: {' '.join(unknown)} (hf-xalign --help lists all options)")
-    if "--version" in words[:at]:
+    if "--version" in words[:start]:
         print(f"hf-xalign {__version__}")
         raise SystemExit(0)
-    if at == len(words) or {"-h", "--help"} & set(words[:at]):
+    if start == len(words) or {"-h", "--help"} & set(words[:start]):
         print(_HELP.format(commands="\n".join(f"  {name:<19}{text}" for name, text in COMMANDS.items())))
         raise SystemExit(0)
-    name = words[at]
+    name = words[start]
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
         raise InputError(f"unknown command {name!r}; {hint}")
-    return name, words[at + 1 :], "--debug" in words[:at]
+    return name, words[start + 1 :], "--debug" in words[:start]
 
 
 def _typed(message: str, options: Collection[str]) -> str:
     """Spell settings as options of the command: `on_empty='drop'` becomes `--on_empty drop`."""
 
-    def spell(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def spell(match: re.Match[str]) -> str:
+        name, value = match.groups()
         if f"--{name}" not in options or not (value or "_" in name):
-            return found[0]
+            return match[0]
         return f"--{name} {value.strip(chr(39))}" if value and value != "true" else f"--{name}"
 
     # A name after that of a file is a field in it.

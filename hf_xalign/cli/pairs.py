@@ -15,6 +15,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
 
 if TYPE_CHECKING:
+    import torch
     from datasets import Dataset
 
 logger = logging.getLogger(__name__)
@@ -122,8 +123,8 @@ def find_model(args: TextOptions) -> Run | None:
     check_models([name], whole=False)
     run, folder = find_run(name), Path(name).expanduser()
     if folder.is_dir() and not any((folder / file).is_file() for file in _MODEL_FILES):
-        if kept := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
-            raise InputError(f"{name} has several models. Name one of them, such as {kept[0].parent}.")
+        if seed_models := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
+            raise InputError(f"{name} has several models. Name one of them, such as {seed_models[0].parent}.")
         if any(folder.glob("seed-*/scores.json")):
             raise InputError(f"{name} has scores but no models. Fine-tune with --save_models true to keep the models.")
         if run and run.record.get("maps"):
@@ -154,12 +155,12 @@ def find_run(name: str) -> Run | None:
         file = hf_hub_download(name, FILENAME)
     except (OSError, ValueError, TransportError):
         return None  # there is no such file, or the Hub fails, which is an error when the model is loaded
-    found = find_run(str(Path(file).parent))
-    return found and found._replace(name=name)
+    run = find_run(str(Path(file).parent))
+    return run and run._replace(name=name)
 
 
 def load_stages(
-    args: TextOptions, run: Run | None, prompt: str | None, lines: list[str]
+    args: TextOptions, run: Run | None, device: torch.device, prompt: str | None, lines: list[str]
 ) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield `before` and `after` with the name, the encoder and the tokenizer of the base, if any, and of the model.
 
@@ -167,9 +168,8 @@ def load_stages(
     names it. The caller deletes the encoder, so that only one is in memory.
     """
     from hf_xalign.data.encoding import set_prompt
-    from hf_xalign.modeling.loading import choose_device, load_encoder
+    from hf_xalign.modeling.loading import load_encoder
 
-    device = choose_device(args.device)
     for stage, name in (("before", args.base or (run.base if run else None)), ("after", args.model)):
         if name:
             try:
@@ -203,24 +203,24 @@ def read_text(
         text, name = read_links(args.links), shown(args.links)
     elif args.data:
         text, name = load_sources(args.data, split=args.split, **options), " ".join(map(shown, args.data))
-    elif run and (found := _held_out(run)) is not None:
-        text, name = found, f"the held-out text of {shown(run.name)}"
+    elif run and (held_out := _held_out(run)) is not None:
+        text, name = held_out, f"the held-out text of {shown(run.name)}"
     else:
         items = _builtin_text(run)
         text, name = load_sources(items, split=args.split, **options), " ".join(items)
-    how = dict.fromkeys(language_rows(text), "")
+    linked_by = dict.fromkeys(language_rows(text), "")
     if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
-        how = dict.fromkeys(how, "from the file" if args.links else "from the run")
+        linked_by = dict.fromkeys(linked_by, "from the file" if args.links else "from the run")
     elif linked:
-        text, how = _link(text, run, args)
+        text, linked_by = _link(text, run, args)
     if args.max_pairs and not args.data:
-        rows = (numbers[: args.max_pairs].tolist() for numbers in language_rows(text).values())
-        text = text.select(sorted(number for own in rows for number in own))
+        rows = (row_ids[: args.max_pairs].tolist() for row_ids in language_rows(text).values())
+        text = text.select(sorted(number for ids in rows for number in ids))
     lines = []
-    for language, numbers in language_rows(text).items():
-        line = f"{language}: {len(numbers):,} pairs of {name}"
-        if how[language]:
-            line += f"; {sum(map(len, text.select(numbers)['links'][:])):,} links, {how[language]}"
+    for language, row_ids in language_rows(text).items():
+        line = f"{language}: {len(row_ids):,} pairs of {name}"
+        if linked_by[language]:
+            line += f"; {sum(map(len, text.select(row_ids)['links'][:])):,} links, {linked_by[language]}"
         lines.append(line)
     return text, lines
 
@@ -229,13 +229,13 @@ def _builtin_text(run: Run | None) -> list[str]:
     if run is None:
         return list(_BUILTIN_TEXT)
     languages = run.record["languages"] if run.record else {"pivot": "en", "others": []}
-    found = [item for item in _BUILTIN_TEXT if item.removeprefix(BUILTIN) in languages["others"]]
-    if not found or languages["pivot"] != "en":
+    sources = [item for item in _BUILTIN_TEXT if item.removeprefix(BUILTIN) in languages["others"]]
+    if not sources or languages["pivot"] != "en":
         code = next(iter(languages["others"]), "LANG")
         raise InputError(f"{run.name} has no held-out sentence pairs. Give --data {code}=FILE or --links FILE.")
-    if missing := sorted({*languages["others"]} - {item.removeprefix(BUILTIN) for item in found}):
+    if missing := sorted({*languages["others"]} - {item.removeprefix(BUILTIN) for item in sources}):
         logger.warning("%s: not scored, because the package has no such text. Give --data.", ", ".join(missing))
-    return found
+    return sources
 
 
 def _held_out(run: Run) -> Dataset | None:
@@ -269,25 +269,29 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     from dataclasses import fields, replace
 
     from hf_xalign.data.parallel import concatenate
-    from hf_xalign.recipes.parts.common import ParallelText
+    from hf_xalign.recipes.parts.arguments import ParallelText
     from hf_xalign.recipes.parts.parallel import load_parts
 
     settings = run.record["settings"]
-    data = ParallelText(**{own.name: settings[own.name] for own in fields(ParallelText) if own.name in settings})
-    parts = []
+    data = ParallelText(
+        **{field.name: settings[field.name] for field in fields(ParallelText) if field.name in settings}
+    )
+    texts = []
     for kind in kinds:
         most = data.max_eval_pairs if kind == "eval" else None
         # As in `recipes.parts.parallel.read_text`.
-        kept = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
+        keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
         for entry in pair_sources(run.record, kind):
-            own = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
-            part, [now] = load_parts([entry["source"]], entry.get("split") or "", most, own, keep_unlinked=kept)
-            if now["fingerprint"] != entry.get("fingerprint"):
+            options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
+            text, [now_entry] = load_parts(
+                [entry["source"]], entry.get("split") or "", most, options, keep_unlinked=keep_unlinked
+            )
+            if now_entry["fingerprint"] != entry.get("fingerprint"):
                 raise InputError(f"{entry['source']} has changed since the run")
-            parts.append(part)
-    if not parts:
+            texts.append(text)
+    if not texts:
         raise InputError("the run has no sentence pairs")
-    return concatenate(parts)
+    return concatenate(texts)
 
 
 def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, dict[str, str]]:
@@ -303,28 +307,30 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
 
     languages = language_rows(text)
     if run and (run.folder / EVAL_LINKS).is_file():
-        own = read_links(run.folder / EVAL_LINKS)
-        places = {pair: row for row, pair in enumerate(_pairs(own))}
+        kept_links = read_links(run.folder / EVAL_LINKS)
+        places = {pair: row for row, pair in enumerate(_pairs(kept_links))}
         rows = [places.get(pair) for pair in _pairs(text)]
         if None not in rows:
-            return own.select(rows), dict.fromkeys(languages, f"from {run.name}")
-    more, whose, missing = None, "", ""
+            return kept_links.select(rows), dict.fromkeys(languages, f"from {run.name}")
+    text_to_fit, whose, missing = None, "", ""
     if run and run.record:
         try:
-            more, whose = _recorded(run, "train", "aligner"), f"training pairs of {run.name}"
+            text_to_fit, whose = _recorded(run, "train", "aligner"), f"training pairs of {run.name}"
         except InputError as error:
             missing = f" (no training text of {run.name}: {error})"
-    counts = Counter[str]() if more is None else count_languages(more)
+    counts = Counter[str]() if text_to_fit is None else count_languages(text_to_fit)
     inside = [item for item in args.data or _BUILTIN_TEXT if item.removeprefix(BUILTIN) in languages]
     if inside and not set(languages) & set(counts):
-        more, whose = load_sources(inside, split="train", **args.columns()), "pairs of the package"
-        counts = count_languages(more)
-    how = {}
-    for language, numbers in languages.items():
-        seen = f"these pairs and {counts[language]:,} {whose}" if counts[language] else f"these pairs alone{missing}"
-        sample = f" ({FITTED:,} of them)" if len(numbers) + counts[language] > FITTED else ""
-        how[language] = f"by fast_align fitted on {seen}{sample}"
-    return make_evaluation_links(text, more), how
+        text_to_fit, whose = load_sources(inside, split="train", **args.columns()), "pairs of the package"
+        counts = count_languages(text_to_fit)
+    linked_by = {}
+    for language, row_ids in languages.items():
+        fitted_on = (
+            f"these pairs and {counts[language]:,} {whose}" if counts[language] else f"these pairs alone{missing}"
+        )
+        sample = f" ({FITTED:,} of them)" if len(row_ids) + counts[language] > FITTED else ""
+        linked_by[language] = f"by fast_align fitted on {fitted_on}{sample}"
+    return make_evaluation_links(text, text_to_fit), linked_by
 
 
 def _pairs(text: Dataset) -> list[tuple[str, ...]]:

@@ -72,8 +72,8 @@ def run(args: Arguments) -> None:
     commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, **options)
     print(f"pushed: {commit.commit_url}")
     if args.space:
-        found = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)
-        print(f"space: {found.commit_url}")
+        card_space = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)
+        print(f"space: {card_space.commit_url}")
 
 
 def _list(args: Arguments, space: Mapping[str, bytes]) -> None:

@@ -67,12 +67,12 @@ def main(name: str, words: Sequence[str]) -> int:
     check_choice(METHODS, method=method)
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     configs = "".join(f"\n  {path.stem}" for path in sorted((FOLDER / "configs").glob(f"{method}_*.yaml")))
-    epilog = (
-        f"configurations inside the package, for --config:{configs}\n\n"
-        f"`hf-xalign train {method} -- --help` lists all settings of the recipe."
-    )
-    about = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
-    args, passed = config.parse_command(Arguments, words, passing=True, **about)
+    imported = [cls for cls in recipe.ARGUMENTS if not isinstance(cls, str)]
+    epilog = f"{config.list_options(imported)}\n\nconfigurations inside the package, for --config:{configs}"
+    if len(imported) < len(recipe.ARGUMENTS):  # the others take seconds to import
+        epilog += f"\n\n`hf-xalign train {method} -- --help` also lists the settings of training, such as --preset."
+    help_texts = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
+    args, passed = config.parse_command(Arguments, words, passing=True, **help_texts)
     return start(method, passed, args.processes, args.accelerate_config)
 
 

@@ -54,7 +54,8 @@ def rcsls(
         source_candidates: X, source vectors to rank, usually the vocabulary; `source` by default.
         target_candidates: Y, target vectors to rank, usually the vocabulary; `target` by default.
         k: number of neighbours; 10 in the paper.
-        epochs: maximum number of steps; 0 gives Procrustes on the normalized vectors.
+        epochs: maximum number of steps; 0 gives Procrustes on the normalized vectors. The published script takes one
+            step more than its `--niter`.
         learning_rate: initial learning rate for vectors of length 1. The published runs use 1 to 25.
         spectral: clip the singular values of W to [0, 1] after each step. L then has a minimum. Without clipping, L is
             homogeneous in W and has no minimum once it is negative: W grows with every step, and only the number of

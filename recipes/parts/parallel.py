@@ -34,7 +34,7 @@ from hf_xalign.links.frozen import make_evaluation_links, read_links
 from hf_xalign.modeling import loading
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.loading import load_tokenizer
-from hf_xalign.recipes.parts.common import DataArguments, ParallelText, TextArguments
+from hf_xalign.recipes.parts.arguments import DataArguments, ParallelText, TextArguments
 from hf_xalign.recipes.parts.probes import Probe, read_probes
 from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
 from hf_xalign.record import EVAL_LINKS, base_entry, hub_id
@@ -81,8 +81,8 @@ class Corpus(RunText):
         return [
             encoder_line(self.data.model_name_or_path, self.model),
             *(
-                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in found.items())
-                for pair, found in counts.items()
+                f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in numbers_of.items())
+                for pair, numbers_of in counts.items()
             ),
             *first_pairs(self.train),
             "held out " + ", ".join(held_out + ([] if links is None else [f"{links} links"])),
@@ -102,8 +102,9 @@ class Corpus(RunText):
     def trainer(self, trainer_class: type[Any], args: Any) -> Any:
         """Return a trainer of the given class for this encoder and text."""
         model, self.model = self.model or load_checked(self.data, args)[0], None
-        given = {"train_dataset": self.train, "eval_dataset": self.evaluation, "processing_class": self.tokenizer}
-        trainer = trainer_class(model, args, **given)
+        trainer = trainer_class(
+            model, args, train_dataset=self.train, eval_dataset=self.evaluation, processing_class=self.tokenizer
+        )
         if run := trainer.run:
             run.base_model, run.probes, run.protocols = self.data.model_name_or_path, self.probes, self.protocols
         return trainer
@@ -142,8 +143,8 @@ def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[st
     """Return the record's entry of a text."""
     source, language = parse_source(item)
     revision = None if text is None else hub_commit(text)
-    found = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
-    return {**found, **more}
+    entry = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
+    return {**entry, **more}
 
 
 def load_parts(
@@ -154,12 +155,12 @@ def load_parts(
     Pairs of linked shards that have no link are dropped unless `keep_unlinked`.
     """
     options = {"on_empty": data.on_empty, "keep_unlinked": keep_unlinked, **data.columns()}
-    parts, entries = [], []
+    texts, entries = [], []
     for item in items:
-        part = load_sources([item], split=split, max_pairs=max_pairs, **options)
-        entries.append(source_entry(item, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
-        parts.append(part)
-    return concatenate(parts), entries
+        text = load_sources([item], split=split, max_pairs=max_pairs, **options)
+        entries.append(source_entry(item, text, split=split, pairs=len(text), fingerprint=text._fingerprint))
+        texts.append(text)
+    return concatenate(texts), entries
 
 
 def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool = True) -> Corpus:
@@ -176,10 +177,10 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     else:
         evaluation, sources["eval"] = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
         warn_of_mixed_texts(train, evaluation)
-    more = None
+    aligner_text = None
     if aligner_data := getattr(data, "aligner_data", None):
-        more, sources["aligner"] = load_parts(aligner_data, data.train_split, None, data)
-    return Corpus(data, train, evaluation, sources, more, eval_links is not None, protocols=protocols)
+        aligner_text, sources["aligner"] = load_parts(aligner_data, data.train_split, None, data)
+    return Corpus(data, train, evaluation, sources, aligner_text, eval_links is not None, protocols=protocols)
 
 
 def link_text(
@@ -203,8 +204,8 @@ def link_text(
     if not corpus.links_given:
         text = train if corpus.more is None else concatenate([train, corpus.more])
         evaluation = make_evaluation_links(evaluation, text)
-    for known in (tokenizer, pivot_tokenizer or tokenizer):
-        check_protocols(protocols, known, evaluation)
+    for vocabulary in (tokenizer, pivot_tokenizer or tokenizer):
+        check_protocols(protocols, vocabulary, evaluation)
     aligner, encoder = data.aligner, dict[str, Any]()
     if aligner == "encoder":
         encoder = {"model": model, "tokenizer": tokenizer}
@@ -235,18 +236,18 @@ def link_text(
         linked = align_words(pairs, *rules, keep_unlinked=True, extra_data=fit, seed=seed, **encoder)
     else:
         linked, by = split_pairs(pairs), "none"
-    kept = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
-    chosen = draw_pairs(linked, kept, sources["train"], data.max_train_pairs, seed, draw)
+    has_link = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
+    chosen = draw_pairs(linked, has_link, sources["train"], data.max_train_pairs, seed, draw)
     # A pass over millions of pairs takes seconds.
-    dropped = {} if kept.all() else link_statistics(linked.select(np.flatnonzero(kept)), linked)
+    dropped = {} if has_link.all() else link_statistics(linked.select(np.flatnonzero(has_link)), linked)
     counts = {
         pair: {
-            "pairs": found.pairs,
+            "pairs": statistics.pairs,
             "dropped pairs": dropped[pair].dropped if dropped else 0,
-            "links": found.links,
-            "links a pair": round(found.links_per_pair, 2),
+            "links": statistics.links,
+            "links a pair": round(statistics.links_per_pair, 2),
         }
-        for pair, found in link_statistics(chosen).items()
+        for pair, statistics in link_statistics(chosen).items()
     }
     return replace(corpus, train=chosen, evaluation=evaluation, link_counts=counts, linked_by=by)
 
@@ -254,9 +255,9 @@ def link_text(
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
     """Warn of held-out pairs that are trained on too, and of languages that only one of the texts has."""
     held_out = pyarrow.concat_arrays(list(_texts(test)))
-    found = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
-    known = pyarrow.concat_arrays(list(found))
-    if count := pyarrow.compute.is_in(held_out, value_set=known).true_count:
+    shared = (text.filter(pyarrow.compute.is_in(text, value_set=held_out)) for text in _texts(train))
+    in_both = pyarrow.concat_arrays(list(shared))
+    if count := pyarrow.compute.is_in(held_out, value_set=in_both).true_count:
         logger.warning(
             "%s of the %s held-out pairs are in the training text too, so that the scores say less about new text",
             f"{count:,}",
@@ -264,22 +265,24 @@ def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:
         )
     trained, counts = sorted(count_languages(train)), count_languages(test)
     for language in sorted(counts.keys() - set(trained)):
-        there = ", ".join(trained)
-        logger.warning("%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, there)
+        trained_codes = ", ".join(trained)
+        logger.warning(
+            "%s held-out pairs are in %s: no training pair is, only %s", counts[language], language, trained_codes
+        )
     if unscored := sorted(set(trained) - counts.keys()):
         logger.warning("no held-out pair is in %s, so it has no scores: give some by eval_data", ", ".join(unscored))
 
 
 def first_pairs(pairs: Dataset) -> list[str]:
     """Describe the first pair of each source language, one line each, and which side is the pivot."""
-    found: dict[str, int] = {}
+    first_rows: dict[str, int] = {}
     start = 0
     for batch in scan_columns(pairs, "source_lang"):
         codes = batch["source_lang"].combine_chunks()
         for code in codes.unique().to_pylist():
-            found.setdefault(code, start + codes.index(code).as_py())
+            first_rows.setdefault(code, start + codes.index(code).as_py())
         start += len(codes)
-    return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(found.items())]
+    return [f"first    {describe_pair(pairs[row])}" for _, row in sorted(first_rows.items())]
 
 
 def _texts(pairs: Dataset) -> Iterator[Any]:
@@ -290,7 +293,7 @@ def _texts(pairs: Dataset) -> Iterator[Any]:
 
 def draw_pairs(
     text: Dataset,
-    kept: np.ndarray,
+    usable: np.ndarray,
     sources: list[dict[str, Any]],
     max_pairs: int | None,
     seed: int,
@@ -300,11 +303,11 @@ def draw_pairs(
 
     A larger draw holds a smaller one of the same seed. The sources' entries get `draw` and the numbers of pairs drawn.
     """
-    if max_pairs is None and kept.all():
+    if max_pairs is None and usable.all():
         return text  # its indices would need more memory than all else
     chosen, start = [], 0
     for number, entry in enumerate(sources):
-        rows = start + np.flatnonzero(kept[start : start + entry["pairs"]])
+        rows = start + np.flatnonzero(usable[start : start + entry["pairs"]])
         start += entry["pairs"]
         if max_pairs is not None:
             drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
@@ -332,17 +335,19 @@ def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | 
     with args.main_process_first(desc="drawing pairs"):
         if data.max_train_pairs is not None:
             limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
-            kept = np.zeros(len(corpus.train), dtype=bool)
-            kept[encode_sentence_pairs(corpus.train, corpus.tokenizer, **limits).dataset["pair"][:]] = True
+            usable = np.zeros(len(corpus.train), dtype=bool)
+            usable[encode_sentence_pairs(corpus.train, corpus.tokenizer, **limits).dataset["pair"][:]] = True
             limit = (data.max_train_pairs, args.seed, args.draw)
-            corpus.train = draw_pairs(corpus.train, kept, corpus.sources["train"], *limit)
+            corpus.train = draw_pairs(corpus.train, usable, corpus.sources["train"], *limit)
     return corpus
 
 
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Corpus:
     """Read the text, load the encoder and link the words; a resumed run keeps the evaluation links of its folder."""
-    kept, links = Path(args.output_dir) / EVAL_LINKS, args.loss.reads("links")
-    corpus = _load(data, args, data.eval_links or (str(kept) if resume and is_whole(kept) else None), links=links)
+    links_file, links = Path(args.output_dir) / EVAL_LINKS, args.loss.reads("links")
+    corpus = _load(
+        data, args, data.eval_links or (str(links_file) if resume and is_whole(links_file) else None), links=links
+    )
     options: Any = {name: getattr(args, name) for name in ("drop_identical", "draw", "seed")}
     with args.main_process_first(desc="linking the text"):
         return link_text(corpus, subwords=args.subword_links, links=links, **options)

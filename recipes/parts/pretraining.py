@@ -120,8 +120,8 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
     if data.derive:
         if "transliteration" in data.derive:
             alphabet = Alphabet.of([*_texts(corpora), *_texts(held_out)], tokenizer)
-            for found in (corpora, held_out):
-                notes += _unknown_characters(found, alphabet, data.on_unknown)
+            for texts in (corpora, held_out):
+                notes += _unknown_characters(texts, alphabet, data.on_unknown)
             natural_tokenizer = tokenizer
             tokenizer, counterparts = extend_tokenizer(tokenizer, alphabet)
             if data.shared:
@@ -142,9 +142,9 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
         if args.objective == "xlm" and not data.parallel:
             pairs = derive_pairs(natural, derived, _column(natural))
         languages.append(derived.code)
-        for found in (corpora, held_out):
-            if found:
-                found[derived.code] = derive(found[languages[0]], derived, [_column(found[languages[0]])])
+        for texts in (corpora, held_out):
+            if texts:
+                texts[derived.code] = derive(texts[languages[0]], derived, [_column(texts[languages[0]])])
     if data.parallel:
         pairs = load_sources(data.parallel, **data.columns())
     model = _encoder(data, tokenizer, old_ids, args.seed)
@@ -169,8 +169,8 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
     rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, pair_halves=data.pair_halves, seed=args.seed)
     evaluation = encode(held_out).dataset if held_out else None
     sources = {
-        name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, found.values())]
-        for name, items, found in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
+        name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, texts.values())]
+        for name, items, texts in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
     text, base = (languages, rows.dataset, evaluation, rows.counts), data.model_name_or_path
     return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes, base)
@@ -204,7 +204,7 @@ def _unknown_characters(corpora: dict[str, Dataset], alphabet: Alphabet, on_unkn
         rows = np.flatnonzero([*map(bool, unknown)])
         if not len(rows) or on_unknown == "error":
             continue
-        count = len({character for found in unknown for character in found})
+        count = len({character for characters in unknown for character in characters})
         treated = "are left out" if on_unknown == "drop" else "keep them in both languages"
         lines.append(
             f"letters  {count:,} characters beyond the {len(alphabet):,} most frequent: the {len(rows):,} rows of "
@@ -277,25 +277,25 @@ def _dictionaries(
     data: PretrainingArguments, args: AlignMLMConfig, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[TokenEntries | None, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the objective's entries of all languages, and of each the entries to score and their candidates."""
-    parts = []
+    entries = []
     test_entries: dict[str, np.ndarray] = {}
     candidates: dict[str, np.ndarray] = {}
     tests = {parse_source(item)[1]: item for item in data.test_dictionary}
     for item in data.dictionary:
         path, language = parse_named(item, "dictionary")
         words = load_dictionary(path)
-        known = TokenEntries.from_dictionary(words, tokenizer, name=item)
+        trained_entries = TokenEntries.from_dictionary(words, tokenizer, name=item)
         draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
         codes = (data.target_lang, language)
-        parts.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
+        entries.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
         if language not in tests:
             continue
         others = load_dictionary(parse_source(tests[language])[0])
         scored = TokenEntries.from_dictionary(others, tokenizer, name=tests[language]).ids
-        scored = scored[~(scored[:, None] == known.ids).all(-1).any(-1)]
+        scored = scored[~(scored[:, None] == trained_entries.ids).all(-1).any(-1)]
         if not len(scored):
             raise InputError(f"test_dictionary={tests[language]}: all its entries are in {item}")
-        pieces = single_pieces(tokenizer, [other for _, other in (*words, *others)])
+        pieces = single_pieces(tokenizer, [translation for _, translation in (*words, *others)])
         test_entries[language] = scored
         candidates[language] = np.unique([piece for piece in pieces if isinstance(piece, int)])
-    return TokenEntries.joined(parts) if parts else None, test_entries, candidates
+    return TokenEntries.joined(entries) if entries else None, test_entries, candidates

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import PairColumns, SmokeTest, option
+from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
 
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig
@@ -113,10 +113,10 @@ class PretrainingArguments(PairColumns, SmokeTest):
         """Check that the arguments go together, before anything is read."""
         if not self.corpus:
             raise InputError("corpus is missing: give text of each language, as in --corpus en=FILE de=FILE")
-        named: dict[str, list[str]] = {}
+        languages: dict[str, list[str]] = {}
         for name in ("corpus", "eval_corpus", "dictionary", "test_dictionary"):
-            named[name] = [parse_named(item, name)[1] for item in getattr(self, name)]
-            if twice := [language for language in named[name] if named[name].count(language) > 1]:
+            languages[name] = [parse_named(item, name)[1] for item in getattr(self, name)]
+            if twice := [language for language in languages[name] if languages[name].count(language) > 1]:
                 raise InputError(f"{name}: {twice[0]} is named twice")
         if self.derive and len(self.corpus) > 1:
             raise InputError("derive makes the second language itself: name one corpus")
@@ -125,11 +125,11 @@ class PretrainingArguments(PairColumns, SmokeTest):
         if args.needs_entries and self.derive and "transliteration" not in self.derive:
             raise InputError(f"objective={args.objective} needs two vocabularies: add transliteration to derive")
         for name, known in (("dictionary", "corpus"), ("test_dictionary", "dictionary")):
-            if unknown := [language for language in named[name] if language not in named[known]]:
+            if unknown := [language for language in languages[name] if language not in languages[known]]:
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
         if args.objective == "xlm" and not self.derive and not self.parallel:
             raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")
-        if self.target_lang in named["dictionary"]:
+        if self.target_lang in languages["dictionary"]:
             raise InputError(f"dictionary of {self.target_lang}: that is the pivot; name the language of column two")
         if "syntax" in self.derive and not self.corpus[0].removesuffix(".gz").endswith(".conllu"):
             raise InputError(f"corpus {self.corpus[0]}: derive syntax needs trees, from a file that ends in .conllu")

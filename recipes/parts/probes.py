@@ -39,31 +39,34 @@ class Probe:
         """Probe an encoder, and return each language's example scores; `options` are those of [`probe_encoder`]."""
         rows = {language: part.rows for language, part in self.tests.items()}
         desc = f"Probing {self.name}"
-        found = probe_encoder(model, tokenizer, (self.train.language, self.train.rows), rows, desc=desc, **options)
-        return {language: own[self.metric] for language, own in found.items()}
+        scores = probe_encoder(model, tokenizer, (self.train.language, self.train.rows), rows, desc=desc, **options)
+        return {language: metrics[self.metric] for language, metrics in scores.items()}
 
     def scores(self, examples: Mapping[str, ExampleScores]) -> Scores:
         """Return the totals of [`examples`], as a record has them."""
-        return {language: {f"probe_{self.name}": own.score()} for language, own in examples.items()}
+        return {
+            language: {f"probe_{self.name}": language_examples.score()}
+            for language, language_examples in examples.items()
+        }
 
     def save(self, examples: Mapping[str, ExampleScores], folder: Path) -> None:
         """Write example scores to a folder `seed-<number>`, for [`~hf_xalign.statistics.comparison.compare`]."""
-        how = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
-        write_examples(folder, examples, **how)
+        header = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
+        write_examples(folder, examples, **header)
 
     def entries(self, kind: str) -> list[dict[str, Any]]:
         """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""
-        parts = [self.train] if kind == "train" else list(self.tests.values())
+        texts = [self.train] if kind == "train" else list(self.tests.values())
         return [
             {
-                "source": part.name,
+                "source": text.name,
                 "hub_id": None,
-                "language": part.language,
-                "examples": len(part),
-                "fingerprint": part.fingerprint,
+                "language": text.language,
+                "examples": len(text),
+                "fingerprint": text.fingerprint,
                 "probe": self.name,
             }
-            for part in parts
+            for text in texts
         ]
 
 
@@ -78,10 +81,10 @@ def keep_examples(
 
     `examples` are those of retrieval, by stage; `probed` those of each probe, by stage and the probe's number.
     """
-    for stage, own in examples.items():
-        save_examples(own, folder, f"{stage}/seed-{seed}")
-    for (stage, number), found in probed.items():
-        probes[number].save(found, folder / probes[number].name / stage / f"seed-{seed}")
+    for stage, stage_examples in examples.items():
+        save_examples(stage_examples, folder, f"{stage}/seed-{seed}")
+    for (stage, number), probe_examples in probed.items():
+        probes[number].save(probe_examples, folder / probes[number].name / stage / f"seed-{seed}")
 
 
 def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:
@@ -96,8 +99,8 @@ def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[P
         InputError: a name or a file is missing, or a file is malformed.
     """
     starts = [k for k, item in enumerate(items) if not k or not ("=" in item or item.startswith(BUILTIN))]
-    parts = [items[start:end] for start, end in pairwise([*starts, len(items)])]
-    probes = [_read_probe(part[0], part[1:], max_examples) for part in parts]
+    groups = [items[start:end] for start, end in pairwise([*starts, len(items)])]
+    probes = [_read_probe(group[0], group[1:], max_examples) for group in groups]
     if len({probe.name for probe in probes}) < len(probes):
         raise InputError(f"probe: two are called {', '.join(probe.name for probe in probes)}; give each its own name")
     return probes

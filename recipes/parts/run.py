@@ -27,7 +27,7 @@ from hf_xalign.evaluation.scores import Examples
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.xalign.insertion import merge
-from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.recipes.parts.probes import Probe, keep_examples
 from hf_xalign.record import base_entry, find_warnings
 from hf_xalign.tables import Metric, format_table
@@ -89,31 +89,31 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
         estimate(trainer_class, corpus, args)
         return
 
-    def train_one(own: AlignmentConfig, checkpoint: bool | str | None) -> Any:
-        trainer = corpus.trainer(trainer_class, own)
+    def train_one(run_args: AlignmentConfig, checkpoint: bool | str | None) -> Any:
+        trainer = corpus.trainer(trainer_class, run_args)
         run: Any = trainer.run
         run.settings, run.text, run.seconds = non_default_fields(data), corpus.entries(), seconds | run.seconds
         run.pictures = not data.smoke
-        if own.process_index == 0 and trainer.scores_start:
+        if run_args.process_index == 0 and trainer.scores_start:
             run.show = partial(print, flush=True)
         if folder := getattr(data, "sentence_transformer", None):
             run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
         trainer.train(resume_from_checkpoint=checkpoint or False)
         if getattr(data, "save_models", True):
             trainer.save_model()
-        if own.should_save and trainer.scores_start:
+        if run_args.should_save and trainer.scores_start:
             print("\n" + format_table(run.record))
         return trainer
 
-    def train_seed(own: AlignmentConfig, how: dict[str, Any]) -> dict[str, Any]:
-        if own.should_save:
-            hold_folder(own.output_dir)
-        set_seed(own.seed)
-        trainer = train_one(own, own.resume_from_checkpoint)
-        content = corpus.keep_seed(trainer, Path(own.output_dir), how) if own.should_save else {}
+    def train_seed(seed_args: AlignmentConfig, how: dict[str, Any]) -> dict[str, Any]:
+        if seed_args.should_save:
+            hold_folder(seed_args.output_dir)
+        set_seed(seed_args.seed)
+        trainer = train_one(seed_args, seed_args.resume_from_checkpoint)
+        content = corpus.keep_seed(trainer, Path(seed_args.output_dir), how) if seed_args.should_save else {}
         trainer.accelerator.wait_for_everyone()
         trainer.accelerator.free_memory()
-        finish_run(own)  # the tracked run, before that of the next seed
+        finish_run(seed_args)  # the tracked run, before that of the next seed
         return content
 
     if seeds or hasattr(data, "save_models"):
@@ -162,9 +162,9 @@ def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> N
         trainer = part.trainer(trainer_class, args)
         trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
-        kept = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
-        if kept:
-            print(f"cache    about {kept / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
+        cache_bytes = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
+        if cache_bytes:
+            print(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
         loader = trainer.get_train_dataloader()
         model = trainer.accelerator.prepare_model(trainer.model)
         seconds = []
@@ -208,22 +208,22 @@ def run_unfinished(
     runs = []
     main = getattr(args, "should_save", True)
     for seed in seeds:
-        folder, how = Path(args.output_dir) / f"seed-{seed}", about(seed)
-        before = None if args.overwrite_output_dir else finished(folder, how)
+        folder, header = Path(args.output_dir) / f"seed-{seed}", about(seed)
+        before = None if args.overwrite_output_dir else finished(folder, header)
         if before is not None:
             runs.append(before)
             if main:
                 print(f"seed {seed}   finished before: {folder}")
             continue
-        own = copy.copy(args)
-        own.seed, own.output_dir = seed, str(folder)
+        seed_args = copy.copy(args)
+        seed_args.seed, seed_args.output_dir = seed, str(folder)
         with args.main_process_first() if hasattr(args, "main_process_first") else nullcontext():
-            if not begin(folder, how, overwrite=args.overwrite_output_dir):
+            if not begin(folder, header, overwrite=args.overwrite_output_dir):
                 clear_run(folder)
         # The folder holds nothing but an interrupted run of the same settings.
         resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)
-        own.resume_from_checkpoint, own.overwrite_output_dir = resume, not resume
-        runs.append(run_one(own, how))
+        seed_args.resume_from_checkpoint, seed_args.overwrite_output_dir = resume, not resume
+        runs.append(run_one(seed_args, header))
         gc.collect()  # the trainer of this seed, before the next one starts
     if main:
         print("\n" + format_scores(runs))
@@ -245,7 +245,11 @@ def about_seed(
         "seed": seed,
         "train_language": "",  # no labels were learned from
         "settings": {**settings, "drawn_by": drawn_by},
-        "inputs": {f"{kind} {one['source']}": one.get("fingerprint") for kind, own in sources.items() for one in own}
+        "inputs": {
+            f"{kind} {entry['source']}": entry.get("fingerprint")
+            for kind, entries in sources.items()
+            for entry in entries
+        }
         | weights(model=base_entry(base_model)["name"]),
     }
 
@@ -265,13 +269,16 @@ def keep_seed(
     """
     metric = how["metric"]
     keep_examples(folder.parent / "scores", how["seed"], examples, probes, probed)
-    own = {language: TaskScores({metric: found[metric]}) for language, found in examples["after"].items()}
-    return write_scores(folder, own, how=how, warnings=find_warnings(record))
+    headlines = {
+        language: TaskScores({metric: language_examples[metric]})
+        for language, language_examples in examples["after"].items()
+    }
+    return write_scores(folder, headlines, how=how, warnings=find_warnings(record))
 
 
 def weights(**named: str | None) -> dict[str, str]:
     """Fingerprints of models' files, where these are folders here."""
-    found = {}
+    digests = {}
     for kind, name in named.items():
         if name is None or not Path(name).is_dir():
             continue
@@ -279,5 +286,5 @@ def weights(**named: str | None) -> dict[str, str]:
         for path in sorted(p for p in Path(name).iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "blake2b").digest())
-        found[kind] = digest.hexdigest()
-    return found
+        digests[kind] = digest.hexdigest()
+    return digests

@@ -87,8 +87,10 @@ class Paper:
     def read(cls, name: str, root: Path, data: Mapping[str, str]) -> Paper:
         """Read a paper's file; `data` replaces the places of its text."""
         content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
-        own = content["data"]
-        return cls(name, content | {"data": own | {key: data[key] for key in own.keys() & data}}, root / name)
+        text_files = content["data"]
+        return cls(
+            name, content | {"data": text_files | {key: data[key] for key in text_files.keys() & data}}, root / name
+        )
 
     def table(self, name: str) -> Table:
         """Return one of the tables."""
@@ -97,12 +99,12 @@ class Paper:
     def expand(self, text: str, names: Mapping[str, Any], needed: list[Command]) -> str:
         """Replace variables and steps in a text; the commands of these steps are added to `needed`."""
 
-        def value(found: re.Match[str]) -> str:
-            if found[1] in names:
-                return self.expand(str(names[found[1]]), names, needed)
-            if found[1] not in self.content["steps"]:
-                raise InputError(f"{self.name}.yaml: ${found[1]} in {text!r} is no variable and no step")
-            commands = self.commands(found[1], names)
+        def value(match: re.Match[str]) -> str:
+            if match[1] in names:
+                return self.expand(str(names[match[1]]), names, needed)
+            if match[1] not in self.content["steps"]:
+                raise InputError(f"{self.name}.yaml: ${match[1]} in {text!r} is no variable and no step")
+            commands = self.commands(match[1], names)
             needed.extend(command for command in commands if command not in needed)
             return str(commands[-1].folder)
 
@@ -139,7 +141,7 @@ class Table:
     @property
     def systems(self) -> list[str]:
         """The rows that are not correlations of other rows."""
-        return [row for row, own in self.rows.items() if "correlate" not in own]
+        return [row for row, cells in self.rows.items() if "correlate" not in cells]
 
     @property
     def seeds(self) -> list[int]:
@@ -148,13 +150,13 @@ class Table:
 
     def names(self, row: str, column: str) -> dict[str, Any]:
         """Return the variables of a cell."""
-        own = self.rows[row]
+        row_content = self.rows[row]
         paper = self.paper.content
-        given = (paper["data"], paper.get("names", {}), self.content, self.content["columns"][column], own)
-        found: dict[str, Any] = {}
-        for level in (*given, own.get("cells", {}).get(column, {})):
-            found |= {name: value for name, value in level.items() if name not in ("rows", "columns", "cells")}
-        return found
+        levels = (paper["data"], paper.get("names", {}), self.content, self.content["columns"][column], row_content)
+        names: dict[str, Any] = {}
+        for level in (*levels, row_content.get("cells", {}).get(column, {})):
+            names |= {name: value for name, value in level.items() if name not in ("rows", "columns", "cells")}
+        return names
 
     def published(self, row: str) -> dict[str, Any]:
         """Return the published values of a row by column: None where the paper has no cell, `""` where it draws."""
@@ -170,11 +172,11 @@ class Table:
             or self.published(row)[column] is None
         ):
             return []
-        found = []
-        for own in (names, names | names["minus"]) if names.get("minus") else (names,):
-            step, _, path = self.paper.expand(names["score"], own, []).partition(" ")
-            found.append((self.paper.commands(step, own), path))
-        return found
+        terms = []
+        for variant in (names, names | names["minus"]) if names.get("minus") else (names,):
+            step, _, path = self.paper.expand(names["score"], variant, []).partition(" ")
+            terms.append((self.paper.commands(step, variant), path))
+        return terms
 
     def commands(self, row: str, seeds: Sequence[int]) -> list[Command]:
         """Return the commands that a row needs, in their order, each once."""
@@ -182,8 +184,8 @@ class Table:
             every = [
                 command
                 for table, _ in self.correlated(row)
-                for one in table.systems
-                for command in table.commands(one, seeds)
+                for system in table.systems
+                for command in table.commands(system, seeds)
             ]
         else:
             every = [
@@ -197,26 +199,26 @@ class Table:
 
     def values(self, row: str, seeds: Sequence[int]) -> dict[str, Any]:
         """Return our values of a row by column, means over seeds; None where a run is unfinished or there is none."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         published = self.published(row)
         for column in self.content["columns"]:
             names = self.names(row, column)
             if published[column] is None:
-                found[column] = None
+                values[column] = None
             elif "correlate" in names:
-                found[column] = self.correlation(row, seeds, names.get("statistic", "rho"))
+                values[column] = self.correlation(row, seeds, names.get("statistic", "rho"))
             elif names.get("mean") or names.get("sum"):
-                others = [value for value in found.values() if value is not None]
+                others = [value for value in values.values() if value is not None]
                 share = len(others) if names.get("mean") else 1
-                found[column] = sum(others) / share if others and len(others) == len(found) else None
+                values[column] = sum(others) / share if others and len(others) == len(values) else None
             elif "setting" in names and "step" in names:
-                found[column] = setting(self.paper.commands(names["step"], names | {"seed": 0})[-1], names["setting"])
+                values[column] = setting(self.paper.commands(names["step"], names | {"seed": 0})[-1], names["setting"])
             else:
                 of_seeds = [_difference(self.parts(row, column, seed)) for seed in seeds]
                 scores = [score for score in of_seeds if score is not None]
-                whole = scores and len(scores) == len(of_seeds)
-                found[column] = sum(scores) / len(scores) * names.get("scale", 100) if whole else None
-        return found
+                complete = scores and len(scores) == len(of_seeds)
+                values[column] = sum(scores) / len(scores) * names.get("scale", 100) if complete else None
+        return values
 
     def correlated(self, row: str) -> list[tuple[Table, str]]:
         """Return the two tables and columns of a row that correlates them."""
@@ -231,16 +233,16 @@ class Table:
         from hf_xalign.evaluation.transfer import spearman
 
         x, y = (
-            [table.values(one, [seed])[column] for one in table.systems for seed in seeds]
+            [table.values(system, [seed])[column] for system in table.systems for seed in seeds]
             for table, column in self.correlated(row)
         )
         if None in (*x, *y):
             return None
         try:
-            found = spearman(x, y)
+            result = spearman(x, y)
         except InputError as error:
             return f"undefined: {error}"
-        return -found.rho if statistic == "rho" else found.p_value
+        return -result.rho if statistic == "rho" else result.p_value
 
 
 def papers() -> list[str]:
@@ -256,17 +258,17 @@ def find(names: Sequence[str], root: Path, data: Mapping[str, str] | None = None
     """
     every = [Paper.read(one, root, data or {}) for one in papers()]
     known = {table.name: table for paper in every for table in map(paper.table, paper.content["tables"])}
-    found: list[Table] = []
+    tables: list[Table] = []
     for name in names or papers():
-        own = [table for full, table in known.items() if name in (full, full.partition(".")[0])]
-        if not own:
+        matching = [table for full, table in known.items() if name in (full, full.partition(".")[0])]
+        if not matching:
             close = suggestion(name, [*known, *papers()]) or "; `hf-xalign reproduce --list` has all"
             raise InputError(f"no table or figure {name!r}{close}")
-        found += [table for table in own if table not in found]
-    texts = sorted({name for table in found for name in table.paper.content["data"]})
+        tables += [table for table in matching if table not in tables]
+    texts = sorted({name for table in tables for name in table.paper.content["data"]})
     if unknown := [name for name in data or {} if name not in texts]:
         raise InputError(f"data: these tables read no {unknown[0]!r}, only {', '.join(texts)}")
-    return found
+    return tables
 
 
 @cache
@@ -274,9 +276,9 @@ def settings(command: Command) -> tuple[Any, ...]:
     """Return the settings of a command as its recipe reads them, without looking for files."""
     train = command.words[0] == "train"
     recipe = importlib.import_module(f"hf_xalign.recipes.{command.words[train]}")
-    types = [imported(one) for one in recipe.ARGUMENTS]
+    types = [imported(word) for word in recipe.ARGUMENTS]
     words = command.words[1 + train :]
-    return parse(types, [str(FOLDER.parent / "configs" / one) if one.endswith(".yaml") else one for one in words])
+    return parse(types, [str(FOLDER.parent / "configs" / word) if word.endswith(".yaml") else word for word in words])
 
 
 def setting(command: Command, name: str) -> Any:
@@ -287,11 +289,11 @@ def setting(command: Command, name: str) -> Any:
     raise InputError(f"{command}: no setting {name}")
 
 
-def _difference(parts: Sequence[tuple[list[Command], str]]) -> float | None:
+def _difference(terms: Sequence[tuple[list[Command], str]]) -> float | None:
     """Return the first score less the second, if there is one; None if a run is unfinished."""
-    if not parts or not all(commands[-1].finished() for commands, _ in parts):
+    if not terms or not all(commands[-1].finished() for commands, _ in terms):
         return None
-    first, *rest = (_read(commands[-1].file, path) for commands, path in parts)
+    first, *rest = (_read(commands[-1].file, path) for commands, path in terms)
     return first - sum(rest)
 
 
@@ -301,7 +303,7 @@ def _read(file: Path, path: str) -> float:
         for key in path.split("/"):
             if isinstance(value, list):
                 name, _, wanted = key.partition("=")
-                value = [one for one in value if str(one[name]) == wanted]
+                value = [entry for entry in value if str(entry[name]) == wanted]
                 value = value[0] if len(value) == 1 else value
             else:
                 value = value[key]

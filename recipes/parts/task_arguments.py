@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.recipes.parts.common import SmokeTest, option
+from hf_xalign.recipes.parts.arguments import SmokeTest, option
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:

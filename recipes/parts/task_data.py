@@ -62,9 +62,9 @@ class TaskData:
 
     def sample(self, rows: int) -> tuple[TaskData, float]:
         """Return the task with about this many examples, as if in one language, and how many times as many it has."""
-        whole = concatenate_datasets([part.rows for part in self.train])
-        part = every(whole, rows)
-        return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(whole) / len(part)
+        all_rows = concatenate_datasets([part.rows for part in self.train])
+        part = every(all_rows, rows)
+        return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(all_rows) / len(part)
 
     @property
     def train_language(self) -> str:
@@ -89,8 +89,8 @@ class TaskData:
             "eval": map(text_entry, data.eval_data, self.evaluation.values(), repeat(data.eval_split)),
             "selection": map(text_entry, data.select_on, self.selection.values(), repeat(data.select_split)),
         }
-        found = {kind: own for kind, entries in texts.items() if (own := list(entries))}
-        return {"data": found | data.extra_data(self.args)}
+        kinds = {kind: kind_entries for kind, entries in texts.items() if (kind_entries := list(entries))}
+        return {"data": kinds | data.extra_data(self.args)}
 
     def trainer(self, trainer_class: type[Any], args: Any) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
@@ -121,8 +121,8 @@ class TaskData:
     def about_seed(self, metric: str, settings: dict[str, Any], drawn_by: int, seed: int) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`."""
         model, adapter = self.data.named(seed)
-        parts = (*self.train, *self.evaluation.values(), *self.selection.values())
-        inputs = {f"{part.name} ({part.language})": part.fingerprint for part in parts}
+        texts = (*self.train, *self.evaluation.values(), *self.selection.values())
+        inputs = {f"{text.name} ({text.language})": text.fingerprint for text in texts}
         return {
             "task": self.data.task,
             "metric": self.task.metric,
@@ -198,19 +198,19 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
 
 def _read_derived(read: Callable[..., Examples], language: Any, item: str, **options: Any) -> Examples:
     """Read text; what is named by the code of the derived language is derived."""
-    found, source = read(item, **options), item.partition("=")[2]
-    if found.language != language.code:
-        return found
-    return derive_examples(found, source, language, split=options["split"], revision=options["revision"])
+    examples, source = read(item, **options), item.partition("=")[2]
+    if examples.language != language.code:
+        return examples
+    return derive_examples(examples, source, language, split=options["split"], revision=options["revision"])
 
 
 def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:
     """Warn of examples to score that are trained on too."""
     scored = {part.name: list(_texts(part)) for part in evaluation}
-    wanted = {text for texts in scored.values() for text in texts}
-    known = {text for part in train for text in _texts(part) if text in wanted}
+    scored_texts = {text for texts in scored.values() for text in texts}
+    trained_texts = {text for part in train for text in _texts(part) if text in scored_texts}
     for name, texts in scored.items():
-        if count := sum(text in known for text in texts):
+        if count := sum(text in trained_texts for text in texts):
             logger.warning(
                 "%s of the %s examples of %s are in the training text too: their score says less about new text",
                 f"{count:,}",

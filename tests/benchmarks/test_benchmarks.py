@@ -25,7 +25,7 @@ from hf_xalign.recipes.compare import CompareArguments
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
-from hf_xalign.recipes.parts.common import TextArguments
+from hf_xalign.recipes.parts.arguments import TextArguments
 from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 

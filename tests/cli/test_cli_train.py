@@ -18,7 +18,7 @@ from hf_xalign.cli import train
 from hf_xalign.cli.main import COMMANDS, main
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.trainers import FAOConfig
 
 SCRIPTS = train.FOLDER
@@ -135,6 +135,9 @@ def test_help_of_each_method_is_its_recipes(capsys):
         assert f"hf-xalign train {method} --config" in text and "accelerate launch" not in text
         names = [path.stem for path in (SCRIPTS / "configs").glob(f"{method}_*.yaml")]
         assert names and all(name in text for name in names)
+        assert (
+            "--processes" in text and "--model_name_or_path" in text and ("-- --help" in text) == (method != "mapping")
+        )
         with pytest.raises(SystemExit):
             main(["train", method, "--", "--help"])  # of the recipe itself
         text = capsys.readouterr().out

@@ -36,7 +36,7 @@ from hf_xalign.modeling import with_alignment
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes import fao, mao
-from hf_xalign.recipes.parts.common import ParallelText
+from hf_xalign.recipes.parts.arguments import ParallelText
 from hf_xalign.recipes.parts.parallel import load_parts
 from hf_xalign.record import LOCAL, read_record, write_record
 from hf_xalign.report import write_report

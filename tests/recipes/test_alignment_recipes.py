@@ -19,7 +19,8 @@ from hf_xalign.cli.main import main as cli
 from hf_xalign.data.parallel import describe_pair
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, finetune, mao, mapping, ppa
-from hf_xalign.recipes.parts.common import DataArguments, run
+from hf_xalign.recipes.parts.arguments import DataArguments
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.parallel import link_text, read_text
 
 

@@ -19,7 +19,7 @@ from hf_xalign.cli.train import METHODS
 from hf_xalign.config import _names, imported
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts import common
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.command import run
 
 
 def table(main, words, rows):

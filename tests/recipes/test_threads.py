@@ -15,7 +15,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 RECIPE = """
 import os, sys
 from hf_xalign.recipes import continual, fao, finetune, mao, ppa
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.command import run
 
 def main():
     assert "torch" not in sys.modules

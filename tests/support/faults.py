@@ -105,7 +105,7 @@ def _child(main, words, faults, log, report):
     import torch
     from safetensors import SafetensorError
 
-    from hf_xalign.recipes.parts.common import run
+    from hf_xalign.recipes.parts.command import run
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)

@@ -21,7 +21,7 @@ from transformers.training_args import ParallelMode
 from hf_xalign.config import packaged_file
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao
-from hf_xalign.recipes.parts.common import run
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.trainers import FAOConfig
 from hf_xalign.trainers.shared.fsdp import check_sharding
 

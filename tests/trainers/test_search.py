@@ -19,7 +19,7 @@ from transformers import BertModel, TrainerCallback
 import hf_xalign.recipes
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError, NonFiniteLossError
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 RECIPES = Path(hf_xalign.recipes.__file__).parent

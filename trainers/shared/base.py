@@ -128,8 +128,10 @@ def _sketch_of_base(model: PreTrainedModel) -> str | None:
     """Return the fingerprint of the encoder below a `PeftModel`'s adapters, unless their config has it."""
     if not isinstance(model, PeftModel):
         return None
-    configs = cast(Any, model).peft_config.values()
-    return None if any(isinstance(one, XAlignConfig) or changed_start(one) for one in configs) else sketch_base(model)
+    for config in cast(Any, model).peft_config.values():
+        if isinstance(config, XAlignConfig) or changed_start(config):
+            return None
+    return sketch_base(model)
 
 
 class AlignmentTrainer(HubTrainer):
@@ -202,11 +204,11 @@ class AlignmentTrainer(HubTrainer):
         """Show a constructor's `**kwargs` as the arguments of the base class that takes them."""
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            own, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
-            named = {p.name: p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD}
-            if len(named) < len(own.parameters):
-                shown = own.replace(parameters=list({**named, **base.parameters, **named}.values()))
-                cast(Any, cls.__init__).__signature__ = shown
+            signature, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
+            parameters = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+            if len(parameters) < len(signature.parameters):
+                parameters = {**parameters, **base.parameters, **parameters}
+                cast(Any, cls.__init__).__signature__ = signature.replace(parameters=list(parameters.values()))
 
     def __init__(
         self,
@@ -223,7 +225,7 @@ class AlignmentTrainer(HubTrainer):
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: ModelInit | None = None,
     ):
-        given = {name: value for name, value in locals().items() if name not in _OF_ONE_TRIAL}
+        arguments = {name: value for name, value in locals().items() if name not in _OF_ONE_TRIAL}
         start = time.perf_counter()
         args = self.config_class() if args is None else args
         if not isinstance(args, self.config_class):
@@ -235,7 +237,7 @@ class AlignmentTrainer(HubTrainer):
         # The Trainer would replace the prepared model by a new one.
         self.make_model = model_init
         if model_init is not None:
-            self.arguments = {**self.arguments, **given}
+            self.arguments = {**self.arguments, **arguments}
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
@@ -314,8 +316,8 @@ class AlignmentTrainer(HubTrainer):
             args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
         if args.LOSS:
             self.objective = Objective(args.terms() if objective is None else objective)
-            known = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
-            self.objective.require(self.computes, known)
+            reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
+            self.objective.require(self.computes, reason)
 
     def _open_model(
         self, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
@@ -326,8 +328,8 @@ class AlignmentTrainer(HubTrainer):
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(self.make_model, self.args)
         if isinstance(model, nn.Sequential):
-            model, own = open_sentence_transformer(model)
-            tokenizer = tokenizer or own
+            model, own_tokenizer = open_sentence_transformer(model)
+            tokenizer = tokenizer or own_tokenizer
         if isinstance(model, str):
             self._check_output_dir()
             with self.args.main_process_first(desc="loading the model"):
@@ -397,7 +399,7 @@ class AlignmentTrainer(HubTrainer):
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
         # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
-        whole = self.args.world_size > 1 or self.args.dataloader_drop_last
+        whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
         if self.args.dataloader_drop_last and len(lengths) < batch:
             raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}. Remove it.")
@@ -411,7 +413,7 @@ class AlignmentTrainer(HubTrainer):
             alpha=self.args.language_alpha,
             bandit=self._make_bandit(names) if self.args.language_sampling == "ucb" else None,
             shuffle=strategy != "sequential",
-            multiple=batch if whole else 1,
+            multiple=batch if whole_batches else 1,
         )
         return self._train_sampler
 
@@ -551,12 +553,12 @@ class AlignmentTrainer(HubTrainer):
         The first is of one step, the last a mean over the steps since the log before it. PPA's contrast with a queue
         that starts empty, which grows as the queue fills, is left out.
         """
-        found = []
+        losses = []
         for row in self.state.log_history:
-            left = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self._growing_term}"]
-            if "loss" in row and (left or not self._growing_term):
-                found.append(sum(left) if self._growing_term else row["loss"])
-        return {"first": found[0], "last": found[-1]} if len(found) > 1 else None
+            terms = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self._growing_term}"]
+            if "loss" in row and (terms or not self._growing_term):
+                losses.append(sum(terms) if self._growing_term else row["loss"])
+        return {"first": losses[0], "last": losses[-1]} if len(losses) > 1 else None
 
     def advance(self) -> None:
         """Update what follows the weights, after each optimizer step and before anything is logged or saved."""
@@ -582,10 +584,10 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
-            kept = last_complete_checkpoint(self.args.output_dir) or "none"
+            checkpoint = last_complete_checkpoint(self.args.output_dir) or "none"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
-                f"complete checkpoint: {kept}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
+                f"complete checkpoint: {checkpoint}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
                 "resume with bf16 instead of fp16."
             )
 
@@ -611,11 +613,11 @@ class AlignmentTrainer(HubTrainer):
             raise InputError("evaluate() needs an eval_dataset")
         dataset = self._read(dataset, "eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
-        if self.is_in_train and (wanted := self.args.metric_for_best_model) is not None:
-            wanted = f"eval_{wanted.removeprefix('eval_')}"
-            if wanted not in metrics:  # raised before the first step, which is scored too
-                hint = suggestion(wanted, metrics) or f": choose one of {', '.join(metrics)}"
-                raise InputError(f"metric_for_best_model={wanted}: there is no such score{hint}")
+        if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:
+            best_metric = f"eval_{best_metric.removeprefix('eval_')}"
+            if best_metric not in metrics:  # raised before the first step, which is scored too
+                hint = suggestion(best_metric, metrics) or f": choose one of {', '.join(metrics)}"
+                raise InputError(f"metric_for_best_model={best_metric}: there is no such score{hint}")
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
@@ -818,8 +820,8 @@ class AlignmentTrainer(HubTrainer):
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)
         if (head := getattr(model, HEAD_NAME, None)) is not None:
-            state, own = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
-            head.load_state_dict({name: shard_like(tensor, own[name]) for name, tensor in state.items()})
+            state, like = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
+            head.load_state_dict({name: shard_like(tensor, like[name]) for name, tensor in state.items()})
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if not self.is_fsdp_enabled:

@@ -126,12 +126,12 @@ def check_resolved(args: AlignmentConfig) -> None:
 
     Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
     """
-    given = cast(Any, args.accelerator_config)
-    default = vars(type(given)())
-    own = {name for name, value in vars(given).items() if value != default.get(name)}
-    if own - _HARMLESS:
+    accelerator = cast(Any, args.accelerator_config)
+    default = vars(type(accelerator)())
+    changed = {name for name, value in vars(accelerator).items() if value != default.get(name)} - _HARMLESS
+    if changed:
         raise InputError(
-            f"accelerator_config: the trainer itself divides the rows over processes. Remove {min(own - _HARMLESS)}."
+            f"accelerator_config: the trainer itself divides the rows over processes. Remove {min(changed)}."
         )
     kind, schedule = show(args.optim), show(args.lr_scheduler_type)
     if kind.startswith("schedule_free"):
@@ -139,10 +139,10 @@ def check_resolved(args: AlignmentConfig) -> None:
             f"optim={kind}: its weights in training are not those to score and save. Choose another optimizer."
         )
     with explained(f"optim={kind}", ImportError, ValueError, TypeError):
-        made = _optimizer(args)
+        class_and_options = _optimizer(args)
         for name, values in _OPTIMIZERS_OWN.items():
             other = next(value for value in values if value != getattr(args, name))
-            if made and name in args.changed() and made == _optimizer(args, **{name: other}):
+            if class_and_options and name in args.changed() and class_and_options == _optimizer(args, **{name: other}):
                 args.refuse_unused(f"optim={kind} does not read it. Remove it.", name)
     if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
         args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up. Set it to 0.", "warmup_steps")
@@ -167,11 +167,11 @@ _OPTIMIZERS_OWN = {
 
 def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
     """Return class and options of the optimizer, or None if it needs the model."""
-    own = copy.copy(args)
+    changed = copy.copy(args)
     for name, value in changes.items():
-        setattr(own, name, value)
+        setattr(changed, name, value)
     try:
-        return Trainer.get_optimizer_cls_and_kwargs(own)
+        return Trainer.get_optimizer_cls_and_kwargs(changed)
     except ValueError as error:
         if "need to pass a" in str(error):
             return None
@@ -206,9 +206,9 @@ def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) ->
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if names:
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise InputError(
-            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{more}, which the trainer trains. Set "
+            f"optimizers: the optimizer has no group with {', '.join(names[:3])}{rest}, which the trainer trains. Set "
             "optim, or give optimizer_cls_and_kwargs=(class, {...}), which gets all of them."
         )
 
@@ -415,9 +415,9 @@ class AlignmentConfig(TrainingArguments):
 
     def refuse_unused(self, reason: str, *names: str) -> None:
         """Raise an InputError with the reason if one of these settings, which the run does not read, is changed."""
-        given = self.changed()
-        if unused := [name for name in names if name in given]:
-            raise SettingError(f"{unused[0]}={show(given[unused[0]])}: {reason}", unused[0])
+        changed = self.changed()
+        if unused := [name for name in names if name in changed]:
+            raise SettingError(f"{unused[0]}={show(changed[unused[0]])}: {reason}", unused[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""
@@ -430,8 +430,8 @@ class AlignmentConfig(TrainingArguments):
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""
         preset = self.preset_values()
-        found = non_default_fields(self).items()
-        return {k: v for k, v in found if k not in _DERIVED and (k not in preset or preset[k] != v)}
+        changed = non_default_fields(self).items()
+        return {k: v for k, v in changed if k not in _DERIVED and (k not in preset or preset[k] != v)}
 
 
 def is_lower_better(metric: str) -> bool | None:

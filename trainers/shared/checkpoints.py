@@ -120,8 +120,8 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
     name = model.active_adapter
     folder = Path(checkpoint) if name == "default" else Path(checkpoint) / name
     here, there = model.peft_config[name].to_dict(), read_adapter_config(str(folder)).to_dict()
-    own, other = here.get(SKETCH), there.get(SKETCH)
-    if own and other and not same_base(own, other):
+    trained, saved = here.get(SKETCH), there.get(SKETCH)
+    if trained and saved and not same_base(trained, saved):
         raise InputError(
             f"{checkpoint} was trained on another encoder than {model.get_base_model().name_or_path}: give the one "
             "that the run started with, or another output_dir to start over"
@@ -151,9 +151,9 @@ def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) ->
     checkpoint = resolve_resume(resume, args)
     if args.overwrite_output_dir or (checkpoint and Path(checkpoint).resolve().parent == folder.resolve()):
         return checkpoint
-    if found := signs_of_run(folder):
+    if signs := signs_of_run(folder):
         raise InputError(
-            f"{folder} holds another run ({', '.join(found[:3])}). Resume it by --resume_from_checkpoint true, "
+            f"{folder} holds another run ({', '.join(signs[:3])}). Resume it by --resume_from_checkpoint true, "
             "replace it by --overwrite_output_dir true (in Python, fields of the config), or give another output_dir."
         )
     return checkpoint
@@ -168,22 +168,23 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
     differing = [name for name in here if name in there and here[name] != there[name] and not _MAY_CHANGE(name)]
     # The best score so far is of the checkpoint's metric.
     differing = [name for name in differing if name not in _OF_BEST or there[name] is not None]
-    said = [f"{name} is {_shown(there[name])} there and {_shown(here[name])} here" for name in differing]
+    differences = [f"{name} is {_shown(there[name])} there and {_shown(here[name])} here" for name in differing]
     processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
     rows_there, rows_here = (
-        found["per_device_train_batch_size"] * found["gradient_accumulation_steps"] * count
-        for found, count in ((there, processes), (here, args.world_size))
+        settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"] * count
+        for settings, count in ((there, processes), (here, args.world_size))
     )
     if rows_there != rows_here:
-        said.append(
+        differences.append(
             f"an optimizer step has {rows_there} rows there and {rows_here} here (per_device_train_batch_size x "
             "gradient_accumulation_steps x processes)"
         )
-    if said:
-        more = f", and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    if differences:
+        rest = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
         raise InputError(
-            f"{checkpoint} was made with other settings, and a resumed run keeps its own: {'; '.join(said[:_SHOWN])}"
-            f"{more}. Give the checkpoint's values, or start over with the new ones in another output_dir"
+            f"{checkpoint} was made with other settings, and a resumed run keeps its own: "
+            f"{'; '.join(differences[:_SHOWN])}"
+            f"{rest}. Give the checkpoint's values, or start over with the new ones in another output_dir"
         )
 
 
@@ -208,8 +209,8 @@ def clear_run(output_dir: str | os.PathLike) -> None:
 
 
 def _checkpoints(output_dir: str | os.PathLike) -> list[tuple[int, Path]]:
-    found = ((_STEP.search(path.name), path) for path in Path(output_dir).glob("checkpoint-*") if path.is_dir())
-    return [(int(match.group(1)), path) for match, path in found if match]
+    matches = ((_STEP.search(path.name), path) for path in Path(output_dir).glob("checkpoint-*") if path.is_dir())
+    return [(int(match.group(1)), path) for match, path in matches if match]
 
 
 def final_weights(share: float) -> str:

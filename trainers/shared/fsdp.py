@@ -123,9 +123,9 @@ def full_state(state: Any) -> Any:
         return [full_state(value) for value in state]
     if not isinstance(state, torch.Tensor):
         return state
-    whole = full_tensor(state.detach())
-    first = whole is state or not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-    return whole.cpu() if first else whole.new_empty(0)
+    full = full_tensor(state.detach())
+    first = full is state or not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    return full.cpu() if first else full.new_empty(0)
 
 
 def save_optimizer(trainer: Trainer, folder: Path) -> None:
@@ -146,10 +146,10 @@ def load_optimizer(trainer: Trainer, folder: Path) -> None:
     state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, values in state["state"].items():
-        own = parameters[number]
+        weight = parameters[number]
         for name, value in values.items():
-            if isinstance(value, torch.Tensor) and value.shape == own.shape:
-                values[name] = shard_like(value, own)
+            if isinstance(value, torch.Tensor) and value.shape == weight.shape:
+                values[name] = shard_like(value, weight)
     optimizer.load_state_dict(state)
     scheduler.load_state_dict(torch.load(folder / SCHEDULER_NAME, weights_only=True))
 

@@ -100,8 +100,8 @@ class HubTrainer(Trainer):
 
         def push() -> None:
             try:
-                for place, text in places:
-                    self._push(copy, text, path_in_repo=place)
+                for path_in_repo, text in places:
+                    self._push(copy, text, path_in_repo=path_in_repo)
             except Exception as error:
                 # Training continues, and nobody reads a future's exception.
                 logger.error("step %d was not pushed: %s", step, error, exc_info=not isinstance(error, InputError))

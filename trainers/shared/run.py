@@ -52,9 +52,9 @@ def draw_pictures(
     curves = score_curves(log)
     drawn = [draw_curves(curves, folder / CURVE)] if max(map(len, curves.values()), default=0) > 1 else []
     if distances.get("before") and distances.get("after"):
-        found = {stage: distances[stage] for stage in ("before", "after")}
+        both = {stage: distances[stage] for stage in ("before", "after")}
         sources = {"before": base_model, "after": str(folder)}
-        grid = grid_of(found, sources, pooling=pooling)
+        grid = grid_of(both, sources, pooling=pooling)
         drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
     return drawn
 
@@ -159,19 +159,19 @@ class Run:
             self._kept = trainer.keep_held_out(Path(args.output_dir))
         # Sharded weights wait on the CPU for training to begin.
         home = next(model.parameters()).device
-        known: Scores | None = None
+        scores: Scores | None = None
         with self._scoring():
             if args.should_save and trainer.scores_start:
                 model.to(args.device)
                 with torch.random.fork_rng(devices=[]), without_module(model) as bare:
-                    known = self._score(bare, "before")
+                    scores = self._score(bare, "before")
                 if trainer.random_start:
-                    known = self._score(model, "untrained")
+                    scores = self._score(model, "untrained")
                 model.to(home)
         if self.show:
             self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
-        self._scored_at, self._known = -1, {0: broadcast_object_list([known])[0]}
+        self._scored_at, self._known = -1, {0: broadcast_object_list([scores])[0]}
 
     def known(self, dataset: Any) -> Scores | None:
         """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""
@@ -182,11 +182,11 @@ class Run:
         scores, training = self.record["scores"], model.training
         model.eval()
         self.examples[when] = {}
-        found: Scores = {}
-        for part in self.trainer.score_held_out(model, when):
-            first, found = not found, merge_scores(found, part)
-            scores[when] = found
-            if when == "before" and first and found and self.show:
+        retrieval: Scores = {}
+        for added in self.trainer.score_held_out(model, when):
+            first, retrieval = not retrieval, merge_scores(retrieval, added)
+            scores[when] = retrieval
+            if when == "before" and first and retrieval and self.show:
                 self.show("\n" + before_table(self.record) + "\n")
         for number, probe in enumerate(self.probes):
             batch_size = self.trainer.args.per_device_eval_batch_size
@@ -194,7 +194,7 @@ class Run:
             probed = self.probed[when, number] = probe.examples(model, tokenizer, batch_size=batch_size)
             scores[when] = merge_scores(scores[when], probe.scores(probed))
         model.train(training)
-        return found
+        return retrieval
 
     def score_end(self, folder: Path | None = None) -> None:
         """Score the trained model, which `folder` holds if its weights are sharded."""
@@ -242,8 +242,8 @@ class Run:
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
     """Write the model card and then `results.json`, which marks the run complete."""
-    own = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
-    finish_record(record, {**saved, **own})
+    written = {"scores and settings": str(folder / "results.json"), "model card": str(folder / "README.md")}
+    finish_record(record, {**saved, **written})
     write_card(folder, record)
     write_record(folder, record)
 

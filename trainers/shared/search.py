@@ -87,17 +87,17 @@ def search_settings(
         return type(trainer)(make_model(make, args, trial), args, **trainer.arguments)
 
     def objective(trial: optuna.Trial) -> float:
-        made = make_trainer(trial)
+        trial_trainer = make_trainer(trial)
         try:
-            made.add_callback(_Report(trial, value))
-            made.train()
-            made.remove_callback(_Report)  # a trial takes one score per step
-            made.remove_callback(TrackioCallback)  # would start another run for this score
-            return value(made.evaluate())
+            trial_trainer.add_callback(_Report(trial, value))
+            trial_trainer.train()
+            trial_trainer.remove_callback(_Report)  # a trial takes one score per step
+            trial_trainer.remove_callback(TrackioCallback)  # would start another run for this score
+            return value(trial_trainer.evaluate())
         finally:
-            finish_run(made.args)
+            finish_run(trial_trainer.args)
             # Trainer and callbacks refer to each other; the next encoder needs their memory.
-            del made
+            del trial_trainer
             gc.collect()
 
     if study is None:

@@ -64,11 +64,11 @@ class WandbTracker(WandbCallback):
         scores = {k: v for k, v in dict(run.summary).items() if isinstance(v, Number) and not k.startswith("_")}
         name = run.id if args.run_name in (None, args.output_dir) else run.name
         artifact = self._wandb.Artifact(name=f"model-{name}", type="model", metadata=scores | metadata)
-        for place, content in portable_files(list_files(folder)).items():
+        for path_in_artifact, content in portable_files(list_files(folder)).items():
             if isinstance(content, Path):
-                artifact.add_file(str(content), name=place)
+                artifact.add_file(str(content), name=path_in_artifact)
             else:
-                with artifact.new_file(place, mode="wb") as file:
+                with artifact.new_file(path_in_artifact, mode="wb") as file:
                     file.write(content)
         run.log_artifact(artifact, aliases=aliases)
 
@@ -122,8 +122,8 @@ def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
     import wandb
 
     record = portable(to_plain(record))
-    known = {name: value for name, value in record.items() if name not in _RESULTS}
-    run.config.update({"record": known}, allow_val_change=True)
+    settings = {name: value for name, value in record.items() if name not in _RESULTS}
+    run.config.update({"record": settings}, allow_val_change=True)
     run.summary.update({"record": {name: record[name] for name in _RESULTS if record.get(name)}})
     columns, rows = _score_table(record["scores"])
     if rows:
@@ -141,9 +141,9 @@ def track_distances(args: TrainingArguments, stages: Mapping[int, Mapping[str, A
         return
     import wandb
 
-    for step, found in stages.items():
+    for step, languages in stages.items():
         logs: dict[str, Any] = {"train/global_step": step}
-        for language, layers in found.items():
+        for language, layers in languages.items():
             for measure, distances in layers[-1].items():
                 for kind, values in distances._asdict().items():
                     histogram = wandb.Histogram(np_histogram=np.histogram(values, _BINS))

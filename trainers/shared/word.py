@@ -196,12 +196,12 @@ class WordAlignmentTrainer(AlignmentTrainer):
         others = {*next(iter(vectors.values()))["source"]} - {"mean"}
         options: Any = {"device": next(model.parameters()).device, "examples": run.examples[when]}
         yield score_vectors(vectors, evaluation, run.protocols, scored=others, **options)
-        parts = []
-        for language, numbers in language_rows(evaluation).items():
-            found = vectors[language]["target"]["mean"]
-            end = found.offsets[np.searchsorted(numbers, DRIFT_SENTENCES)]
-            parts.append(found.vectors[:end][found.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(parts), "sentences": pivot_sentences(self, model)}
+        pivot_words = []
+        for language, row_ids in language_rows(evaluation).items():
+            words = vectors[language]["target"]["mean"]
+            end = words.offsets[np.searchsorted(row_ids, DRIFT_SENTENCES)]
+            pivot_words.append(words.vectors[:end][words.present[:end], 0])
+        run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model)}
         try:
             run.distances[when] = known_distances(
                 vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
@@ -377,7 +377,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
         They have no gradient, and each is computed only if a term reads it.
         """
-        computed = {own: inputs[name] for name, own in _CACHED.items() if name in inputs}
+        computed = {term_name: inputs[name] for name, term_name in _CACHED.items() if name in inputs}
         if computed:
             return computed
         with torch.no_grad(), self.accelerator.autocast(), self._frozen_encoder(model) as encoder:
@@ -413,9 +413,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         states = self.layers != [self._depth()]
         # The backward pass of a checkpointed layer runs its forward again, outside this block.
-        whole = self.args.gradient_checkpointing or self.args.torch_compile
+        reruns_layers = self.args.gradient_checkpointing or self.args.torch_compile
         encoder = self.accelerator.unwrap_model(model)
-        with stopped_at(encoder, self._depth() if whole else max(self.layers)):
+        with stopped_at(encoder, self._depth() if reruns_layers else max(self.layers)):
             return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=states)
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:

@@ -166,48 +166,48 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def preset_defaults(self) -> dict[str, Any]:
         """Return the preset's settings, as far as they go with the objective."""
-        found = super().preset_defaults()
-        objective = self.objective or found["objective"]
+        defaults = super().preset_defaults()
+        objective = self.objective or defaults["objective"]
         if objective != "l2":
-            found["align_target"] = "tuned"
-        if objective == "infonce" and found["norm"] != "relative":
-            found["regularizer_weight"] = 0.0  # the preset's has the scale of the distances that InfoNCE replaces
+            defaults["align_target"] = "tuned"
+        if objective == "infonce" and defaults["norm"] != "relative":
+            defaults["regularizer_weight"] = 0.0  # the preset's has the scale of the distances that InfoNCE replaces
         if objective == "none":
-            found["regularized_words"] = "all"
-        return found
+            defaults["regularized_words"] = "all"
+        return defaults
 
     def terms(self) -> list[Term]:
         """Return the terms of the loss of these settings."""
         distance: dict[str, Any] = {"norm": self.norm, "mean_over_dims": self.mean_over_dims}
-        own: Reduction = "mean"
+        reduction: Reduction = "mean"
         if self.reduction in ("sum", "sub_batches"):
-            own = cast(Reduction, self.reduction)
+            reduction = cast(Reduction, self.reduction)
         # Without links, the sum can only be divided by the number of words.
-        pivot: Reduction = "links" if self.reduction == "links" and self.objective != "none" else own
-        found: list[Term] = []
+        pivot: Reduction = "links" if self.reduction == "links" and self.objective != "none" else reduction
+        terms: list[Term] = []
         if self.objective == "infonce":
             contrast: dict[str, Any] = {name: getattr(self, name) for name in self.INFONCE}
-            found.append(WordContrast(**contrast))
+            terms.append(WordContrast(**contrast))
         elif self.objective == "l2":
             target, side = self.align_target, self.regularized_side
-            found.append(WordDistance(**distance, target=target, side=side, reduction=own))
+            terms.append(WordDistance(**distance, target=target, side=side, reduction=reduction))
         if self.regularizer_weight > 0:
-            kept: dict[str, Any] = {"side": self.regularized_side, "words": self.regularized_words}
-            found.append(KeepPivot(weight=self.regularizer_weight, **distance, **kept, reduction=pivot))
+            regularized: dict[str, Any] = {"side": self.regularized_side, "words": self.regularized_words}
+            terms.append(KeepPivot(weight=self.regularizer_weight, **distance, **regularized, reduction=pivot))
         if self.interpolation_weight > 0:
-            found.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=own))
+            terms.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=reduction))
         if self.sentence_weight > 0:
-            found.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
+            terms.append(SentenceContrast(weight=self.sentence_weight, temperature=self.temperature))
         if self.teacher_weight > 0:
             taught: dict[str, Any] = {"teacher": self.teacher, "pooling": self.teacher_pooling}
-            taught |= {"prompt": self.teacher_prompt, "reduction": own}
-            found.append(SentenceTeacher(weight=self.teacher_weight, **distance, **taught))
+            taught |= {"prompt": self.teacher_prompt, "reduction": reduction}
+            terms.append(SentenceTeacher(weight=self.teacher_weight, **distance, **taught))
         if self.similarity_weight > 0:
-            found += [
+            terms += [
                 KeepSimilarities(weight=self.similarity_weight, of=of, side=self.regularized_side)
                 for of in ("sentences", "words")
             ]
-        return found
+        return terms
 
     @property
     def sees_languages(self) -> bool:  # type: ignore[override]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from hf_xalign.checks import GIVEN, ONE, check, needs
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.recipes.parts.common import DataArguments, option
+from hf_xalign.recipes.parts.arguments import DataArguments, option
 from hf_xalign.record import cite
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
@@ -135,7 +135,11 @@ class MappingArguments:
     )
     spectral: bool = option("Map", "rcsls: clip the singular values to [0, 1].", False, rules=[needs(method="rcsls")])
     rcsls_epochs: int = option(
-        "Map", "rcsls: gradient steps over all pairs.", 10, least=0, rules=[needs(method="rcsls")]
+        "Map",
+        "rcsls: steps over all pairs (fastText takes one more than --niter).",
+        10,
+        least=0,
+        rules=[needs(method="rcsls")],
     )
     rcsls_learning_rate: float = option(
         "Map", "rcsls: initial learning rate, halved when the loss rises.", 1.0, rules=[needs(method="rcsls")]

@@ -28,7 +28,7 @@ from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping.sources import Sources, pairs_of
 from hf_xalign.recipes.parts.parallel import Corpus
@@ -89,13 +89,15 @@ def extract_vectors(
     options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
     training, held_out = {}, {}
     for language in linked.languages:
-        own = pairs_of(linked.evaluation, language)
+        language_pairs = pairs_of(linked.evaluation, language)
         label = f"Held-out words, {language}"
-        held_out[language] = held_out_words(encoders, own, linked.protocols, desc=label, **options)
+        held_out[language] = held_out_words(encoders, language_pairs, linked.protocols, desc=label, **options)
         if args.supervision == "parallel":
-            own = pairs_of(linked.train, language)
-            label, other = f"Linked words, {language}", encoders["target"]
-            training[language] = linked_vectors(*encoders["source"], own, target_encoder=other, desc=label, **options)
+            language_pairs = pairs_of(linked.train, language)
+            label, target_encoder = f"Linked words, {language}", encoders["target"]
+            training[language] = linked_vectors(
+                *encoders["source"], language_pairs, target_encoder=target_encoder, desc=label, **options
+            )
     anchors = {}
     if needed := sources.anchor_languages(args):
         for language in [*sorted(needed), pivot]:
@@ -116,7 +118,7 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
     coverage = None
     if args.supervision == "dictionary":
         anchors, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
-        entries = [(other, word) for word, other in corpus.sources.dictionaries[language]]
+        entries = [(translation, word) for word, translation in corpus.sources.dictionaries[language]]
         pairs, coverage = dictionary_vectors(entries, anchors, pivot)
         sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, corpus.pivot)]
     else:
@@ -128,13 +130,13 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
     layers = tuple(args.layers)
     candidates: dict[str, Any] = {"source_candidates": all_source, "target_candidates": all_target}
     if args.method == "procrustes":
-        found = procrustes(source, target, center=args.center, layers=layers)
+        maps = procrustes(source, target, center=args.center, layers=layers)
         if args.refine:
-            found = refine(all_source[:, 0], all_target[:, 0], found, iterations=args.refine)
+            maps = refine(all_source[:, 0], all_target[:, 0], maps, iterations=args.refine)
     elif args.method == "least_squares":
-        found = least_squares(source, target, center=args.center, layers=layers)
+        maps = least_squares(source, target, center=args.center, layers=layers)
     elif args.method == "rcsls":
-        found = rcsls(
+        maps = rcsls(
             source,
             target,
             epochs=args.rcsls_epochs,
@@ -145,16 +147,16 @@ def learn(corpus: MappingData, language: str, args: MappingArguments) -> tuple[L
             **candidates,
         )
     elif args.method == "vecmap":
-        found = vecmap(source, target, whiten=args.whiten, layers=layers, **candidates)
+        maps = vecmap(source, target, whiten=args.whiten, layers=layers, **candidates)
     else:
         rows = [anchors.lookup(pairs.source_words), pivot.lookup(pairs.target_words)]
         seeds = torch.stack(rows if args.direction == "to_pivot" else rows[::-1], dim=1)
-        found = self_learning(
+        maps = self_learning(
             all_source[:, 0], all_target[:, 0], seeds, whiten=args.whiten, seed=args.seed, layers=layers
         )
     if args.linear:
-        found = found.linear(all_source, all_target)
-    return LanguageMap(found.source, found.target, found.method, layers, source_lang, target_lang), coverage
+        maps = maps.linear(all_source, all_target)
+    return LanguageMap(maps.source, maps.target, maps.method, layers, source_lang, target_lang), coverage
 
 
 def score(
@@ -172,22 +174,24 @@ def score(
     intervals: dict[str, dict[str, list[float]]] = {}
     for language, words in corpus.held_out.items():
         scores[language], intervals[language] = {}, {}
-        whole = None if maps is None else maps[language]
+        language_map = None if maps is None else maps[language]
         for k, layer in enumerate(args.layers):
-            project = _projection(None if whole is None else whole.of([layer]), args)
-            kept: dict[str, Any] = {}
+            project = _projection(None if language_map is None else language_map.of([layer]), args)
+            word_examples: dict[str, Any] = {}
             name = f"retrieval_{args.pooling}"
-            found = words.score(name, corpus.protocols, layer=k, project=project, examples=kept)
+            retrieved = words.score(name, corpus.protocols, layer=k, project=project, examples=word_examples)
             bounds: dict[str, list[float]] = {}
             if language in corpus.sources.test_dictionaries:
-                used = [protocol for protocol in corpus.protocols if protocol.cosine or not protocol.name]
-                induced, bounds = induction(corpus, language, k, project, args.seed, used)
-                found |= induced
+                protocols = [protocol for protocol in corpus.protocols if protocol.cosine or not protocol.name]
+                induced, bounds = induction(corpus, language, k, project, args.seed, protocols)
+                retrieved |= induced
             end = f", layer {layer}" if len(args.layers) > 1 else ""
-            scores[language] |= {name + end: value for name, value in found.items()}
+            scores[language] |= {name + end: value for name, value in retrieved.items()}
             intervals[language] |= {name + end: value for name, value in bounds.items()}
             if examples is not None:
-                examples.setdefault(language, {}).update({name + end: own for name, own in kept.items()})
+                examples.setdefault(language, {}).update(
+                    {name + end: word_scores for name, word_scores in word_examples.items()}
+                )
     return scores, intervals
 
 
@@ -195,35 +199,38 @@ def induction(
     corpus: MappingData, language: str, layer: int, project: Projection, seed: int, protocols: Sequence[Protocol]
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
     """Score lexicon induction of one layer in both directions: scores, and 95% intervals."""
-    own, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
-    source, target = project(own.vectors[:, layer], pivot.vectors[:, layer])
+    anchors, pivot = corpus.anchors[language], corpus.anchors[corpus.pivot]
+    source, target = project(anchors.vectors[:, layer], pivot.vectors[:, layer])
     test = corpus.sources.test_dictionaries[language]
     # Test words match anchors as training words do, also in another case.
     entries = list(
-        zip(_anchor_words([other for _, other in test], own), _anchor_words([word for word, _ in test], pivot))
+        zip(
+            _anchor_words([translation for _, translation in test], anchors),
+            _anchor_words([word for word, _ in test], pivot),
+        )
     )
-    back = [(word, other) for other, word in entries]
+    back = [(word, translation) for translation, word in entries]
     scores: dict[str, float] = {}
     bounds: dict[str, list[float]] = {}
     for protocol in protocols:
         options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": seed}
-        to_pivot = lexicon_induction(source, target, own.words, pivot.words, entries, **options)
-        from_pivot = lexicon_induction(target, source, pivot.words, own.words, back, **options)
+        to_pivot = lexicon_induction(source, target, anchors.words, pivot.words, entries, **options)
+        from_pivot = lexicon_induction(target, source, pivot.words, anchors.words, back, **options)
         for name in _PRECISIONS:
             scores[f"bli_{name}{protocol.end}"] = (to_pivot[name] + from_pivot[name]) / 2
-            for direction, found in (("to_pivot", to_pivot), ("from_pivot", from_pivot)):
-                scores[f"bli_{name}_{direction}{protocol.end}"] = found[name]
-                bounds[f"bli_{name}_{direction}{protocol.end}"] = [found[f"{name}_low"], found[f"{name}_high"]]
+            for direction, directed in (("to_pivot", to_pivot), ("from_pivot", from_pivot)):
+                scores[f"bli_{name}_{direction}{protocol.end}"] = directed[name]
+                bounds[f"bli_{name}_{direction}{protocol.end}"] = [directed[f"{name}_low"], directed[f"{name}_high"]]
         scores[f"bli_coverage{protocol.end}"] = to_pivot["coverage"]
         scores[f"pool_bli{protocol.end}"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
     return scores, bounds
 
 
-def _projection(one: LanguageMap | None, args: MappingArguments) -> Projection:
-    if one is None:
+def _projection(language_map: LanguageMap | None, args: MappingArguments) -> Projection:
+    if language_map is None:
         return lambda source, target: (source, target)
-    own, pivot = SIDES if args.direction == "to_pivot" else SIDES[::-1]
-    return lambda source, target: (one.project(source, own), one.project(target, pivot))
+    source_side, pivot_side = SIDES if args.direction == "to_pivot" else SIDES[::-1]
+    return lambda source, target: (language_map.project(source, source_side), language_map.project(target, pivot_side))
 
 
 def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:

@@ -15,7 +15,7 @@ from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.recipes.parts.common import settle_cpu
+from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import Corpus
@@ -38,9 +38,9 @@ def start(data: MappingText, args: MappingArguments, device: str, base_model: st
         check_output(folder)
         if encoder.exists() and encoder.resolve() == folder.resolve():
             raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
-        if (found := signs_of_run(folder)) and not args.overwrite_output_dir:
+        if (signs := signs_of_run(folder)) and not args.overwrite_output_dir:
             raise InputError(
-                f"{folder} holds another run ({', '.join(found[:3])}). Use another output_dir, or "
+                f"{folder} holds another run ({', '.join(signs[:3])}). Use another output_dir, or "
                 "overwrite_output_dir=true to replace it."
             )
         hold_folder(folder)
@@ -106,7 +106,12 @@ def save(
         try:
             if alone:
                 raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
-            saved |= _save_model(linked.model, {str(one.source_lang): one for one in maps.values()}, folder, record)
+            saved |= _save_model(
+                linked.model,
+                {str(language_map.source_lang): language_map for language_map in maps.values()},
+                folder,
+                record,
+            )
         except InputError as error:
             print(f"model    none: {error}")
     finish_mapping(record, folder, {**saved, **keep_links(linked.evaluation, folder)})
@@ -122,13 +127,13 @@ def save_maps(
     folder.mkdir(parents=True, exist_ok=True)
     clear_run(folder)
     files = {}
-    for language, one in maps.items():
-        file = inside(folder / MAPS, f"{one.source_lang}-{one.target_lang}.safetensors")
-        one.save(file)
+    for language, language_map in maps.items():
+        file = inside(folder / MAPS, f"{language_map.source_lang}-{language_map.target_lang}.safetensors")
+        language_map.save(file)
         files[language] = f"{MAPS}/{file.name}"
-    used = {language: found._asdict() for language, found in coverage.items() if found is not None}
-    record["maps"] = {"files": files, "dictionary": used}
-    for language, counts in used.items():
+    entry_counts = {language: counted._asdict() for language, counted in coverage.items() if counted is not None}
+    record["maps"] = {"files": files, "dictionary": entry_counts}
+    for language, counts in entry_counts.items():
         print(f"learnt   {language}: from {counts['used']} of {counts['entries']} dictionary entries")
     return {"maps": str(folder / MAPS)}
 
@@ -136,8 +141,8 @@ def save_maps(
 def _save_model(encoder: Any, maps: Mapping[str, LanguageMap], folder: Path, record: dict[str, Any]) -> dict[str, str]:
     """Save the maps inside a model; its name on the summary, and its folder."""
     if any(
-        layer_index(one.layers, encoder.config.num_hidden_layers) != [encoder.config.num_hidden_layers]
-        for one in maps.values()
+        layer_index(language_map.layers, encoder.config.num_hidden_layers) != [encoder.config.num_hidden_layers]
+        for language_map in maps.values()
     ):
         MappedEncoder.from_maps(encoder, maps).save_pretrained(folder)
         follow_umask(folder)

@@ -56,7 +56,7 @@ class Sources:
 
 def read_sources(args: MappingArguments, revision: str | None = None) -> Sources:
     """Read the dictionaries and texts that the arguments name; `revision` is that of texts from the Hub."""
-    used: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
+    entries_of: dict[str, list[dict[str, Any]]] = {"dictionary": [], "test_dictionary": [], "text": []}
     lexicons: dict[str, dict[str, Entries]] = {}
     for name in ("dictionary", "test_dictionary"):
         lexicons[name] = {}
@@ -66,14 +66,14 @@ def read_sources(args: MappingArguments, revision: str | None = None) -> Sources
             if args.dictionary_order == "other_first":
                 entries = [(second, first) for first, second in entries]
             lexicons[name].setdefault(language, []).extend(entries)
-            used[name].append(about(item, source, entries=len(entries)))
+            entries_of[name].append(about(item, source, entries=len(entries)))
     texts: dict[str, list[Dataset]] = {}
     for item in args.text:
         source, language = parse_named(item, "text")
         part = load_monolingual(source, revision=revision)
         texts.setdefault(language, []).append(part)
-        used["text"].append(about(item, source, part, sentences=len(part)))
-    return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, used)
+        entries_of["text"].append(about(item, source, part, sentences=len(part)))
+    return Sources(lexicons["dictionary"], lexicons["test_dictionary"], texts, entries_of)
 
 
 def check_languages(sources: Sources, languages: Collection[str], pivot: str, args: MappingArguments) -> None:
@@ -83,8 +83,8 @@ def check_languages(sources: Sources, languages: Collection[str], pivot: str, ar
         raise InputError(
             f"direction=from_pivot maps {pivot} into the space of one language, but train_data has {there}. Keep one."
         )
-    for name, found in (("dictionary", sources.dictionaries), ("test_dictionary", sources.test_dictionaries)):
-        if strange := sorted(set(found) - set(languages)):
+    for name, files in (("dictionary", sources.dictionaries), ("test_dictionary", sources.test_dictionaries)):
+        if strange := sorted(set(files) - set(languages)):
             raise InputError(f"{name}: train_data has no {strange[0]}, only {there}. Remove this dictionary.")
     if args.supervision == "dictionary" and (missing := sorted(set(languages) - set(sources.dictionaries))):
         raise InputError(f"dictionary: none for {', '.join(missing)}. Add --dictionary {missing[0]}=FILE.")
@@ -124,36 +124,36 @@ def check_dictionaries(sources: Sources, linked: Corpus, pivot: str, args: Mappi
     languages = sorted(sources.anchor_languages(args))
     if not languages:
         return []
-    words, found = {}, {}
+    words, lines = {}, {}
     for language in (*languages, pivot):
         text = sources.sentences(language, linked, pivot, args)
         words[language] = set(count_words(text, language).types)
-        found[language] = f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words"
+        lines[language] = f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words"
     lexicons = {"test_dictionary": sources.test_dictionaries}
     if args.supervision == "dictionary":
         lexicons = {"dictionary": sources.dictionaries, **lexicons}
     for name, lexicon in lexicons.items():
         for language, entries in lexicon.items():
-            own = set(entries)
+            pairs = set(entries)
             usable, backwards = (
-                sum(lower_word(a, first) in words[first] and lower_word(b, second) in words[second] for a, b in own)
+                sum(lower_word(a, first) in words[first] and lower_word(b, second) in words[second] for a, b in pairs)
                 for first, second in ((pivot, language), (language, pivot))
             )
             files = ", ".join(entry["source"] for entry in sources.entries[name] if entry["language"] == language)
             if backwards > _REVERSED * usable:
                 other = {"pivot_first": "other_first", "other_first": "pivot_first"}[args.dictionary_order]
                 raise InputError(
-                    f"{name} {files}: {usable} of {len(own)} entries have both words in the text, {backwards} with "
+                    f"{name} {files}: {usable} of {len(pairs)} entries have both words in the text, {backwards} with "
                     f"the columns reversed. Set dictionary_order={other}, or put the word in "
                     f"{pivot if other == 'other_first' else language} first in each line."
                 )
             if not usable:
                 raise InputError(
-                    f"{name} {files}: none of {len(own)} entries has its words in {pivot} and in {language} in the "
+                    f"{name} {files}: none of {len(pairs)} entries has its words in {pivot} and in {language} in the "
                     "text for the anchors. Add more text, or use a dictionary of these languages."
                 )
-            found[language] += f"; {usable:,} of {len(own):,} entries of {name} have both words there"
-    return list(found.values())
+            lines[language] += f"; {usable:,} of {len(pairs):,} entries of {name} have both words there"
+    return list(lines.values())
 
 
 def pairs_of(dataset: Dataset, language: str) -> Dataset:

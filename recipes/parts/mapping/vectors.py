@@ -24,7 +24,7 @@ from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
-from hf_xalign.recipes.parts.common import DataArguments
+from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.mapping.data import MappingData, induction, learn
 from hf_xalign.recipes.parts.mapping.report import finish_mapping, save_maps, start
@@ -70,8 +70,8 @@ def map_vectors(data: MappingText, args: MappingArguments) -> None:
     record["data"]["vectors"] = [
         about(file, file, language=language, words=len(anchors[language])) for language, file in files.items()
     ]
-    for language, one in anchors.items():
-        words, _, size = one.vectors.shape
+    for language, own_anchors in anchors.items():
+        words, _, size = own_anchors.vectors.shape
         print(f"vectors  {language}: {words:,} words x {size} dimensions of {files[language]}")
     print("\n".join(lines))
     print(f"map      {args.method}, {args.direction.replace('_', ' ')}")
@@ -133,30 +133,30 @@ def _read_lexicon(
     """
     lines: list[str] = []
     entries: dict[str, Entries] = {}
-    used: dict[str, list[dict[str, Any]]] = {}
+    source_entries: dict[str, list[dict[str, Any]]] = {}
     for name in ("dictionary", "test_dictionary"):
-        entries[name], used[name] = [], []
+        entries[name], source_entries[name] = [], []
         for item in getattr(args, name):
             file, language = parse_source(item)
             if language not in (None, source.lang):
                 raise InputError(
                     f"{name}={item}: the source vectors are of {source.lang}. Name a dictionary of {source.lang}."
                 )
-            found = load_dictionary(Path(file).expanduser())
+            pairs = load_dictionary(Path(file).expanduser())
             usable = [
                 int(((source.lookup(a) >= 0) & (target.lookup(b) >= 0)).sum())
-                for a, b in (list(zip(*found)), list(zip(*found))[::-1])
+                for a, b in (list(zip(*pairs)), list(zip(*pairs))[::-1])
             ]
             if not any(usable):
                 raise InputError(
-                    f"{name} {file}: no entry of {len(found)} has a vector in {source.lang} and in {target.lang}. "
+                    f"{name} {file}: no entry of {len(pairs)} has a vector in {source.lang} and in {target.lang}. "
                     "Use a dictionary of these languages, or raise max_vectors."
                 )
             first = source.lang if usable[0] >= usable[1] else target.lang
-            entries[name] += found if first == target.lang else [(b, a) for a, b in found]
-            used[name].append(about(item, file, language=source.lang, entries=len(found)))
+            entries[name] += pairs if first == target.lang else [(b, a) for a, b in pairs]
+            source_entries[name].append(about(item, file, language=source.lang, entries=len(pairs)))
             what = "learn" if name == "dictionary" else "test"
-            counts = f"{len(found):,} entries, {max(usable):,} with both vectors"
+            counts = f"{len(pairs):,} entries, {max(usable):,} with both vectors"
             lines.append(f"{what:8} {file}: {counts}, {first} first")
     train, test = entries["dictionary"], entries["test_dictionary"]
     if test:
@@ -164,8 +164,8 @@ def _read_lexicon(
     else:
         held_out = {word for _, word in train if _is_held_out(word)}
         test = [entry for entry in train if entry[1] in held_out]
-        used["test_dictionary"] = [
-            {**entry, "split": f"1 of {_HELD_OUT} source words"} for entry in used["dictionary"]
+        source_entries["test_dictionary"] = [
+            {**entry, "split": f"1 of {_HELD_OUT} source words"} for entry in source_entries["dictionary"]
         ]
     kept = [entry for entry in train if entry[1] not in held_out]
     if not kept or not test:
@@ -174,7 +174,7 @@ def _read_lexicon(
             "dictionary, or another test_dictionary."
         )
     lines.append(f"held out {len(held_out):,} source words, {len(test):,} entries; {len(kept):,} to learn from")
-    return kept, test, lines, used
+    return kept, test, lines, source_entries
 
 
 def _is_held_out(word: str) -> bool:
@@ -182,26 +182,26 @@ def _is_held_out(word: str) -> bool:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big") % _HELD_OUT == 0
 
 
-def _of_any_length(one: LanguageMap) -> LanguageMap:
+def _of_any_length(language_map: LanguageMap) -> LanguageMap:
     """Return a map learnt on vectors of length 1 for vectors as they are in the file."""
-    if not one.source.means or one.source.steps[0] == "unit":
-        return one
-    return replace(one, source=replace(one.source, steps=("unit", *one.source.steps)))
+    if not language_map.source.means or language_map.source.steps[0] == "unit":
+        return language_map
+    return replace(language_map, source=replace(language_map.source, steps=("unit", *language_map.source.steps)))
 
 
-def _mapped(vectors: Tensor, one: LanguageMap, side: Any) -> Tensor:
+def _mapped(vectors: Tensor, language_map: LanguageMap, side: Any) -> Tensor:
     """Map vectors, in their own memory where the size stays."""
-    if one.project(vectors[:1], side).shape[-1] != vectors.shape[-1]:
-        return torch.cat([one.project(part, side) for part in vectors.split(_ROWS)])
+    if language_map.project(vectors[:1], side).shape[-1] != vectors.shape[-1]:
+        return torch.cat([language_map.project(part, side) for part in vectors.split(_ROWS)])
     for part in vectors.split(_ROWS):
-        part.copy_(one.project(part, side))
+        part.copy_(language_map.project(part, side))
     return vectors
 
 
 def _save(
     record: dict[str, Any],
     anchors: Mapping[str, Anchors],
-    one: LanguageMap,
+    language_map: LanguageMap,
     coverage: Coverage | None,
     files: Mapping[str, str],
     args: MappingArguments,
@@ -209,13 +209,13 @@ def _save(
 ) -> dict[str, str]:
     """Replace an earlier run by the map and the mapped vectors, and return their folders by name."""
     language = next(iter(files))
-    saved = save_maps(record, {language: one}, {language: coverage}, folder)  # the old record goes first
+    saved = save_maps(record, {language: language_map}, {language: coverage}, folder)  # the old record goes first
     for path in (folder / VECTORS).glob("*"):
         path.unlink()
     written = {}
-    for code, found in anchors.items():
+    for code, own_anchors in anchors.items():
         file = inside(folder / VECTORS, f"{code}.{args.vectors_format}")
-        cpu = replace(found, vectors=found.vectors.cpu())
+        cpu = replace(own_anchors, vectors=own_anchors.vectors.cpu())
         cpu.save(file) if args.vectors_format == "safetensors" else write_word2vec(cpu, file)
         written[code] = f"{VECTORS}/{file.name}"
     record["maps"]["vectors"] = {"from": {code: Path(file).name for code, file in files.items()}, "files": written}

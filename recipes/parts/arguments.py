@@ -1,22 +1,13 @@
-"""Arguments that recipes share, and how a recipe ends: errors, a full disk, Ctrl-C."""
+"""Arguments of the recipes that train on parallel text, in dataclasses."""
 
 from __future__ import annotations
 
-import gc
-import logging
-import os
-import sys
-from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Literal
 
-from hf_xalign.cache import held
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.config import imported, parse
 from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
-
-logger = logging.getLogger(__name__)
+from hf_xalign.errors import InputError
 
 _DATA = "Model and data"
 
@@ -169,94 +160,3 @@ class DataArguments(TextArguments):
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])
-
-
-def recipe(arguments: Sequence[Any], description: str | None, trainer: str, load: str) -> Callable[..., None]:
-    """Return the `main` of a recipe that trains: it takes the command line, by default that of the process.
-
-    Args:
-        arguments: dataclasses of the recipe's arguments and of its settings, as `config.parse` takes them.
-        description: what `--help` says of the recipe.
-        trainer: name of the trainer's class.
-        load: function that reads the text, `module:name` in this package, as [`~hf_xalign.recipes.parts.run.train`]
-            takes it.
-    """
-
-    def main(argv: list[str] | None = None) -> None:
-        data, args = parse(arguments, argv, description=description)
-
-        from hf_xalign import trainers
-        from hf_xalign.recipes.parts.run import train
-
-        train(getattr(trainers, trainer), data, args, imported(f"hf_xalign.recipes.parts.{load}"))
-
-    return main
-
-
-def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> None:
-    """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130)."""
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    rank = int(os.environ.get("RANK", "0"))
-    logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
-    try:
-        main()
-        _leave_processes()
-    except (InputError, NonFiniteLossError) as error:
-        if isinstance(error, InputError) and os.environ.get("HF_XALIGN_DEBUG"):  # by `hf-xalign --debug train`
-            raise
-        _exit(2 if isinstance(error, InputError) else 1, f"error: {error}")
-    except Exception as error:
-        cause = find_disk_full(error)
-        if cause is None:
-            raise
-        place, reason = getattr(cause, "filename", None), getattr(cause, "strerror", None)
-        _exit(
-            1,
-            f"error: {place or 'the disk'}: {reason or cause}: partial files are ignored; make room, "
-            "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
-        )
-    except KeyboardInterrupt:
-        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}")
-
-
-def _how_to_resume() -> str:
-    for folder in held:
-        if folder.parent in held and folder.name.startswith("seed-"):
-            return "run the same command again: finished seeds are kept"
-        if any(folder.glob("checkpoint-*/complete.json")):
-            return "resume from the last complete checkpoint with resume_from_checkpoint=true"
-    return "no checkpoint was written before it: run the same command again to start over"
-
-
-def _exit(status: int, message: str) -> None:
-    print(message, file=sys.stderr)
-    sys.exit(status)
-
-
-def _leave_processes() -> None:
-    """Leave the process group together: a process that ends while another still talks to it may abort."""
-    import torch
-
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        # Objects that hold the group would free it at interpreter exit, which may hang.
-        gc.collect()
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
-
-
-def settle_cpu(device: str) -> None:
-    """On a CPU, flush denormal numbers to zero and log the threads.
-
-    Adam's moments of rare embedding rows decay into denormals, on which its step takes 14 times as long
-    (benchmarks/cpu_arithmetic.py).
-    """
-    import torch
-
-    if device == "cpu":
-        torch.set_flush_denormal(True)
-        logger.info(
-            "CPU run: threads: %d, OMP_WAIT_POLICY=%s, GOMP_SPINCOUNT=%s, denormal numbers are flushed to zero",
-            torch.get_num_threads(),
-            os.environ.get("OMP_WAIT_POLICY"),
-            os.environ.get("GOMP_SPINCOUNT"),
-        )

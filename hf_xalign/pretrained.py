@@ -46,13 +46,19 @@ def check_model_folder(folder: str | os.PathLike) -> None:
     folder = Path(folder)
     check_files(folder)
     config, adapter = _read_object(folder / "config.json"), _read_object(folder / "adapter_config.json")
-    shapes, own_shapes = _weights(folder, "model"), _weights(folder, "adapter_model")
+    shapes, adapter_shapes = _weights(folder, "model"), _weights(folder, "adapter_model")
     if shapes and not (config or adapter):
         raise InputError(f"{folder} has weights, and no config.json. Save or download the whole model again.")
     if config:
-        _check_config(config, shapes, f"{folder}/config.json")
+        _refuse(f"{folder}/config.json", _config_faults(config, shapes))
     if adapter:
-        _check_adapter(adapter, own_shapes, f"{folder}/adapter_config.json")
+        _refuse(f"{folder}/adapter_config.json", _adapter_faults(adapter, adapter_shapes))
+
+
+def _refuse(path: str | os.PathLike, faults: Iterator[str]) -> None:
+    """Raise an InputError that names a file and the first of its faults, if there are any."""
+    if fault := next(faults, None):
+        raise InputError(f"{path}: {fault}")
 
 
 def check_files(folder: Path) -> None:
@@ -239,53 +245,51 @@ _TABLES = {
 }
 
 
-def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
+def _config_faults(config: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> Iterator[str]:
+    """Yield what is wrong in the config of a model whose weights have these shapes."""
     model_types = {*_strings("transformers", "models/auto/*.py"), "xalign-bilstm-crf", "xalign-mapped"}
     model_type = config.get("model_type")
     if ("model_type" in config or shapes) and not (isinstance(model_type, str) and model_type in model_types):
-        raise InputError(f"{where}: model_type is {model_type!r}, which the installed transformers does not know.")
+        yield f"model_type is {model_type!r}, which the installed transformers does not know."
     if shapes:  # a field that is left out has its default
         for name, declared in _declared_config(model_type).items():
             if name in ("hidden_size", "num_hidden_layers", "vocab_size") and declared.value:
                 config = {name: ast.literal_eval(declared.value), **config}
     dims = {n for shape in shapes.values() for n in shape}
     for path, name, value, sizes in _fields(config):
-        at = f"{where}: {path}"
         rows = {shape[0] for tensor, shape in shapes.items() if _TABLES.get(name, "\0") in tensor and shape}
         if _SIZE.fullmatch(name):
-            _check_size(name, value, at, set() if rows else dims)
-        _check_form(name, value, at, str(sizes.get("model_type")), sizes.get("vocab_size"))
+            yield from _size_faults(name, value, path, set() if rows else dims)
+        yield from _form_faults(name, value, path, str(sizes.get("model_type")), sizes.get("vocab_size"))
         if not _SIZE.fullmatch(name) or not isinstance(value, int):  # null, or one for each layer
             continue
         # Some families have two positions more than they say.
         if rows and value not in rows | ({n - 2 for n in rows} if name == "max_position_embeddings" else set()):
-            raise InputError(f"{at} is {value:,}, and the weights have {max(rows):,}. Correct it.")
+            yield f"{path} is {value:,}, and the weights have {max(rows):,}. Correct it."
         shared = "num_hidden_groups" in sizes  # ALBERT's layers share weights
         counts_layers = name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
         if counts_layers and shapes and not shared and value > (layers := _layers(shapes)):
-            raise InputError(f"{at} is {value:,}, and the weights have {layers:,}. Correct it.")
+            yield f"{path} is {value:,}, and the weights have {layers:,}. Correct it."
         if sizes is config and name in ("hidden_size", "d_model", "n_embd", "dim"):
             matrices = [shape for tensor, shape in shapes.items() if _IN_LAYER.search(tensor) and len(shape) == 2]
             if 2 * sum(value in shape for shape in matrices) < len(matrices):
-                raise InputError(f"{at} is {value:,}, which most matrices of the weights do not have. Correct it.")
+                yield f"{path} is {value:,}, which most matrices of the weights do not have. Correct it."
         heads = sizes.get("num_attention_heads") if name == "hidden_size" else None
         if isinstance(heads, int) and heads and not {"head_dim", "d_kv"} & sizes.keys() and value % heads:
-            raise InputError(f"{at} is {value:,}, which {heads:,} attention heads do not divide. Correct one of them.")
-    _check_memory(config, where)
+            yield f"{path} is {value:,}, which {heads:,} attention heads do not divide. Correct one of them."
+    yield from _memory_faults(config)
     if shapes:
-        _check_names(str(model_type), shapes, where)
+        yield from _name_faults(str(model_type), shapes)
 
 
-def _check_names(model_type: str, tensors: Iterable[str], where: str) -> None:
+def _name_faults(model_type: str, tensors: Iterable[str]) -> Iterator[str]:
     """Refuse weights of which most have names that the source of such a model does not have."""
     source_names = _strings("transformers", f"models/{model_type.replace('-', '_')}/modeling_*.py", r"self\.(\w+)")
     if source_names and model_type not in _strings("transformers", "conversion_mapping.py"):
         source_names |= {"weight", "bias", "gamma", "beta"}
         fits = [all(part in source_names or part.isdigit() for part in name.split(".")) for name in tensors]
         if 2 * sum(fits) < len(fits):
-            raise InputError(
-                f"{where}: model_type is {model_type!r}, and the weights' names are not those of such a model."
-            )
+            yield f"model_type is {model_type!r}, and the weights' names are not those of such a model."
 
 
 # Fields that change how a model is built or what it returns, with the values that are read.
@@ -298,7 +302,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _check_form(name: str, value: Any, where: str, model_type: str, vocabulary: Any) -> None:
+def _form_faults(name: str, value: Any, path: str, model_type: str, vocabulary: Any) -> Iterator[str]:
     """Check a field that is no size."""
     expected, valid = "", True
     if name in ("id2label", "label2id", "auto_map"):
@@ -324,7 +328,7 @@ def _check_form(name: str, value: Any, where: str, model_type: str, vocabulary: 
     if value is None or valid:
         valid, expected = _is_declared(_declared_config(model_type).get(name), value)
     if not valid:
-        raise InputError(f"{where} is {value!r}; it is {expected}. Correct it.")
+        yield f"{path} is {value!r}; it is {expected}. Correct it."
 
 
 @cache
@@ -400,15 +404,14 @@ _NEEDED_BY_FIELD = {
 _NO_WORD_VECTORS = ("PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "ADAPTION_PROMPT", "POLY")
 
 
-def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
+def _adapter_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> Iterator[str]:
+    """Yield what is wrong in the config of an adapter whose weights have these shapes."""
     peft_type = adapter.get("peft_type")
     peft_names = {*_strings("peft", "utils/peft_types.py"), "XALIGN"}
     if not isinstance(peft_type, str) or peft_type not in peft_names:
-        raise InputError(
-            f"{where}: peft_type is {peft_type!r}, which the installed PEFT does not know ({len(peft_names)} kinds)."
-        )
+        yield f"peft_type is {peft_type!r}, which the installed PEFT does not know ({len(peft_names)} kinds)."
     if peft_type in _NO_WORD_VECTORS:
-        raise InputError(f"{where}: peft_type is {peft_type}, with which an encoder gives no vectors of words alone.")
+        yield f"peft_type is {peft_type}, with which an encoder gives no vectors of words alone."
     sources = ("peft", "tuners/*/config.py", f"self.peft_type = PeftType.{peft_type}\n")
     if peft_type == "XALIGN":
         sources = ("hf_xalign", "modeling/xalign/config.py", "XAlignPeftType.XALIGN")
@@ -419,33 +422,33 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
     for name, value in adapter.items():
         if value not in readable.get(name, (value,)):
             allowed = ", ".join(map(str, readable[name]))
-            raise InputError(f"{where}: {name} is {value!r}; what is read is {allowed}. Correct it.")
+            yield f"{name} is {value!r}; what is read is {allowed}. Correct it."
         if name in ("r", "reduction_factor", "num_heads", "feedforward_size") and peft_type != "OFT":
-            _check_size(name, value, f"{where}: {name}", set())
+            yield from _size_faults(name, value, name, set())
             if name == "r" and dims and value > max(dims):
-                raise InputError(f"{where}: r is {value:,}, and the largest size of the weights is {max(dims):,}.")
+                yield f"r is {value:,}, and the largest size of the weights is {max(dims):,}."
         elif ("dropout" in name or name.endswith("alpha")) and (
             not isinstance(value, (int, float))
             or not math.isfinite(value)
             or ("dropout" in name and not 0 <= value <= 1)
         ):
-            raise InputError(f"{where}: {name} is {value!r}; it is a number. Correct it.")
+            yield f"{name} is {value!r}; it is a number. Correct it."
         valid, expected = _is_declared(declared.get(name), value)
         if not (valid or name.endswith("alpha")):
-            raise InputError(f"{where}: {name} is {value!r}; it is {expected}. Correct it.")
+            yield f"{name} is {value!r}; it is {expected}. Correct it."
     if not isinstance(base := (adapter.get("auto_mapping") or {}).get("base_model_class"), (str, type(None))):
-        raise InputError(f"{where}: auto_mapping has the base_model_class {base!r}; it is a name. Correct it.")
+        yield f"auto_mapping has the base_model_class {base!r}; it is a name. Correct it."
     if (task := adapter.get("task_type")) is not None and task not in peft_names:
-        raise InputError(f"{where}: task_type is {task!r}, which the installed PEFT does not know.")
+        yield f"task_type is {task!r}, which the installed PEFT does not know."
     for name in _TABLES_OF_PATTERNS:
         table, kinds = adapter.get(name) or {}, int if name == "rank_pattern" else (int, float)
         if not all(isinstance(value, kinds) and 0 < value < 1 << 20 for value in table.values()):
-            raise InputError(f"{where}: {name} is {table!r}; it has positive numbers for patterns. Correct it.")
+            yield f"{name} is {table!r}; it has positive numbers for patterns. Correct it."
     patterns = [adapter.get(name) for name in _PATTERNS]
     patterns += [pattern for name in _TABLES_OF_PATTERNS for pattern in adapter.get(name) or ()]
     for pattern in patterns:
         if isinstance(pattern, str) and not re.fullmatch(r"[\w.-]*", pattern):
-            _check_regex(pattern, sorted(shapes), where)
+            yield from _regex_faults(pattern, sorted(shapes))
     prefix = _strings("peft", f"tuners/{peft_type.lower()}/model.py", r'^    prefix: str = "(\w+)"')
     head = {"SEQ_CLS": r"classifier|score", "TOKEN_CLS": r"classifier|score", "QUESTION_ANS": "qa_outputs"}
     needed = [*prefix, _NEEDED_BY_KIND.get(peft_type), head.get(str(adapter.get("task_type")))]
@@ -454,32 +457,30 @@ def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
     for fragment in filter(None, needed if shapes else ()):
         if not any(re.search(fragment, name) for name in shapes):
             lacking = fragment.lstrip("^")
-            raise InputError(
-                f"{where}: such an adapter has weights called {lacking}, and its file has none. Save it again."
-            )
+            yield f"such an adapter has weights called {lacking}, and its file has none. Save it again."
     if peft_type == "LORA" and shapes:
-        _check_lora(adapter, shapes, where)
+        yield from _lora_faults(adapter, shapes)
 
 
-def _check_lora(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
+def _lora_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> Iterator[str]:
     """Check LoRA's ranks, modules and layers against its weights."""
     modules = {
         name.partition(".lora_")[0].removeprefix("base_model.model."): name for name in shapes if ".lora_" in name
     }
     ranks = {shape[0] for name, shape in shapes.items() if name.endswith(".lora_A.weight")}
     if wrong := ranks - {adapter.get("r", 8), *(adapter.get("rank_pattern") or {}).values()}:
-        raise InputError(f"{where}: r is {adapter.get('r', 8)}, and the weights have {min(wrong)}. Correct it.")
+        yield f"r is {adapter.get('r', 8)}, and the weights have {min(wrong)}. Correct it."
     targets, layers, pattern = (adapter.get(k) for k in ("target_modules", "layers_to_transform", "layers_pattern"))
     if pattern and layers is None:
-        raise InputError(f"{where}: layers_pattern needs layers_to_transform. Give both, or remove it.")
+        yield "layers_pattern needs layers_to_transform. Give both, or remove it."
     if layers is not None and isinstance(targets, str):
-        raise InputError(f"{where}: layers_to_transform needs a list of target_modules, not a pattern. Correct it.")
+        yield "layers_to_transform needs a list of target_modules, not a pattern. Correct it."
     layers_with_weights = {int(number) for name in modules for number in _IN_LAYER.findall(name)}
     if missing := {*_listed(layers)} - layers_with_weights:
-        raise InputError(f"{where}: layers_to_transform has {min(missing)}, which has no weights. Correct it.")
+        yield f"layers_to_transform has {min(missing)}, which has no weights. Correct it."
     if not any(_aims(adapter, name) for name in modules):
         targets = f"{targets} with layers_pattern {pattern}" if pattern else targets
-        raise InputError(f"{where}: target_modules {targets} match no tensor of its weights. Correct it.")
+        yield f"target_modules {targets} match no tensor of its weights. Correct it."
 
 
 def _listed(value: Any) -> list[Any]:
@@ -518,52 +519,52 @@ def check_base(folder: Path, *, finite: bool = True) -> None:
         InputError: the adapter names no encoder, a folder that is not there, or one that cannot be a model.
     """
     path = folder / "adapter_config.json"
-    adapter = _read_object(path)
-    if not adapter:
-        return
+    if adapter := _read_object(path):
+        _refuse(path, _base_faults(folder, adapter, finite))
+
+
+def _base_faults(folder: Path, adapter: Mapping[str, Any], finite: bool) -> Iterator[str]:
     base = str(folder) if (folder / "config.json").exists() else adapter.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
-        raise InputError(
-            f"{path}: base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add "
-            "it, or use PeftModel.from_pretrained(encoder, adapter)."
+        yield (
+            f"base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add it, or "
+            "use PeftModel.from_pretrained(encoder, adapter)."
         )
     base_folder = Path(os.path.expanduser(base))
     if os.path.isdir(base_folder):  # False for what can be no name at all
         if not (base_folder / "config.json").exists():
-            raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
+            yield f"base_model_name_or_path is {base}, which holds no encoder. Correct it."
         if base_folder != folder:
             check_model_folder(base_folder)
             check_whole(base_folder, tokenizer=False, finite=finite)
-        _check_on_base(adapter, _weights(folder, "adapter_model"), base_folder, str(path))
+        yield from _on_base_faults(adapter, _weights(folder, "adapter_model"), base_folder)
     elif not find_folder(base):
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
-            raise InputError(
-                f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
+            yield (
+                f"base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
                 "PeftModel.from_pretrained(encoder, adapter)."
             )
         from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
 
         cached = Path(HF_HUB_CACHE, f"models--{base.replace('/', '--')}")
         if HF_HUB_OFFLINE and not any(cached.glob("snapshots/*/config.json")):
-            raise InputError(
-                f"{path}: base_model_name_or_path {base} is no folder and not in the Hub's cache, and HF_HUB_OFFLINE "
-                "is set. Unset it, or name a folder."
+            yield (
+                f"base_model_name_or_path {base} is no folder and not in the Hub's cache, and HF_HUB_OFFLINE is set. "
+                "Unset it, or name a folder."
             )
 
 
-def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], folder: Path, where: str) -> None:
+def _on_base_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], folder: Path) -> Iterator[str]:
     """Check that an adapter's layers, tokens and LoRA matrices are those of its encoder."""
     base = {name: shape for name, shape in _weights(folder, "model").items() if "decoder." not in name}
     layers, rows = _layers(base), max((shape[0] for name, shape in base.items() if "embed" in name), default=0)
     tokens = adapter.get("trainable_token_indices") or adapter.get("token_indices") or []
     tokens = [n for ids in tokens.values() for n in ids] if isinstance(tokens, dict) else tokens
     if unknown := next((token for token in tokens if rows and not 0 <= token < rows), None):
-        raise InputError(f"{where}: token {unknown:,} is trained, and the encoder has {rows:,}. Correct it.")
+        yield f"token {unknown:,} is trained, and the encoder has {rows:,}. Correct it."
     if replicated := adapter.get("layer_replication"):
         if wrong := next((pair for pair in replicated if not 0 <= pair[0] < pair[1] <= layers), None):
-            raise InputError(
-                f"{where}: layer_replication has {wrong}, and the encoder has {layers} layers. Correct it."
-            )
+            yield f"layer_replication has {wrong}, and the encoder has {layers} layers. Correct it."
         return
     model_type = _read_object(folder / "config.json").get("model_type")
     if model_type in _strings("transformers", "conversion_mapping.py"):  # other names than in the file
@@ -577,14 +578,11 @@ def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], 
             adapted_modules.add(match[1])
             length = shape[-1] if "A" in side else shape[0] if "B" in side else None
             if match[1] not in matrices or length not in {None, *matrices[match[1]]}:
-                raise InputError(f"{where}: the encoder has no matrix for {name} {shape}. Name the encoder it is for.")
+                yield f"the encoder has no matrix for {name} {shape}. Name the encoder it is for."
     targets = adapter.get("target_modules")
     for name in matrices if adapted_modules and (targets == "all-linear" or isinstance(targets, list)) else ():
         if len(matrices[name]) > 1 and name not in adapted_modules and _aims(adapter, name):
-            raise InputError(
-                f"{where}: adapter_model.safetensors has no weights for {name}, which target_modules match. Save it "
-                "again."
-            )
+            yield f"adapter_model.safetensors has no weights for {name}, which target_modules match. Save it again."
 
 
 def check_whole(folder: Path, *, tokenizer: bool = True, finite: bool = True) -> None:
@@ -628,17 +626,17 @@ _POSITIVE = re.compile(
 _IN_WEIGHTS = re.compile(r"hidden_size|d_model|n_embd|vocab_size")
 
 
-def _check_size(name: str, value: Any, where: str, dims: set[int]) -> None:
+def _size_faults(name: str, value: Any, path: str, dims: set[int]) -> Iterator[str]:
     needed = name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "r")
     if not needed and (value is None or isinstance(value, (list, dict, bool))):
         return
     least = 1 if _POSITIVE.fullmatch(name) else 0
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{where} is {value!r}; it is a whole number from {least} on. Correct it.")
+        yield f"{path} is {value!r}; it is a whole number from {least} on. Correct it."
     if dims and _IN_WEIGHTS.fullmatch(name) and value not in dims:
-        raise InputError(f"{where} is {value:,}, and no tensor of the weights has that size. Correct it.")
+        yield f"{path} is {value:,}, and no tensor of the weights has that size. Correct it."
     if value > 1_000_000_000 or (dims and least and value > 64 * max(dims)):
-        raise InputError(f"{where} is {value:,}, and the largest size of the weights is {max(dims, default=0):,}.")
+        yield f"{path} is {value:,}, and the largest size of the weights is {max(dims, default=0):,}."
 
 
 def _layers(shapes: Mapping[str, list[int]]) -> int:
@@ -646,7 +644,7 @@ def _layers(shapes: Mapping[str, list[int]]) -> int:
     return 1 + max((int(number) for name in shapes for number in re.findall(r"(?<=\.)\d+(?=\.)", name)), default=0)
 
 
-def _check_memory(config: Mapping[str, Any], where: str) -> None:
+def _memory_faults(config: Mapping[str, Any]) -> Iterator[str]:
     """Refuse a model whose weights, by the sizes in its config, need more memory than there is."""
     import psutil
 
@@ -656,22 +654,20 @@ def _check_memory(config: Mapping[str, Any], where: str) -> None:
     parameters = layers * width * (4 * width + 2 * sizes.get("intermediate_size", 0))
     needed, memory = 4 * (parameters + sizes.get("vocab_size", 0) * width), psutil.virtual_memory().total
     if needed > 2 * memory:  # a checkpoint in half precision may just fit
-        raise InputError(
-            f"{where}: weights of these sizes take {needed >> 30:,} GiB; this machine has {memory >> 30:,}."
-        )
+        yield f"weights of these sizes take {needed >> 30:,} GiB; this machine has {memory >> 30:,}."
 
 
-def _check_regex(pattern: str, names: list[str], where: str) -> None:
+def _regex_faults(pattern: str, names: list[str]) -> Iterator[str]:
     """Refuse a pattern that is none, or whose search does not end: only another process can be stopped."""
     code = "import re, sys; f = re.compile(sys.argv[1]).fullmatch; [f(line.strip()) for line in sys.stdin]"
     command = [sys.executable, "-I", "-S", "-c", code, pattern]
     text = "\n".join(["base_model.model.encoder.layer.0.attention.self.query", *names])
     try:
         subprocess.run(command, input=text, text=True, check=True, capture_output=True, timeout=1.0)
-    except subprocess.TimeoutExpired as error:
-        raise InputError(f"{where}: matching {pattern[:80]!r} does not end. Name the modules in a list.") from error
-    except (subprocess.CalledProcessError, ValueError) as error:
-        raise InputError(f"{where}: {pattern[:80]!r} is no regular expression. Name the modules in a list.") from error
+    except subprocess.TimeoutExpired:
+        yield f"matching {pattern[:80]!r} does not end. Name the modules in a list."
+    except (subprocess.CalledProcessError, ValueError):
+        yield f"{pattern[:80]!r} is no regular expression. Name the modules in a list."
 
 
 @cache

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_MOST_ROWS = 6  # of the table that a card opens with
-
 
 def line(value: Any) -> str:
     """Return text on one line, without control characters."""
@@ -63,4 +61,4 @@ def first_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     firsts: dict[str, tuple[str, ...]] = {}
     for row in rows:
         firsts.setdefault(row[0], row)
-    return list(firsts.values())[:_MOST_ROWS]
+    return list(firsts.values())[:6]

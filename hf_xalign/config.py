@@ -41,16 +41,6 @@ _UNSET = object()
 # YAML 1.1 reads `1e-5` as text, because its floats need a dot.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _NO_TOKENS = "is not allowed, because settings are pickled and pushed with the model. Set HF_TOKEN in the environment."
-# Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
-# compare with would reset accelerate's state in the middle of a run.
-_RESOLVED_DEFAULTS: dict[str, Any] = {
-    "output_dir": "trainer_output",
-    "activation_checkpointing": False,
-    "gradient_checkpointing": False,
-    "disable_tqdm": False,
-    "report_to": [],
-    "debug": [],
-}
 
 
 def parse(
@@ -191,6 +181,18 @@ def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, lat
     except checks.SettingError as error:
         raise InputError(places.get(error.setting, "") + str(error)) from error
     return instances
+
+
+# Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
+# compare with would reset accelerate's state in the middle of a run.
+_RESOLVED_DEFAULTS: dict[str, Any] = {
+    "output_dir": "trainer_output",
+    "activation_checkpointing": False,
+    "gradient_checkpointing": False,
+    "disable_tqdm": False,
+    "report_to": [],
+    "debug": [],
+}
 
 
 def non_default_fields(config: Any) -> dict[str, Any]:

@@ -13,25 +13,11 @@ from hf_xalign.errors import InputError
 
 # A code becomes a key of records and part of file names, so it has no dots, slashes or spaces.
 LANGUAGE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*"
-_LONGEST = 35  # characters, as RFC 5646, section 4.4.1, recommends
 _PATTERN = re.compile(LANGUAGE)
 # Codes with the same meaning. CLDR's locale `no` is Bokmål, and the script Han is the likely one of a language.
 _SAME = {"nb": "no"}
 _SAME_SCRIPT = {"Aran": "Arab", "Hang": "Kore", "Hani": None}
 _SUBTAG = re.compile("[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3}")  # a script or a region
-# Common names that are different in CLDR's English list.
-_OTHER_NAMES = {
-    "bengali": "bn",
-    "farsi": "fa",
-    "kinyarwanda": "rw",
-    "mandarin": "zh",
-    "norwegian": "no",
-    "oriya": "or",
-    "panjabi": "pa",
-    "sinhalese": "si",
-    "tagalog": "fil",
-    "uighur": "ug",
-}
 
 
 class Language(NamedTuple):
@@ -47,7 +33,8 @@ def check_language(code: Any, where: str) -> str:
 
     Otherwise, or if it has more than 35 characters, raise an InputError that begins with `where`.
     """
-    if isinstance(code, str) and len(code) <= _LONGEST and _PATTERN.fullmatch(code):
+    # RFC 5646, section 4.4.1, recommends 35 characters.
+    if isinstance(code, str) and len(code) <= 35 and _PATTERN.fullmatch(code):
         return code
     shown = repr(code)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
@@ -132,6 +119,21 @@ def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | N
 def _variants(code: str) -> list[str]:
     """Return the subtags after language, script and region, which are of variants or private use."""
     return [part for part in re.split("[-_]", code.lower())[1:] if not _SUBTAG.fullmatch(part)]
+
+
+# Common names that are different in CLDR's English list.
+_OTHER_NAMES = {
+    "bengali": "bn",
+    "farsi": "fa",
+    "kinyarwanda": "rw",
+    "mandarin": "zh",
+    "norwegian": "no",
+    "oriya": "or",
+    "panjabi": "pa",
+    "sinhalese": "si",
+    "tagalog": "fil",
+    "uighur": "ug",
+}
 
 
 @cache

@@ -96,11 +96,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-# Files of a tokenizer's vocabulary, and tokenizers that have none.
-_VOCABULARY = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
-_WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
-
-
 def _check_tokenizer(folder: Path) -> None:
     """Check a tokenizer's files; tokenizer.json is parsed, and if it is short, loaded: a long one takes a second."""
     settings = {name: folder / f"{name}.json" for name in ("tokenizer_config", "special_tokens_map", "added_tokens")}
@@ -152,7 +147,9 @@ def _check_tokenizer(folder: Path) -> None:
         with content_errors(path, "no vocabulary", "Save or download the tokenizer again."):
             path.read_text("utf-8") if path.suffix == ".txt" else read_json(path)
     tokenizer_class = contents.get("tokenizer_config", {}).get("tokenizer_class")
-    if not any(map(_VOCABULARY.fullmatch, names)) and tokenizer_class not in _WITHOUT_FILES:
+    vocabulary_file = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
+    without_files = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+    if not any(map(vocabulary_file.fullmatch, names)) and tokenizer_class not in without_files:
         raise InputError(f"{folder} has no tokenizer's files: save the model's tokenizer in the same folder.")
 
 
@@ -390,9 +387,6 @@ def _fits(annotation: ast.expr, value: Any) -> bool:
     return True
 
 
-# Fields of an adapter's config: of patterns or lists of names, and objects whose keys are patterns.
-_PATTERNS = ("target_modules", "exclude_modules", "layers_pattern")
-_TABLES_OF_PATTERNS = ("rank_pattern", "alpha_pattern")
 # Part of the name of a tensor that an adapter has: by its kind, and by a field that is set.
 _NEEDED_BY_KIND = {"ADALORA": "lora_E", "PREFIX_TUNING": "prompt_embeddings"}
 _NEEDED_BY_FIELD = {
@@ -440,12 +434,13 @@ def _adapter_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]])
         yield f"auto_mapping has the base_model_class {base!r}; it is a name. Correct it."
     if (task := adapter.get("task_type")) is not None and task not in peft_names:
         yield f"task_type is {task!r}, which the installed PEFT does not know."
-    for name in _TABLES_OF_PATTERNS:
+    tables = ("rank_pattern", "alpha_pattern")  # objects whose keys are patterns
+    for name in tables:
         table, kinds = adapter.get(name) or {}, int if name == "rank_pattern" else (int, float)
         if not all(isinstance(value, kinds) and 0 < value < 1 << 20 for value in table.values()):
             yield f"{name} is {table!r}; it has positive numbers for patterns. Correct it."
-    patterns = [adapter.get(name) for name in _PATTERNS]
-    patterns += [pattern for name in _TABLES_OF_PATTERNS for pattern in adapter.get(name) or ()]
+    patterns = [adapter.get(name) for name in ("target_modules", "exclude_modules", "layers_pattern")]
+    patterns += [pattern for name in tables for pattern in adapter.get(name) or ()]
     for pattern in patterns:
         if isinstance(pattern, str) and not re.fullmatch(r"[\w.-]*", pattern):
             yield from _regex_faults(pattern, sorted(shapes))
@@ -615,15 +610,13 @@ def _fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", name, value, config
 
 
-# Integers that sizes of tensors follow; those that are at least 1; those that some tensor has where there are weights
-# (others, such as an attention head's, may be in no shape).
+# Integers that sizes of tensors follow, and those that are at least 1.
 _SIZE = re.compile(r"(?:num|n|d)_\w+|dim|\w+_(?:dim|size|heads|layers)|max_position_embeddings|r|reduction_factor")
 _POSITIVE = re.compile(
     r"d_model|dim|n_embd|(?:hidden|vocab|intermediate|embedding|feedforward)_size|d_ff|ffn_dim|hidden_dim|r"
     r"|(?:num_hidden|num|n)_layers?|(?:num_attention|num_key_value|num|n)_heads?|max_position_embeddings"
     r"|reduction_factor|num_labels"
 )
-_IN_WEIGHTS = re.compile(r"hidden_size|d_model|n_embd|vocab_size")
 
 
 def _size_faults(name: str, value: Any, path: str, dims: set[int]) -> Iterator[str]:
@@ -633,7 +626,8 @@ def _size_faults(name: str, value: Any, path: str, dims: set[int]) -> Iterator[s
     least = 1 if _POSITIVE.fullmatch(name) else 0
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         yield f"{path} is {value!r}; it is a whole number from {least} on. Correct it."
-    if dims and _IN_WEIGHTS.fullmatch(name) and value not in dims:
+    # Others, such as an attention head's, may be in no shape.
+    if dims and name in ("hidden_size", "d_model", "n_embd", "vocab_size") and value not in dims:
         yield f"{path} is {value:,}, and no tensor of the weights has that size. Correct it."
     if value > 1_000_000_000 or (dims and least and value > 64 * max(dims)):
         yield f"{path} is {value:,}, and the largest size of the weights is {max(dims, default=0):,}."

@@ -1,41 +1,10 @@
 """The record of a run, `results.json`, from which its table, its model card and its tracker's data are made.
 
-Layout (schema 1; every value is plain JSON, and a number that is not finite is null):
-
-    schema, method, preset, seed
-    command          list of str: the command line, secrets masked
-    settings         {field: value}: every setting that differs from its default
-    base_model       {name, hub_id}: hub_id is null for a folder and for `builtin`
-    languages        {pivot, others}
-    data             {train, eval}; mapping adds dictionary, test_dictionary and text. Each is a list of
-                     {source, hub_id, ...} with a fingerprint and the number of pairs, entries or sentences
-    links            {language: {statistic: value}}: counts of links that word alignment kept and dropped
-    linked_by        source of the training data's word links: an aligner, `pharaoh`, `dictionary`, `encoder`, `given`
-                     (the data has links) or `none`; or null
-    objective, paper {title, id, bibtex}, license
-    versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}
-    times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
-    scores           {before, untrained, after}, each {language: {metric: value}}: a share in [0, 1], or a count if the
-                     metric's name starts with `pool`; untrained is for a module with random weights, else empty
-    drift            {statistic: value}: change of the pivot's word vectors by training, or of its sentence vectors if
-                     the name starts with `sentence_`
-    trainable        {parameters, share}: trained parameters, and their share of the encoder's; or null
-    adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind, the
-                     languages with a map, and the language without one; or null
-    maps             {files, dictionary}: the {language: path} of the maps, and the dictionary; only of mapping
-    intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
-    training_loss    {first, last} logged loss, or null; without a term that grows by design
-    warnings         list of str, see [`find_warnings`]
-    saved_to         the model's folder, or {what: path}
-    files            {name: checksum} of a finished run's model and text; only in the file
-    seal             checksum of the rest; only in the file, and not in one that is pushed
+`_LAYOUT` describes it. Every value is plain JSON, and a number that is not finite is null.
 
 Only the last name of a path on this machine is written ([`portable`]), so that the file reveals nothing about the
 machine and its user. If there are such paths, `results.local.json` has the record with whole paths. Commands on this
 machine read it, and no command sends it.
-
-In older records, `linked_by`, `trainable`, `adapter`, `training_loss`, `warnings` and `scores.untrained` are missing,
-and are read as null or empty.
 
 `--help` and `hf_xalign.config` import this module, so it loads torch only to name the GPUs.
 """
@@ -72,13 +41,6 @@ LOCAL = "results.local.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
-_DIVERGED = 3  # ratio of the last to the first training loss, above which a run has diverged
-_PIVOT = {"words": "", "sentences": "sentence_"}  # {unit: prefix of the names of its drift}
-_KEPT_ORDER = 0.9  # rank correlation of the pivot's similarities, below which a run warns
-# Files of a run that a command reads.
-_READ = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
-_SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
-_SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
 # Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
 _ROOT = (
     r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
@@ -87,66 +49,6 @@ _ROOT = (
 _PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
 _NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
 _ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
-_NO_PATHS = ("labels", "objective", "paper")  # fields whose text may look like a path
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_NUMBER = (int, float)
-_SCORES = {"*": {"*?": _NUMBER}}
-_MODEL = {"name": str, "hub_id!": str}
-_LANGUAGES = {"pivot": str, "others": [str]}
-_ORIGIN = {"method": str, "preset!": str, "languages": _LANGUAGES, "base_model": _MODEL}
-_SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
-# Layout that readers of a record need: types, [type of the items], {allowed texts}, {key: type}. A key with `?` may be
-# missing or null, one with `!` is then set to null, and `*` is every key.
-_LAYOUT = {
-    **_ORIGIN,
-    "schema": int,
-    "seed!": int,
-    "command": [str],
-    "settings": {
-        "layers?": (int, list),
-        "derive?": [str],
-        "objective?": str,
-        "direction?": str,
-        "pooling?": str,
-        "per_device_eval_batch_size?": int,
-    },
-    "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},
-    "links": {"*": {}},
-    "linked_by?": str,
-    "objective!": str,
-    "paper!": {"title": str, "id": str, "bibtex!": str},
-    "license!": str,
-    "versions": {"hf_xalign": str, "*?": str},
-    "git!": {"commit": str, "dirty": bool},
-    "hardware": {"cpu": str, "cores": int, "memory_gib!": _NUMBER, "gpus": [str], "processes": int},
-    "times": {"started": str, "finished!": str, "seconds": {"*": _NUMBER}},
-    "scores": {"before": _SCORES, "untrained?": _SCORES, "after": _SCORES},
-    "drift": {"*?": _NUMBER},
-    "trainable?": {"parameters": int, "share": _NUMBER},
-    "adapter?": {"peft_type": str, "languages?": [str], "pivot?": str},
-    "maps?": {"files": {"*": str}},
-    "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},
-    "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},
-    "training_loss?": {"first": _NUMBER, "last": _NUMBER},
-    "warnings?": [str],
-    "task?": {
-        "kind": {"token", "sequence", "questions"},
-        "metric": str,
-        "labels": [str],
-        "head": str,
-        "pair!": bool,
-        "frozen!": str,
-        "train_languages": [str],
-        "zero_shot": [str],
-        "maps!": list,
-        "language_rows!": dict,
-        "encoder!": _ORIGIN,
-        "module!": {"name": str, "hub_id!": str},
-        "continual!": dict.fromkeys(("alpha", "regularizer_weight", "pairs_per_example"), _NUMBER),
-    },
-    "saved_to?": (str, dict),
-}
-_KINDS = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
 FILE_SUFFIXES = (".conll", ".conllu", ".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 
 
@@ -277,18 +179,19 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
         _worse("loss on held-out text", "above", losses.get("before") or {}, losses.get("after") or {}),
     ]
     loss = record.get("training_loss")
-    if loss and loss["last"] > _DIVERGED * abs(loss["first"]):
+    if loss and loss["last"] > 3 * abs(loss["first"]):
         warnings.append(
-            f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
-            f"{loss['first']:.4g}. The run diverged; reduce learning_rate."
+            f"the training loss ended at {loss['last']:.4g}, more than 3 times its first value, {loss['first']:.4g}. "
+            "The run diverged; reduce learning_rate."
         )
-    ranks = {unit: record["drift"].get(f"{prefix}rank_correlation") for unit, prefix in _PIVOT.items()}
-    low = {unit: rank for unit, rank in ranks.items() if rank is not None and round(rank, 2) < _KEPT_ORDER}
+    prefixes = {"words": "", "sentences": "sentence_"}
+    ranks = {unit: record["drift"].get(f"{prefix}rank_correlation") for unit, prefix in prefixes.items()}
+    low = {unit: rank for unit, rank in ranks.items() if rank is not None and round(rank, 2) < 0.9}
     if low:
         units_shown = ", ".join(f"{unit} {rank:.2f}" for unit, rank in low.items())
         warnings.append(
             "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
-            f"{_KEPT_ORDER} ({units_shown}). Compute indexes and classifiers on its old vectors again."
+            f"0.9 ({units_shown}). Compute indexes and classifiers on its old vectors again."
         )
     return [warning for warning in warnings if warning]
 
@@ -381,13 +284,74 @@ def check_run(folder: str | os.PathLike[str]) -> None:
 
 def _files(folder: Path) -> dict[str, Path]:
     """Return the files in a run's folder that commands read, by name."""
-    files = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if _READ.fullmatch(file.name))
+    pattern = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
+    files = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if pattern.fullmatch(file.name))
     return {file.relative_to(folder).as_posix(): file for file in files if file.is_file()}
 
 
 def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     """Return the `data` entries of one kind (`train`, `eval`, `aligner`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
+
+
+_NUMBER = (int, float)
+_SCORES = {"*": {"*?": _NUMBER}}  # {language: {metric: a share in [0, 1], or a count if the name starts with `pool`}}
+_MODEL = {"name": str, "hub_id!": str}  # hub_id is null for a folder and for `builtin`
+_ORIGIN = {"method": str, "preset!": str, "languages": {"pivot": str, "others": [str]}, "base_model": _MODEL}
+# Other keys are a fingerprint and the number of pairs, entries or sentences.
+_SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
+# Types, [type of the items], {allowed texts}, {key: type}. A key with `?` may be missing or null, one with `!` is then
+# set to null, and `*` is every key. Keys with `?` at the top are missing in older records. The file also has `files`,
+# {name: checksum} of a finished run's model and text, and, unless it is pushed, `seal`, the checksum of the rest.
+_LAYOUT = {
+    **_ORIGIN,
+    "schema": int,
+    "seed!": int,
+    "command": [str],  # without secrets
+    "settings": {  # {field: value}: every setting that differs from its default
+        "layers?": (int, list),
+        "derive?": [str],
+        "objective?": str,
+        "direction?": str,
+        "pooling?": str,
+        "per_device_eval_batch_size?": int,
+    },
+    "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},  # of mapping dictionary, test_dictionary and text
+    "links": {"*": {}},  # {language: {statistic: number of links that word alignment kept or dropped}}
+    "linked_by?": str,  # an aligner, `pharaoh`, `dictionary`, `encoder`, `given` (the data has links) or `none`
+    "objective!": str,
+    "paper!": {"title": str, "id": str, "bibtex!": str},
+    "license!": str,
+    "versions": {"hf_xalign": str, "*?": str},
+    "git!": {"commit": str, "dirty": bool},
+    "hardware": {"cpu": str, "cores": int, "memory_gib!": _NUMBER, "gpus": [str], "processes": int},
+    "times": {"started": str, "finished!": str, "seconds": {"*": _NUMBER}},  # ISO 8601 UTC; seconds of each phase
+    "scores": {"before": _SCORES, "untrained?": _SCORES, "after": _SCORES},  # untrained: a module with random weights
+    "drift": {"*?": _NUMBER},  # change of the pivot's word vectors, or of its sentences' if the name starts so
+    "trainable?": {"parameters": int, "share": _NUMBER},  # share of the encoder's parameters
+    "adapter?": {"peft_type": str, "languages?": [str], "pivot?": str},  # languages with a map, and the one without
+    "maps?": {"files": {"*": str}},  # of mapping: {language: path}, and the dictionary
+    "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},  # 95%, by bootstrap
+    "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},  # of pre-training, by language
+    "training_loss?": {"first": _NUMBER, "last": _NUMBER},  # as logged, without a term that grows by design
+    "warnings?": [str],  # of [`find_warnings`]
+    "task?": {  # of a task model
+        "kind": {"token", "sequence", "questions"},
+        "metric": str,  # the headline
+        "labels": [str],
+        "head": str,
+        "pair!": bool,  # whether texts come in pairs
+        "frozen!": str,  # `encoder` or `embeddings`
+        "train_languages": [str],
+        "zero_shot": [str],
+        "maps!": list,  # the languages with a map
+        "language_rows!": dict,  # {language: row} of the language embeddings
+        "encoder!": _ORIGIN,  # how it was made
+        "module!": {"name": str, "hub_id!": str},  # also how it was made, as `encoder`
+        "continual!": dict.fromkeys(("alpha", "regularizer_weight", "pairs_per_example"), _NUMBER),  # or false
+    },
+    "saved_to?": (str, dict),  # the model's folder, or {what: path}
+}
 
 
 def _faults(value: Any, layout: Any, path: str) -> Iterator[str]:
@@ -412,7 +376,8 @@ def _faults(value: Any, layout: Any, path: str) -> Iterator[str]:
     elif isinstance(layout, (dict, list)):
         yield f"{path} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
     elif not isinstance(value, layout) or (isinstance(value, bool) and layout is not bool):
-        yield f"{path} is {value!r:.60}, not {_KINDS.get(layout, 'of another type')}"
+        words = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
+        yield f"{path} is {value!r:.60}, not {words.get(layout, 'of another type')}"
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -467,7 +432,8 @@ def portable(value: Any) -> Any:
         ['--train_data', 'de=de.tsv', '--aligner', 'dictionary:en-de.txt']
     """
     if isinstance(value, Mapping):
-        return {portable(k): v if k in _NO_PATHS else portable(v) for k, v in value.items()}
+        like_paths = ("labels", "objective", "paper")  # fields whose text may look like a path
+        return {portable(k): v if k in like_paths else portable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [portable(item) for item in value]
     return _portable_text(value) if isinstance(value, str) else value
@@ -496,12 +462,12 @@ def _last_name(path: str) -> str:
 
 def mask_secrets(text: str) -> str:
     """Replace Hub tokens and passwords in addresses by `***`."""
-    return _SECRET_TEXT.sub("***", text)
+    return re.sub(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)", "***", text)
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether a field or option of this name holds a credential, which no file may contain."""
-    return bool(_SECRET_NAME.search(name.lstrip("-")))
+    return bool(re.search(r"(^|[_-])(token|api[_-]key|password|secret)$", name.lstrip("-"), re.IGNORECASE))
 
 
 def _typed(argv: Sequence[str]) -> list[str]:
@@ -531,7 +497,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 def hub_id(name: str) -> str | None:
     """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and is not a local path."""
     local = name in ("builtin", OLD_NAME, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
-    return name if _HUB_ID.fullmatch(name) and not local else None
+    return name if re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) and not local else None
 
 
 def _source(entry: Mapping[str, Any]) -> dict[str, Any]:

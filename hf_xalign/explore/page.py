@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 Translations = dict[tuple[str, str], set[tuple[str, str]]]
 
-_WIDTH, _HEIGHT, _EDGE = 520, 420, 40
-_MOST_WORDS = 512  # of a sentence that is typed
-_MOST_WAITING = 32  # requests
-
 
 class Views:
     """HTML of what the page shows, for each of several encoders of the same held-out text.
@@ -143,8 +139,9 @@ class Views:
 def _typed(text: str, language: str) -> str:
     """Return a text in NFC, without blanks around it, and refuse a long one before it is encoded."""
     text = unicodedata.normalize("NFC", text.strip())
-    if (words := len(split_words(text, language))) > _MOST_WORDS:
-        raise InputError(f"this text has {words:,} words, more than the {_MOST_WORDS} that the page takes: shorten it")
+    most = 512
+    if (words := len(split_words(text, language))) > most:
+        raise InputError(f"this text has {words:,} words, more than the {most} that the page takes: shorten it")
     return text
 
 
@@ -169,10 +166,11 @@ def _enter(translations: Translations, *ends: tuple[str, str]) -> None:
 
 def _places(plane: Plane) -> list[list[tuple[float, float]]]:
     """Return the places of every pair in the drawing, which shows both axes in one scale."""
+    width, height, edge = 520, 420, 40
     low, high = plane.points.min((0, 1)), plane.points.max((0, 1))
-    scale = ((_WIDTH - 2 * _EDGE) / max(high[0] - low[0], 1e-9), (_HEIGHT - 2 * _EDGE) / max(high[1] - low[1], 1e-9))
+    scale = ((width - 2 * edge) / max(high[0] - low[0], 1e-9), (height - 2 * edge) / max(high[1] - low[1], 1e-9))
     middle, room = (low + high) / 2, np.array([1, -1]) * min(scale)
-    places = (plane.points - middle) * room + (_WIDTH / 2, _HEIGHT / 2)
+    places = (plane.points - middle) * room + (width / 2, height / 2)
     return places.round(1).swapaxes(0, 1).tolist()
 
 
@@ -256,7 +254,7 @@ def serve(page: Blocks, host: str, port: int | None) -> str:
 
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"  # Gradio makes an address of it
-    page.queue(max_size=_MOST_WAITING)
+    page.queue(max_size=32)  # requests that wait
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     return page.launch(
         server_name=host,

@@ -24,8 +24,6 @@ from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
 ADAPTER = "adapter_config.json"
-# Name of the base model in the record of a model that was pre-trained from random weights.
-_FROM_NOTHING = "new"
 # Files that are part of the model. A push deletes those in the repository that the folder does not have.
 _MODEL = (
     r"config\.json|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
@@ -33,16 +31,8 @@ _MODEL = (
     r"|modules\.json|config_sentence_transformers\.json|sentence_bert_config\.json|\d_\w+/config\.json"
     r"|maps/[^/]+\.safetensors"
 )
-_OTHER = (
-    r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json"
-    r"|vocab\.(txt|json)|merges\.txt|(sentencepiece\.bpe|spiece|spm|tokenizer)\.model"
-    r"|token_entries\.json|derived_language\.json|results\.json|training_args\.json|README\.md"
-    r"|((?!checkpoint-|[._])[^/]+/)?[^/]+\.(png|svg)"
-)
 # Files that hf_xalign writes and that say what was used.
 _RECORDS = (FILENAME, "training_args.json", "token_entries.json", "derived_language.json")
-# Fields of a config that may name a file of this machine.
-_FILE_FIELDS = ("name_or_path", "_file")
 _WEIGHTS = re.compile(r"(model(-\d+-of-\d+)?|adapter_model|maps/[^/]+)\.safetensors")
 _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 
@@ -50,6 +40,14 @@ _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 def decides_model(path: str) -> bool:
     """Return True if the file at this path of a folder is part of the model."""
     return bool(re.fullmatch(_MODEL, path))
+
+
+_OTHER = (
+    r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json"
+    r"|vocab\.(txt|json)|merges\.txt|(sentencepiece\.bpe|spiece|spm|tokenizer)\.model"
+    r"|token_entries\.json|derived_language\.json|results\.json|training_args\.json|README\.md"
+    r"|((?!checkpoint-|[._])[^/]+/)?[^/]+\.(png|svg)"
+)
 
 
 def list_files(folder: str | os.PathLike) -> dict[str, Path]:
@@ -102,7 +100,9 @@ def _portable_file(name: str, path: Path) -> bytes | Path:
 
 
 def _portable_fields(config: dict[str, Any]) -> dict[str, Any]:
-    return {name: portable(value) if name.endswith(_FILE_FIELDS) else value for name, value in config.items()}
+    """Shorten the fields of a config that may name a file of this machine."""
+    names = ("name_or_path", "_file")
+    return {name: portable(value) if name.endswith(names) else value for name, value in config.items()}
 
 
 class Contents:
@@ -180,7 +180,7 @@ def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
     base = record["base_model"]
     # hub_id was resolved when the run began: later, a relative path can look like an id.
     name = base["name"]
-    is_named = name == _FROM_NOTHING or find_folder(name) or find_builtin(name)
+    is_named = name == "new" or find_folder(name) or find_builtin(name)  # new: pre-trained from random weights
     if base["hub_id"] is None and not is_named:
         raise InputError(_refusal(where, name))
 

@@ -17,9 +17,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME
 
-# Names of the norm after the last layer: ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
-_LAST_NORMS = ("final_norm", "norm", "final_layer_norm", "ln_f")
-
 
 def _children(module: nn.Module, *names: str) -> list[nn.Module]:
     return [getattr(module, name) for name in names if hasattr(module, name)]
@@ -70,7 +67,9 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
     if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         for layer in encoder_layers(model)[top_layer:]:
             layer.requires_grad_(False)
-        for norm in _children(getattr(model, "encoder", model), *_LAST_NORMS) + _children(model, *_LAST_NORMS):
+        # The norm after the last layer in ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
+        names = ("final_norm", "norm", "final_layer_norm", "ln_f")
+        for norm in _children(getattr(model, "encoder", model), *names) + _children(model, *names):
             norm.requires_grad_(False)
 
 

@@ -34,11 +34,6 @@ from hf_xalign.network import TransportError
 logger = logging.getLogger(__name__)
 
 SENTENCE_CONFIG = "config_sentence_transformers.json"
-_CLASS_OF_ADAPTER = {
-    "SEQ_CLS": "AutoModelForSequenceClassification",
-    "TOKEN_CLS": "AutoModelForTokenClassification",
-    "QUESTION_ANS": "AutoModelForQuestionAnswering",
-}
 
 
 def load(
@@ -156,6 +151,13 @@ def load_encoder(
         raise InputError(f"{name}: the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
     cast(nn.Module, encoder).to(choose_device(None) if device is None else device)
     return encoder, tokenizer
+
+
+_CLASS_OF_ADAPTER = {
+    "SEQ_CLS": "AutoModelForSequenceClassification",
+    "TOKEN_CLS": "AutoModelForTokenClassification",
+    "QUESTION_ANS": "AutoModelForQuestionAnswering",
+}
 
 
 def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs: Any) -> PeftModel:

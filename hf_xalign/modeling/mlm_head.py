@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_LOGITS = 2**25  # logits in memory: 128 MiB in float32, 134 tokens with a vocabulary of 250,000
 _BLOCK_TOKENS = 2048  # tokens of the vocabulary per thread, so that their logits stay in a CPU's cache
-_UNSEEN = 0.1  # smoothed count of a token that does not occur in the text
 
 
 class MaskedLMHead(nn.Module):
@@ -62,7 +61,7 @@ class MaskedLMHead(nn.Module):
         From c = 0, the encoder would first learn which tokens are frequent.
         """
         if self.bias is not None and "bias" in self.new:
-            smoothed = counts.double() + _UNSEEN
+            smoothed = counts.double() + 0.1  # the count of a token that does not occur in the text
             self.bias.copy_((smoothed / smoothed.sum()).log())
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -25,8 +25,6 @@ from hf_xalign.executors import Map, ray_map
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.xalign.top import TopLayer
 
-_CPU_BATCH = 16  # sentences on a CPU: the states of more leave its caches (64 take a fifth longer)
-
 
 class WordVectors(NamedTuple):
     """Vectors of every word in a list of sentences, float32 (words, layers, dim) on the CPU.
@@ -73,7 +71,7 @@ def hidden_batches(
     """
     device = next(model.parameters()).device
     if device.type == "cpu":
-        batch_size = min(batch_size, _CPU_BATCH)
+        batch_size = min(batch_size, 16)  # the states of more leave its caches (64 take a fifth longer)
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
     starts = range(0, len(order), batch_size)
 

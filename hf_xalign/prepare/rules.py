@@ -39,31 +39,6 @@ STEPS = {
     "near_duplicate": "a pair that is nearly equal to an earlier one",
     "margin": "a margin below min_margin",
 }
-_PADDING = 15  # characters added to both lengths, because the ratio of short translations varies more
-_CHARACTERS_A_WORD = 20
-_GRAM = 13  # words in a row that identify text of a test set
-_SHORTEST = 20  # letters that the identifier needs
-# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
-_SCRIPTS = {
-    "Aran": ["Arab"],
-    "Cyrs": ["Cyrl"],
-    "Hanb": ["Bopo", "Hani"],
-    "Hans": ["Hani"],
-    "Hant": ["Hani"],
-    "Hrkt": ["Hira", "Kana"],
-    "Jamo": ["Hang"],
-    "Jpan": ["Hani", "Hira", "Kana"],
-    "Kore": ["Hang", "Hani"],
-    "Latf": ["Latn"],
-    "Latg": ["Latn"],
-    "Syre": ["Syrc"],
-    "Syrj": ["Syrc"],
-    "Syrn": ["Syrc"],
-}
-_NO_SCRIPT = ("Zinh", "Zmth", "Zsye", "Zsym", "Zxxx", "Zyyy", "Zzzz")
-# Languages that are often written in Latin letters, although CLDR has no region for it.
-_LATIN_TOO = ("crh", "iu", "kaa", "kk", "kok", "shi", "tt")
-
 _CONTROL = regex.compile(r"\p{Cc}+")
 _OTHER = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _LETTERS = regex.compile(r"\p{L}")
@@ -160,7 +135,8 @@ def bare(text: str) -> str:
 
 def length_ratio(pair: Pair) -> float:
     """Return the ratio of the longer to the shorter side, at least 1; wide characters (Han, kana) count double."""
-    short, long = sorted(_PADDING + len(side) + sum(map(_is_wide, side)) for side in pair[:2])
+    # 15 characters are added to both lengths, because the ratio of short translations varies more.
+    short, long = sorted(15 + len(side) + sum(map(_is_wide, side)) for side in pair[:2])
     return long / short
 
 
@@ -195,7 +171,7 @@ def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _is_long(text: str, words: int) -> bool:
-    return len(text) > _CHARACTERS_A_WORD * words or text.count(" ") >= words
+    return len(text) > 20 * words or text.count(" ") >= words
 
 
 @lru_cache(maxsize=100_000)
@@ -206,8 +182,27 @@ def _is_wide(character: str) -> bool:
 def _hashes(text: str) -> list[int]:
     """Return the hash of a text and of each 13 words in a row."""
     words = text.split()
-    grams = [" ".join(words[i : i + _GRAM]) for i in range(len(words) - _GRAM + 1)]
+    grams = [" ".join(words[i : i + 13]) for i in range(len(words) - 12)]
     return [xxhash.xxh3_64_intdigest(phrase.encode()) for phrase in (text, *grams)]
+
+
+# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
+_SCRIPTS = {
+    "Aran": ["Arab"],
+    "Cyrs": ["Cyrl"],
+    "Hanb": ["Bopo", "Hani"],
+    "Hans": ["Hani"],
+    "Hant": ["Hani"],
+    "Hrkt": ["Hira", "Kana"],
+    "Jamo": ["Hang"],
+    "Jpan": ["Hani", "Hira", "Kana"],
+    "Kore": ["Hang", "Hani"],
+    "Latf": ["Latn"],
+    "Latg": ["Latn"],
+    "Syre": ["Syrc"],
+    "Syrj": ["Syrc"],
+    "Syrn": ["Syrc"],
+}
 
 
 def _unicode_scripts(code: str) -> frozenset[str]:
@@ -217,7 +212,7 @@ def _unicode_scripts(code: str) -> frozenset[str]:
         with contextlib.suppress(regex.error):
             regex.compile(rf"\p{{Script={script}}}")
             names.add(script)
-    return frozenset(names - {*_NO_SCRIPT})
+    return frozenset(names - {"Zinh", "Zmth", "Zsye", "Zsym", "Zxxx", "Zyyy", "Zzzz"})
 
 
 @cache
@@ -239,7 +234,8 @@ def scripts(language: str) -> frozenset[str]:
         codes |= {likely_language(f"{parsed.language}_{key[1]}").script for key in regions if len(key[1]) < 4}
         locales = (name.split("_")[1:2] for name in locale_identifiers() if name.startswith(f"{parsed.language}_"))
         codes |= {script for [script] in locales if len(script) == 4 and script not in ("Latn", "Dsrt", "Shaw")}
-        codes |= {"Latn"} if parsed.language in _LATIN_TOO else set()
+        # Often written in Latin letters, although CLDR has no region for it.
+        codes |= {"Latn"} if parsed.language in ("crh", "iu", "kaa", "kk", "kok", "shi", "tt") else set()
     return frozenset().union(*map(_unicode_scripts, filter(None, codes)))
 
 
@@ -295,7 +291,7 @@ def _confidence(text: str, language: str) -> float:
     """Return the identifier's confidence in a language, or 1 for short texts and languages that it does not know."""
     identified, written = identified_scripts(language), scripts(language)
     letters = _LETTERS.findall(text)
-    if not identified or len(letters) < _SHORTEST:
+    if not identified or len(letters) < 20:
         return 1.0
     # The identifier may know a language in one of its scripts only.
     if written != identified and 2 * len(_letters_in(written - identified).findall("".join(letters))) > len(letters):

@@ -19,8 +19,6 @@ from hf_xalign.report.charts import render
 from hf_xalign.tables import is_count, score_rows, view
 
 FILENAME = "report.html"
-# Values that the Trainer logs at an evaluation, but that are not shown as scores.
-_NO_SCORES = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
 
 
 def write_report(folder: str | os.PathLike, path: str | os.PathLike | None = None) -> Path:
@@ -139,6 +137,8 @@ def _curves(
 
     A series of one point is no curve: it is left out.
     """
+    # Values that the Trainer logs at an evaluation, but that are not shown as scores.
+    no_scores = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
     scores: dict[str, dict[float, float]] = {}
     losses: dict[str, dict[float, float]] = {}
     for row in log:
@@ -147,7 +147,7 @@ def _curves(
                 continue
             if name == "loss" or name.startswith("loss/") or name.endswith("_loss"):
                 losses.setdefault(name, {})[row["step"]] = value
-            elif name.startswith("eval_") and not name.endswith(_NO_SCORES) and "pool" not in name:
+            elif name.startswith("eval_") and not name.endswith(no_scores) and "pool" not in name:
                 scores.setdefault(name.removeprefix("eval_"), {})[row["step"]] = value
     for language, last_scores in after.items():
         for metric, value in last_scores.items():

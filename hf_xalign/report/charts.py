@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = "#b0b0b0", COLORS[0]
 LINKED, RANDOM = COLORS[0], COLORS[1]
-_DASHES = ("", "6 3", "2 2")
 
 Points = Sequence[tuple[float, float]]
 
@@ -58,7 +57,7 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
         x, _ = place(tick, y0)
         shapes.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
     for number, (name, curve) in enumerate(series.items()):
-        color, dash = COLORS[number % len(COLORS)], _DASHES[number // len(COLORS) % len(_DASHES)]
+        color, dash = COLORS[number % len(COLORS)], ("", "6 3", "2 2")[number // len(COLORS) % 3]
         places = [place(x, y) for x, y in curve]
         path = " ".join(f"{x},{y}" for x, y in places)
         stroke = f'fill="none" stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"'

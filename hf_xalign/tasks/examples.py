@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
-_PREFIX = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)")
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,8 @@ def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, record in read_conll(path):
         words = record.get("tokens", [""])
         if prefix is None:
-            prefix = match[0] if (match := _PREFIX.match(words[0])) else ""
+            match = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
+            prefix = match[0] if match else ""
         if prefix and all(word.startswith(prefix) for word in words):
             record["tokens"] = [word.removeprefix(prefix) for word in words]
         yield line, record

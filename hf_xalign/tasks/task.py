@@ -67,8 +67,7 @@ class LanguageInputs:
 Batch = dict[str, torch.Tensor]
 
 # Columns of a batch that are not inputs of the model.
-_LABELS = {"labels", "label_positions", "label_counts"}
-_ENDS = {"start_positions", "end_positions", "opens", "closes"}
+_LABELS = {"labels", "label_positions", "label_counts", "start_positions", "end_positions", "opens", "closes"}
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class Task(ABC):
 
     def inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs."""
-        return {name: value for name, value in batch.items() if name not in _LABELS | _ENDS}
+        return {name: value for name, value in batch.items() if name not in _LABELS}
 
     def training_inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs in training, with labels if the model computes the loss itself."""

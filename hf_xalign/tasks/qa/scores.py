@@ -24,24 +24,6 @@ _ASCII_MARKS = regex.compile(f"[{regex.escape(string.punctuation)}]")
 # Unicode counts $ + < = > ^ ` | ~ as symbols; SQuAD drops them, and so does MLQA.
 _MARKS = regex.compile(r"[\p{P}$+<=>^`|~]")
 
-_ARTICLES = {
-    "en": r"\b(?:a|an|the)\b",
-    "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
-    "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
-    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
-    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
-    "ar": "ال",
-}
-# Letters of scripts without blanks between words; each letter with its combining marks is a token.
-_LETTERS = {
-    "zh": r"\p{Han}",
-    "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
-    "th": r"\p{Thai}",
-    "lo": r"\p{Lao}",
-    "km": r"\p{Khmer}",
-    "my": r"\p{Myanmar}",
-}
-
 
 def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
     """Return the tokens of an answer that F1 counts: in lower case, without punctuation and articles.
@@ -66,6 +48,25 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
     if articles is not None:
         text = articles.sub(" ", text)
     return text.split() if letters is None else letters.sub(r" \g<0> ", text).split()
+
+
+# Letters of scripts without blanks between words; each letter with its combining marks is a token.
+_LETTERS = {
+    "zh": r"\p{Han}",
+    "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
+    "th": r"\p{Thai}",
+    "lo": r"\p{Lao}",
+    "km": r"\p{Khmer}",
+    "my": r"\p{Myanmar}",
+}
+_ARTICLES = {
+    "en": r"\b(?:a|an|the)\b",
+    "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
+    "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
+    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
+    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
+    "ar": "ال",
+}
 
 
 @cache

@@ -427,7 +427,7 @@ class _Parser(ArgumentParser):
         if recipe:
             text = "YAML file of 'field: value' lines, or name of one in the package; options override it"
             self.add_argument("--config", metavar="FILE", help=text)
-        ours, inherited = [], []
+        declared, inherited = [], []
         for cls in types:
             fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)
             # Subclasses first, each in its own order.
@@ -439,9 +439,9 @@ class _Parser(ArgumentParser):
                     inherited.append((f"Inherited from transformers.{owner.__name__}", cls, fields[name]))
                 else:
                     heading = cls.__name__ if recipe else ""
-                    ours.append((fields[name].metadata.get("group", heading), cls, fields[name]))
+                    declared.append((fields[name].metadata.get("group", heading), cls, fields[name]))
         groups: dict[str, Any] = {"": self}
-        for heading, cls, field in ours + inherited:
+        for heading, cls, field in declared + inherited:
             if heading not in groups:
                 groups[heading] = self.add_argument_group(heading)
             self._add_field(groups[heading], cls, field)
@@ -516,20 +516,18 @@ def _argparse_type(hint: Any) -> dict[str, Any]:
     members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
     if len(members) > 1 and (str not in members or bool in members):
         return {"type": _yaml_text, "metavar": "YAML"}
-    kind: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
-    if get_origin(kind) is Literal or _is_enum(kind):
-        choices = get_args(kind) if get_origin(kind) is Literal else [member.value for member in kind]
-        return {"type": str, "choices": [*map(str, choices)]}
-    if kind is bool:
+    member: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
+    is_list = get_origin(member) is list
+    if choices := _choices(member):
+        return {"type": str, "choices": choices, **({"nargs": "+"} if is_list else {})}
+    if member is bool:
         return {"type": _true_or_false}
-    if get_origin(kind) is list and get_args(kind)[0] in (str, int, float):
-        return {"type": get_args(kind)[0], "nargs": "+"}
-    if get_origin(kind) is list and get_origin(get_args(kind)[0]) is Literal:
-        return {"choices": [*map(str, get_args(get_args(kind)[0]))], "nargs": "+"}
-    if kind == list[list[str]]:
+    if is_list and get_args(member)[0] in (str, int, float):
+        return {"type": get_args(member)[0], "nargs": "+"}
+    if member == list[list[str]]:
         return {"nargs": "+", "action": _Add}
-    if kind in (int, float, str, Path):
-        return {"type": kind}
+    if member in (int, float, str, Path):
+        return {"type": member}
     return {"type": _yaml_text, "metavar": "YAML"}
 
 

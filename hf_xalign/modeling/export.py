@@ -22,7 +22,6 @@ import transformers
 from peft import PeftModel
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
@@ -32,11 +31,10 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware, language_context
-from hf_xalign.modeling.loading import SENTENCE_CONFIG, with_default_prompt
+from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
-from hf_xalign.network import TransportError
 
 LENGTH_FILE = "sentence_bert_config.json"
 
@@ -193,14 +191,11 @@ def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
 
 def read_length(config: PreTrainedConfig) -> dict[str, Any]:
     """Return `max_seq_length` and `do_lower_case` of sentence-transformers, if the checkpoint has them."""
-    source, revision = config.name_or_path, getattr(config, "_commit_hash", None)
-    with contextlib.suppress(OSError, ValueError, TransportError):
-        missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
-        if source and (file := cached_file(source, LENGTH_FILE, revision=revision, **missing)):
-            settings = json.loads(Path(file).read_text(encoding="utf-8"))
-            types = {"max_seq_length": int, "do_lower_case": bool}
-            return {name: settings[name] for name in types if isinstance(settings.get(name), types[name])}
-    return {}
+    if not (source := config.name_or_path):
+        return {}
+    settings = read_settings(source, LENGTH_FILE, getattr(config, "_commit_hash", None))
+    types = {"max_seq_length": int, "do_lower_case": bool}
+    return {name: settings[name] for name in types if isinstance(settings.get(name), types[name])}
 
 
 def _check_plain(model: PreTrainedModel) -> None:

@@ -62,6 +62,7 @@ class MAOTrainer(WordAlignmentTrainer):
     )
     config_class = MAOConfig
     method = "mao"
+    trains_encoder = False
     args: MAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

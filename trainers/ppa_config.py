@@ -98,7 +98,9 @@ class PPAConfig(AlignmentConfig):
             excludes("it empties no cache", torch_empty_cache_steps=GIVEN),
         ],
     )
-    key_dropout: bool = own(False, "moco: use dropout in the key encoder too.")
+    key_dropout: bool = own(
+        False, "moco: use dropout in the key encoder too.", rules=[excludes("there is none", dropout=False)]
+    )
     prompt: str | None = own(
         None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
     )
@@ -112,6 +114,17 @@ class PPAConfig(AlignmentConfig):
     min_tokens: int = by_preset("Drop pairs if a side has fewer tokens.", "Data")
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
+
+    def check_settings(self) -> None:
+        """Warn of settings that another objective reads."""
+        if self.contrast != "moco":
+            queue = ("queue_size", "queue_start", "momentum", "same_pair_negatives", "key_dropout")
+            self.warn_unused(f"contrast={self.contrast} has no queue and no key encoder", *queue)
+        if self.contrast == "none":
+            self.warn_unused("contrast=none projects no sentences", "temperature", "normalize", "projection_dim")
+        if self.words == "none":
+            head = ("mlm_probability", "head_learning_rate", "head_warmup_ratio")
+            self.warn_unused("words=none predicts no masked tokens", *head)
 
     def check_model(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None

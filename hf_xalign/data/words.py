@@ -23,7 +23,7 @@ from hf_xalign.language_codes import parse_language
 
 WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
 
-_VERSION = 2  # raise it when any text is split differently: cached links are then replaced
+_VERSION = 3  # raise it when any text is split differently: cached links are then replaced
 
 _HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
@@ -56,6 +56,11 @@ _THAI = regex.compile(r"\p{Thai}")
 _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 
 
+def clean_text(text: str) -> str:
+    """Return a text in NFC and without U+FEFF, the byte order mark, which joining files leaves inside text."""
+    return unicodedata.normalize("NFC", text.replace("\ufeff", ""))
+
+
 def split_words(text: str, lang: str) -> list[str]:
     """Split one text into words and punctuation marks.
 
@@ -79,7 +84,7 @@ def split_words(text: str, lang: str) -> list[str]:
     words = _TOKEN.finditer(text)
     if segment is None:
         return [match.group() for match in words]
-    return [part for match in words for part in segment(match.group())]
+    return [word for match in words for word in segment(match.group())]
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:
@@ -93,17 +98,14 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
     sides = []
     for side in ("source", "target"):
         texts, langs = batch[side], batch[f"{side}_lang"]
-        given = batch.get(f"{side}_words") or [None] * len(texts)
-        sides.append(
-            [
-                check_words(words, f"{side}_words of {text!r}")
-                if words is not None
-                else text.split()
-                if blanks
-                else split_words(text, lang)
-                for words, text, lang in zip(given, texts, langs, strict=True)
-            ]
-        )
+        given_words = batch.get(f"{side}_words") or [None] * len(texts)
+        sentences = []
+        for words, text, lang in zip(given_words, texts, langs, strict=True):
+            if words is not None:
+                sentences.append(check_words(words, f"{side}_words of {text!r}"))
+            else:
+                sentences.append(text.split() if blanks else split_words(clean_text(text), lang))
+        sides.append(sentences)
     return sides[0], sides[1]
 
 
@@ -115,13 +117,13 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
     """
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
-    words = [unicodedata.normalize("NFC", word.replace("\ufeff", "")) for word in words]
+    words = list(map(clean_text, words))
     if text is not None:
         rest = _INVISIBLE.sub("", text)
         for word in words:
             bare = _INVISIBLE.sub("", word)
-            _, found, rest = rest.partition(bare) if bare else ("", "", rest)
-            if not found:
+            _, match, rest = rest.partition(bare) if bare else ("", "", rest)
+            if not match:
                 raise InputError(
                     f"{where}: the word {word!r} is not in the text after the words before it. Give the words as in "
                     "the text, or null to have the text split."
@@ -164,11 +166,11 @@ def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> lis
 
 @cache
 def _case_rules(lang: str | None) -> Literal["dotless", "dotted"] | None:
-    own = parse_language(lang or "und")
-    dotless = _DOTLESS | _DOTLESS_LATIN if own.script == "Latn" else _DOTLESS if own.script is None else set()
-    if own.language in dotless:
+    tag = parse_language(lang or "und")
+    dotless = _DOTLESS | _DOTLESS_LATIN if tag.script == "Latn" else _DOTLESS if tag.script is None else set()
+    if tag.language in dotless:
         return "dotless"
-    return "dotted" if own.language == "lt" else None
+    return "dotted" if tag.language == "lt" else None
 
 
 def splitter_version(langs: Iterable[str]) -> str:
@@ -184,7 +186,7 @@ def lettered_words(text: str | Sequence[str]) -> list[str]:
     """
     words = text
     if isinstance(text, str):
-        words = [part for match in _TOKEN.finditer(text) for part in _CLUSTERS.findall(match.group())]
+        words = [cluster for match in _TOKEN.finditer(text) for cluster in _CLUSTERS.findall(match.group())]
     return [word for word in words if _LETTER_OR_DIGIT.search(word)]
 
 

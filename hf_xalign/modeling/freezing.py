@@ -17,6 +17,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME
 
+_SWITCHED = "_switched_by_trainer"
+
 
 def _children(module: nn.Module, *names: str) -> list[nn.Module]:
     return [getattr(module, name) for name in names if hasattr(module, name)]
@@ -110,11 +112,34 @@ def disable_dropout(model: nn.Module) -> None:
         for added_module in child.modules()
     }
     for module in set(model.modules()) - added:
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name, value in vars(module).items():
-            if "dropout" in name and isinstance(value, float):
-                setattr(module, name, 0.0)
+        for name, _ in _dropout(module):
+            setattr(module, name, 0.0)
+
+
+def _dropout(module: nn.Module) -> list[tuple[str, float]]:
+    """Return the attributes of a module that are dropout probabilities, with their values."""
+    is_dropout = isinstance(module, nn.Dropout)
+    floats = ((name, value) for name, value in vars(module).items() if isinstance(value, float))
+    return [(name, value) for name, value in floats if "dropout" in name or (is_dropout and name == "p")]
+
+
+def find_switches(model: nn.Module) -> list[tuple[Any, str, Any]]:
+    """Return whether each parameter is trained, and each dropout probability: (owner, attribute, value)."""
+    switches: list[tuple[Any, str, Any]] = [(p, "requires_grad", p.requires_grad) for p in model.parameters()]
+    return switches + [(module, *attribute) for module in model.modules() for attribute in _dropout(module)]
+
+
+def note_switched(model: nn.Module, before: list[tuple[Any, str, Any]]) -> None:
+    """Note on the model which of its [`find_switches`] have changed, for [`switch_back`]."""
+    vars(model)[_SWITCHED] = [switch for switch in before if getattr(switch[0], switch[1]) != switch[2]]
+
+
+def switch_back(model: nn.Module) -> bool:
+    """Undo what [`note_switched`] has noted, and return whether there was anything."""
+    noted = [switch for module in model.modules() for switch in vars(module).pop(_SWITCHED, ())]
+    for owner, name, value in noted:
+        setattr(owner, name, value)
+    return bool(noted)
 
 
 def remove_autocast(model: nn.Module) -> None:

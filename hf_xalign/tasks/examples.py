@@ -20,7 +20,6 @@ from hf_xalign.data.parallel import hub_commit, load_hub
 from hf_xalign.data.readers import (
     WITHHELD,
     Rows,
-    clean_text,
     file_format,
     is_conllu,
     is_withheld,
@@ -33,6 +32,7 @@ from hf_xalign.data.readers import (
 )
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, span_parts, word_labels
+from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.labels import LabelSet

@@ -335,6 +335,19 @@ def test_dictionary_links(tmp_path):
         assert load_dictionary(path) == entries
 
 
+def test_text_of_a_dataset_is_read_as_that_of_a_file(tmp_path):
+    (tmp_path / "en-de.txt").write_text("early\tfrüh\n")
+    composed, decomposed = (bitext((text, "early")) for text in ("früh", "\ufefffru\u0308h"))
+    assert align_words(decomposed, f"dictionary:{tmp_path}/en-de.txt")["source_words"][:] == [["früh"]]
+    ids = [
+        encode_sentence_pairs(data, make_tokenizer(), min_tokens=1).dataset["source_ids"][:]
+        for data in (composed, decomposed)
+    ]
+    assert ids[0] == ids[1]
+    with pytest.raises(InputError, match="both sides of some rows are in en"):
+        align_words(bitext(("a", "b"), ("c", "d"), langs=("de", "eng_Latn")))
+
+
 def test_a_dictionary_links_only_what_leaves_no_doubt():
     entries = "house-haus home-haus the-das the-der is-ist open-offen"
     linker = DictionaryLinker([tuple(entry.split("-")) for entry in entries.split()])

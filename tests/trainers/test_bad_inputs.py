@@ -31,6 +31,7 @@ from transformers import (
 
 from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.pretraining.rows import TokenEntries
+from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.languages import add_language_embeddings
@@ -130,6 +131,8 @@ def test_what_fao_cannot_train(tmp_path):
     bare = make_tokenizer()
     bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     save_base("albert", tmp_path / "albert")
+    with pytest.raises(InputError, match="there is nothing to predict"):
+        fao.make(tmp_path).predict(make_links())
     decoding = MBartConfig(vocab_size=160, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32)
     assert_each_refused(
         partial(fao.make, tmp_path),
@@ -144,6 +147,8 @@ def test_what_fao_cannot_train(tmp_path):
             "type canine has no embeddings of tokens": {"model": CanineModel(CanineConfig(**TINY))},
             "its device is meta": {"model": make_encoder().to("meta")},
             "every weight of this BertModel is frozen": {"model": make_encoder().requires_grad_(False)},
+            "the weights are float16": {"model": make_encoder().half()},
+            "this BertModel has an adapter inside": {"model": fao.lora().get_base_model()},
             r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
             "layers 0": {"layers": [7]},
             "give less than 2, the number of the aligned layer": {"freeze_layers": 2},

@@ -81,15 +81,21 @@ def test_sentence_terms_need_no_links(monkeypatch):
 
 def test_held_out_pairs_by_language():
     rows = pairs()
-    found = {"mixed": rows, "bn": rows.remove_columns("source_lang")}
+    found = {code: rows.filter(lambda row, code=code: row["source_lang"] == code) for code in ("de", "nl")}
+    found["bn"] = rows.remove_columns("source_lang")
     args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
     trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=rows, eval_dataset=found)
     trainer.train()
     assert {*trainer.run.record["scores"]["before"]} == {"de", "nl", "bn"}
-    odd = {"de": rows, "bn": rows.add_column("more", rows["source"])}
+    more = rows.add_column("more", rows["source"]).select(range(4, 8))
     make = partial(hf_xalign.FAOTrainer, "tiny", args)
-    rows = [({"train_dataset": odd}, "only some of the datasets have a column more"), ({"train_dataset": {}}, "empty")]
-    assert_refused({message: (partial(make, **own), message) for own, message in rows})
+    table = {
+        "only some of the datasets have a column more": {"de": found["de"], "nl": more},
+        "empty": {},
+        r"\['fr'\]: its rows are in nl": {"de": found["de"], "fr": found["nl"]},
+        "a key of train_dataset is 'validation'": {"validation": found["bn"]},
+    }
+    assert_refused({message: (partial(make, train_dataset=given), message) for message, given in table.items()})
 
 
 def test_a_sentence_transformer_is_aligned_in_place(tmp_path):

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import fao, runs
+from support import fao, mao, runs
 from support.fao import make
 from support.launch import STEP, identical, numbers, outcome, same_bits, tensors
 from support.numeric import assert_rounding
@@ -174,3 +174,30 @@ def test_settings_that_only_infonce_reads_are_warned_about(tmp_path, caplog):
         assert not caplog.records, name
         fao.config(tmp_path, **{name: value})
         assert f"{name}={value} has no effect: there is no contrast" in caplog.text
+
+
+def test_a_second_trainer_finds_the_model_as_the_first_was_given_it(tmp_path):
+    model = make_encoder(layers=3, dropout=0.25)
+    model.encoder.layer[0].output.requires_grad_(False)
+
+    def switches():
+        frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+        return frozen, [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+
+    given = switches()
+    first = make(tmp_path / "first", model, layers=[1], freeze_embeddings=True, dropout=False, max_steps=1)
+    first.train()
+    assert len(switches()[0]) > 20
+    assert not any(switches()[1])
+    make(tmp_path / "second", model)
+    assert switches() == given
+
+
+def test_weights_in_bfloat16_are_warned_about(tmp_path, caplog):
+    make(tmp_path / "whole")
+    assert not caplog.messages
+    make(tmp_path / "half", make_encoder().bfloat16())
+    assert "the weights are bfloat16" in caplog.text
+    caplog.clear()
+    mao.make(tmp_path / "module", make_encoder().bfloat16())  # trains a module in float32
+    assert "bfloat16" not in caplog.text

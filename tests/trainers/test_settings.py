@@ -22,7 +22,7 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
-from hf_xalign.mapping.anchors.anchors import cut_finder
+from hf_xalign.mapping.anchors import cut_finder
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.tasks import LabelSet, SequenceTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
@@ -246,6 +246,14 @@ def test_settings_that_do_not_go_together(tmp_path):
         f"eval_on_start=true {needs}": {"eval_on_start": True},
         f"do_eval=true {needs}": {"do_eval": True},
         "fp16=true: half precision needs a GPU": {"fp16": True},
+        "seed=-1: must be at least 0": {"seed": -1},
+        "data_seed=-2: must be": {"data_seed": -2},
+        "save_steps=0: must be above 0": {"save_strategy": "steps", "save_steps": 0},
+        "save_total_limit=0: must be": {"save_total_limit": 0},
+        "max_steps=0: give at least 1": {"max_steps": 0},
+        "optim=adamw_torch_fused: Invalid beta": {"adam_beta2": 1.0},
+        "transformers refuses these settings: --tf32 requires": {"tf32": True},
+        "key_dropout=true does not go with dropout=false": {"key_dropout": True, "dropout": False},
         "fsdp_config=.* needs fsdp=true": {"fsdp_config": {"version": 2}},
         "Remove split_batches": {"accelerator_config": '{"split_batches": true}'},
         "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
@@ -263,6 +271,27 @@ def test_settings_that_do_not_go_together(tmp_path):
         },
     }
     assert_refused({m: (partial(config, PPAConfig, tmp_path, **settings), f"^.*{m}") for m, settings in rows.items()})
+
+
+UNUSED = [
+    (PPAConfig, {"contrast": "none", "queue_size": 9}, "contrast=none has no queue"),
+    (PPAConfig, {"contrast": "in_batch", "momentum": 0.5}, "contrast=in_batch has no queue"),
+    (PPAConfig, {"contrast": "none", "normalize": "before"}, "projects no sentences"),
+    (PPAConfig, {"words": "none", "mlm_probability": 0.3}, "predicts no masked tokens"),
+    (AlignMLMConfig, {"objective": "mlm", "alpha": 3.0}, "only objective=align_mlm reads it"),
+    (AlignMLMConfig, {"objective": "align_mlm", "dict_mlm": "label"}, "only objective=dict_mlm reads it"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "reason"), UNUSED)
+def test_settings_of_another_objective_are_warned_about(kind, settings, reason, tmp_path, caplog):
+    config(kind, tmp_path, **settings)
+    [(name, value)] = list(settings.items())[1:]
+    assert f"{name}={value} has no effect: " in caplog.text
+    assert reason in caplog.text
+    caplog.clear()
+    config(kind, tmp_path, **({name: value} if kind is PPAConfig else {}))
+    assert not caplog.records
 
 
 # ---- The best checkpoint ----

@@ -52,6 +52,7 @@ from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggesti
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, read_length
+from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
@@ -113,6 +114,17 @@ def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
         return cast(PreTrainedModel, get_peft_model(model, config))
 
 
+def _check_inside(model: PreTrainedModel) -> None:
+    """Raise an InputError for a model with adapters inside that is no `PeftModel`, unless they belong to its task."""
+    inside = {} if isinstance(model, PeftModel) else getattr(model, "peft_config", {})
+    foreign = [config for config in inside.values() if not isinstance(config, XAlignConfig)]
+    if foreign or (inside and model.base_model is model):
+        raise InputError(
+            f"this {type(model).__name__} has an adapter inside, put there by add_adapter, PEFT or a trainer. Give "
+            "the PeftModel (of a trainer: trainer.model), or load the encoder again."
+        )
+
+
 def _check_adapter(encoder: PreTrainedModel, config: PeftConfig) -> None:
     """Raise an InputError for an adapter that does not change the encoder, or that adds a head to it."""
     if isinstance(config, PromptLearningConfig):
@@ -122,6 +134,16 @@ def _check_adapter(encoder: PreTrainedModel, config: PeftConfig) -> None:
         )
     if encoder.base_model is encoder and config.task_type not in (None, "FEATURE_EXTRACTION"):
         raise InputError(f"peft_config: task_type={config.task_type} is for a model with a head. Leave it out.")
+
+
+def _check_precision(model: PreTrainedModel) -> None:
+    """Raise an InputError for trained weights in float16, and warn of bfloat16, in which small steps are lost."""
+    kinds = {parameter.dtype for parameter in model.parameters() if parameter.requires_grad}
+    remedy = "Load the model with dtype=torch.float32, and set bf16=true for speed"
+    if torch.float16 in kinds:
+        raise InputError(f"the weights are float16, which the optimizer cannot train. {remedy}.")
+    if torch.bfloat16 in kinds:
+        logger.warning("the weights are bfloat16: steps of less than 0.2%% of a weight are lost. %s", remedy)
 
 
 def _sketch_of_base(model: PreTrainedModel) -> str | None:
@@ -173,6 +195,8 @@ class AlignmentTrainer(HubTrainer):
     _paper: ClassVar[dict[str, str]] = {}
     # True if the method supports FSDP2.
     can_shard: ClassVar[bool] = False
+    # False if the encoder is frozen below a module, so that its weights may have any type.
+    trains_encoder: ClassVar[bool] = True
     # True if training starts from a module with random weights, so that scores before it are not the encoder's.
     random_start: bool = False
     # True if a run scores the model before training.
@@ -244,11 +268,16 @@ class AlignmentTrainer(HubTrainer):
         check_output(args.output_dir)
         check_sharding(args, self.can_shard)
         base_model, model, processing_class = self._open_model(model, processing_class)
+        _check_inside(model)
+        if switch_back(model):
+            logger.info("weights that an earlier trainer froze, and its dropout, are as they were before it")
         if peft_config is not None:
             model = _add_adapter(model, peft_config)
         elif isinstance(model, PeftModel):
             for config in model.peft_config.values():
                 _check_adapter(model.get_base_model(), config)
+        if self.trains_encoder:
+            _check_precision(model)
         if prompt := getattr(args, "prompt", None):
             set_prompt(processing_class, prompt)
         args.check_model(model, processing_class, self.objective)
@@ -265,7 +294,11 @@ class AlignmentTrainer(HubTrainer):
         if wants_sharding(args):
             # Sharding moves the model to its device in parts, because it may not fit there next to its frozen copy.
             cast(nn.Module, model).to("cpu")
+        opened, switches = model, find_switches(model)
         model, train_dataset, collator = self._prepare(model, train_dataset)
+        # Another model holds this one below an adapter, and sharding replaces the weights.
+        if model is opened and not wants_sharding(args):
+            note_switched(model, switches)
         held_out = self.eval_dataset
         if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
             check_pieces(held_out, processing_class, "eval_dataset")
@@ -649,6 +682,10 @@ class AlignmentTrainer(HubTrainer):
             dtype=torch.bfloat16 if self.args.bf16 else None,
             desc=f"Scoring step {self.state.global_step}",
         )
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise an InputError: batches have no labels to predict."""
+        raise InputError("predict: there is nothing to predict. Score by evaluate(dataset), or apply trainer.model.")
 
     # ---- Checkpoints ----
 

@@ -89,7 +89,12 @@ _SCORED: dict[str, Any] = {"why": "nothing is scored in training otherwise", "ev
 SCORED = needs(**_SCORED)
 # What `check` reads of the fields that transformers defines.
 CHECKS: dict[str, dict[str, Any]] = {
-    **{name: {"least": 1} for name in ("per_device_eval_batch_size", "gradient_accumulation_steps")},
+    **{
+        name: {"least": 1}
+        for name in ("per_device_eval_batch_size", "gradient_accumulation_steps", "save_total_limit")
+    },
+    **{name: {"above": 0} for name in ("logging_steps", "save_steps", "eval_steps")},
+    **{name: {"least": 0, "most": 2**32 - 1} for name in ("seed", "data_seed")},
     **{name: {"rules": [SCORED]} for name in ("load_best_model_at_end", "metric_for_best_model", "greater_is_better")},
     **{name: {"rules": [needs(when=True, **_SCORED)]} for name in ("eval_on_start", "do_eval")},
     "save_strategy": {"rules": [needs(when="best", **_SCORED)]},
@@ -140,6 +145,8 @@ def check_resolved(args: AlignmentConfig) -> None:
         )
     with explained(f"optim={kind}", ImportError, ValueError, TypeError):
         class_and_options = _optimizer(args)
+        if class_and_options:
+            class_and_options[0]([torch.zeros(1)], **class_and_options[1])
         for name, values in _OPTIMIZERS_OWN.items():
             other = next(value for value in values if value != getattr(args, name))
             if class_and_options and name in args.changed() and class_and_options == _optimizer(args, **{name: other}):
@@ -350,7 +357,10 @@ class AlignmentConfig(TrainingArguments):
         if not torch.accelerator.is_available():
             self.dataloader_pin_memory = False
             self.use_cpu = True  # needed by transformers for bf16 without a GPU
-        super().__post_init__()
+        if not self.max_steps:
+            raise InputError("max_steps=0: give at least 1, or leave it out and set num_train_epochs")
+        with explained("transformers refuses these settings", ValueError):
+            super().__post_init__()
         check_resolved(self)
         for tracker in self.report_to or []:
             check_choice(("none", "all", *INTEGRATION_TO_CALLBACK), report_to=tracker)
@@ -418,6 +428,12 @@ class AlignmentConfig(TrainingArguments):
         changed = self.changed()
         if unused := [name for name in names if name in changed]:
             raise SettingError(f"{unused[0]}={show(changed[unused[0]])}: {reason}", unused[0])
+
+    def warn_unused(self, reason: str, *names: str) -> None:
+        """Warn of changed settings that have no effect; a config file's objective may be replaced for one run."""
+        changed = self.changed()
+        for name in [name for name in names if name in changed]:
+            logger.warning("%s=%s has no effect: %s", name, show(changed[name]), reason)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -30,8 +29,6 @@ from hf_xalign.trainers.shared.base_config import (
     check_no_head,
     own,
 )
-
-logger = logging.getLogger(__name__)
 
 # Objective and schedule of Cao's script with MAO's word vectors, which the papers that build on it follow.
 CAO: dict[str, Any] = {
@@ -222,12 +219,8 @@ class WordAlignmentConfig(AlignmentConfig):
                 "4 sentence pairs, so use a multiple of 4, or reduction=words"
             )
         check_models([self.teacher])
-        if (
-            self.objective != "infonce" and not self.sentence_weight
-        ):  # a warning: the objective of a config file may be changed for one run
-            changed = self.changed()
-            for name in [name for name in self.INFONCE if name in changed]:
-                logger.warning("%s=%s has no effect: there is no contrast of words", name, changed[name])
+        if self.objective != "infonce" and not self.sentence_weight:
+            self.warn_unused("there is no contrast of words", *self.INFONCE)
 
     def check_model(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None

@@ -24,8 +24,9 @@ from datasets import Dataset, Features, List, Value
 from hf_xalign.cache import digest
 from hf_xalign.checks import check_range
 from hf_xalign.data.code_switching import answer_spans, stands_at
-from hf_xalign.data.readers import clean_text, file_format, load_json, text_of
+from hf_xalign.data.readers import file_format, load_json, text_of
 from hf_xalign.data.sources import parse_source
+from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language, find_language

@@ -12,6 +12,7 @@ import pyarrow.compute
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
+from hf_xalign.checks import check_range
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
 from hf_xalign.data.readers import (
@@ -47,6 +48,7 @@ def load_monolingual(
     `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. With `words`, `text_column` may
     hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
     """
+    check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
     path = Path(source).expanduser()
     if words and paths and is_conllu(path):

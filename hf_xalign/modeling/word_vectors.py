@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.batches.pairs import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_words, word_tokenizer
 from hf_xalign.distributed import is_sharded
@@ -69,6 +70,7 @@ def hidden_batches(
     Yields `rows` (sentence numbers of the batch), `attention_mask` int64 (rows, width), and the states of each layer,
     float (rows, width, dim), all on the model's device.
     """
+    check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
     if device.type == "cpu":
         batch_size = min(batch_size, 16)  # the states of more leave its caches (64 take a fifth longer)

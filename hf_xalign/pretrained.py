@@ -404,6 +404,7 @@ def _adapter_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]])
     peft_names = {*_strings("peft", "utils/peft_types.py"), "XALIGN"}
     if not isinstance(peft_type, str) or peft_type not in peft_names:
         yield f"peft_type is {peft_type!r}, which the installed PEFT does not know ({len(peft_names)} kinds)."
+        return
     if peft_type in _NO_WORD_VECTORS:
         yield f"peft_type is {peft_type}, with which an encoder gives no vectors of words alone."
     sources = ("peft", "tuners/*/config.py", f"self.peft_type = PeftType.{peft_type}\n")
@@ -525,6 +526,7 @@ def _base_faults(folder: Path, adapter: Mapping[str, Any], finite: bool) -> Iter
             f"base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add it, or "
             "use PeftModel.from_pretrained(encoder, adapter)."
         )
+        return
     base_folder = Path(os.path.expanduser(base))
     if os.path.isdir(base_folder):  # False for what can be no name at all
         if not (base_folder / "config.json").exists():

@@ -562,7 +562,7 @@ def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     said = kind in (".tsv", ".csv")  # the reader of the header has logged it
     for row, record in rows:
-        if record is None:
+        if record is None or record.get("translation", ...) is None:
             yield row, None, (None, None)
             continue
         if not said and (found := columns.locate(record)[1]):

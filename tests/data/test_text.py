@@ -105,11 +105,20 @@ def test_details_of_content(tmp_path, caplog):
         ("m.tmx", tmx([("de-AT", "x"), ("de", seg), ("en", "Click!")]), {}, [("Klick hier, jetzt!", "Click!")]),
         ("q.csv", 'y,x\n"one, ""1""\nmore","eins"\n', named, [("eins", 'one, "1"\nmore')]),
         ("e.tsv", "a\tb\n\n\tc\nd\te\n", {"on_empty": "drop"}, [("a", "b"), ("d", "e")]),
+        ("t.csv", '"a\t""1"""\tb, c; d\n', {}, [('a\t"1"', "b, c; d")]),
+        ("q.tsv", '"a"\tb\n"ein ""a"""\t""c""\n', {}, [('"a"', "b"), ('"ein ""a"""', '""c""')]),
+        (
+            "t.jsonl",
+            '{"translation": {"de": "a", "en": "b"}}\n{"translation": null}\n',
+            {"on_empty": "drop"},
+            [("a", "b")],
+        ),
     ):
         with caplog.at_level("INFO"):
             loaded = load_parallel(write(tmp_path / name, text), source_lang="de", **options)
         assert rows(loaded) == [(*pair, "de", "en") for pair in expected]
     assert "dropped 2 pairs" in caplog.text
+    assert caplog.text.count("looks quoted") == 1 and 'q.tsv, row 2: "ein ""a""" looks quoted' in caplog.text
 
 
 UNITS = [
@@ -556,7 +565,7 @@ def test_any_bytes_give_rows_or_an_error_that_names_file_and_line(name, tmp_path
             rows = read(path)
         except InputError as error:
             named = str(path.parent) in str(error)
-            assert named and re.search(rf"(row|line) \d+|{of_no_line}", str(error)), str(error)
+            assert named and re.search(rf"(row|line) \d+|damaged gzip|{of_no_line}", str(error)), str(error)
             outcomes.add("refused")
         else:
             assert all(map(is_row, rows))

@@ -41,8 +41,15 @@ from transformers import AutoTokenizer
 from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.mapping.anchors.anchors import cut_finder, find_occurrences, make_anchors, sum_vectors
-from hf_xalign.mapping.anchors.cover import choose_sentences, count_words, distinct_words
+from hf_xalign.mapping.anchors import (
+    choose_sentences,
+    count_words,
+    cut_finder,
+    distinct_words,
+    find_occurrences,
+    make_anchors,
+    sum_vectors,
+)
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_word_vectors, hidden_batches
 from hf_xalign.recipes.parts.command import run, settle_cpu

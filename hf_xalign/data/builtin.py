@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
 _BLOCK = 256  # a child lies at base ^ byte: never outside the block of 256 units that holds the base
 _IS_VALUE = 1 << 31  # marks the unit that holds a key's value; no byte equals its label
 _HAS_VALUE = 1 << 8  # marks a unit below which (under byte 0) lies a value
@@ -57,9 +56,9 @@ def composed_keys() -> dict[str, str]:
     pairs = {}
     for code in range(0x80, 0x110000):
         character = chr(code)
-        parts = unicodedata.decomposition(character).split()
-        if len(parts) == 2 and not parts[0].startswith("<"):
-            pair = "".join(chr(int(part, 16)) for part in parts)
+        points = unicodedata.decomposition(character).split()
+        if len(points) == 2 and not points[0].startswith("<"):
+            pair = "".join(chr(int(point, 16)) for point in points)
             if len(pair.encode()) <= 5 and unicodedata.normalize("NFC", pair) == character:
                 pairs[pair] = character
     return pairs
@@ -223,10 +222,10 @@ def convert(source: Path, folder: Path) -> None:
         model = BertModel(config, add_pooling_layer=False)
     tensors = {}
     for name, empty in model.state_dict().items():
-        theirs = name
-        for part, other in _NAMES.items():
-            theirs = theirs.replace(part, other)
-        tensors[name] = torch.from_numpy(weights.tensor(theirs)).reshape(empty.shape)
+        stored_name = name
+        for ours, stored in _NAMES.items():
+            stored_name = stored_name.replace(ours, stored)
+        tensors[name] = torch.from_numpy(weights.tensor(stored_name)).reshape(empty.shape)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     follow_umask(folder)
     make_tokenizer(weights).save_pretrained(folder)
@@ -273,12 +272,12 @@ def dequantise_q4(stored: np.ndarray) -> np.ndarray:
     blocks = stored.reshape(-1, _BLOCK_BYTES)
     weights = np.empty((len(blocks), _GROUP), dtype=np.float32)
     for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
-        part, out = blocks[start : start + _BLOCKS_AT_ONCE], weights[start : start + _BLOCKS_AT_ONCE]
-        nibbles = part[:, 2:]
+        chunk, out = blocks[start : start + _BLOCKS_AT_ONCE], weights[start : start + _BLOCKS_AT_ONCE]
+        nibbles = chunk[:, 2:]
         out[:, : _GROUP // 2] = nibbles & 15
         out[:, _GROUP // 2 :] = nibbles >> 4
         out -= 8
-        out *= part[:, :2].copy().view("<f2").astype(np.float32)
+        out *= chunk[:, :2].copy().view("<f2").astype(np.float32)
     return weights.reshape(-1)
 
 

@@ -63,9 +63,9 @@ def code_switch_pairs(
         InputError: a column is missing or differs in type, the sets differ in length, an id is missing or repeated,
             labels differ, a text is missing, or an answer is not at its offset.
     """
-    parts = [[part] if isinstance(part, str) else list(part) for part in (first, second)]
-    columns = [*parts[0], *parts[1]]
-    _check_columns(dataset, english, parts, id_column)
+    texts = [[text] if isinstance(text, str) else list(text) for text in (first, second)]
+    columns = [*texts[0], *texts[1]]
+    _check_columns(dataset, english, texts, id_column)
     shared = set(dataset.features) & set(english.features) - set(columns)
     compared = [name for name in [label_column] if name in shared]
     original = english if id_column is None else english.select(_rows_by_id(dataset, english, id_column))
@@ -80,7 +80,7 @@ def code_switch_pairs(
         remove_columns=joined.column_names,
         features=Features({**dataset.features, GROUP: Value("int64")}),
         fn_kwargs={
-            "parts": parts,
+            "texts": texts,
             "compared": compared,
             "spans": [name for name in columns if has_offsets(dataset.features[name])],
         },
@@ -98,12 +98,12 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
     columns = [name for name in dataset.column_names if name != GROUP]
     groups = np.asarray(dataset.with_format("numpy", columns=[GROUP])[:][GROUP])
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, dtype=np.int64)
-    numbers, counts = np.unique(groups[starts], return_counts=True)
+    group_ids, counts = np.unique(groups[starts], return_counts=True)
     if (counts > 1).any():
-        number = numbers[counts > 1][0]
-        rows = starts[groups[starts] == number]
+        group = group_ids[counts > 1][0]
+        rows = starts[groups[starts] == group]
         raise InputError(
-            f"the rows of group {number} are not consecutive (rows {rows[0]} and {rows[1]}). Gather before shuffling, "
+            f"the rows of group {group} are not consecutive (rows {rows[0]} and {rows[1]}). Gather before shuffling, "
             "and gather each language before concatenating them."
         )
     # A map over the groups' first rows, so that the result is cached where the dataset is.
@@ -145,32 +145,32 @@ def _switch_halves(
     batch: Mapping[str, list[Any]],
     rows: Sequence[int],
     *,
-    parts: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[str]],
     compared: Sequence[str],
     spans: Sequence[str],
 ) -> dict[str, list[Any]]:
     """Make two rows of each row: c is English in the first, q in the second."""
     for i, row in enumerate(rows):
         for name in compared:
-            if (own := batch[name][i]) != (other := batch[_ENGLISH + name][i]):
+            if (translated := batch[name][i]) != (original := batch[_ENGLISH + name][i]):
                 raise InputError(
-                    f"row {row}: {name} is {own} here and {other} in the English set, so the rows are not the same "
-                    "example. Match them by id_column."
+                    f"row {row}: {name} is {translated} here and {original} in the English set, so the rows are "
+                    "not the same example. Match them by id_column."
                 )
-        for part in parts:
+        for columns in texts:
             for prefix, side in (("", ""), (_ENGLISH, "English ")):
-                _check_text({name: batch[prefix + name][i] for name in part}, f"row {row}: the {side}", spans)
-    own = [name for name in batch if not name.startswith(_ENGLISH)]
-    halves: dict[str, list[Any]] = {name: [value for value in batch[name] for _ in range(2)] for name in own}
-    for half, part in ((1, parts[0]), (0, parts[1])):
-        for name in part:
+                _check_text({name: batch[prefix + name][i] for name in columns}, f"row {row}: the {side}", spans)
+    names = [name for name in batch if not name.startswith(_ENGLISH)]
+    halves: dict[str, list[Any]] = {name: [value for value in batch[name] for _ in range(2)] for name in names}
+    for half, columns in ((1, texts[0]), (0, texts[1])):
+        for name in columns:
             halves[name][half::2] = batch[_ENGLISH + name]
     return {**halves, GROUP: [row for row in rows for _ in range(2)]}
 
 
-def _gather(table: pa.Table, numbers: Sequence[int], *, dataset: Dataset, bounds: np.ndarray) -> pa.Table:
+def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds: np.ndarray) -> pa.Table:
     """Return the rows of consecutive groups as lists, with the groups' bounds as arrow offsets."""
-    starts = bounds[numbers[0] : numbers[-1] + 2]
+    starts = bounds[groups[0] : groups[-1] + 2]
     rows = dataset[int(starts[0]) : int(starts[-1])]
     offsets = pa.array(starts - starts[0], pa.int32())
     return pa.table(
@@ -191,18 +191,19 @@ def _check_text(columns: Mapping[str, Any], where: str, spans: Sequence[str]) ->
             )
 
 
-def _check_columns(dataset: Dataset, english: Dataset, parts: Sequence[Sequence[str]], id_column: str | None) -> None:
-    columns = [name for part in parts for name in part]
-    check_distinct(first=parts[0], second=parts[1], columns=columns)
+def _check_columns(dataset: Dataset, english: Dataset, texts: Sequence[Sequence[str]], id_column: str | None) -> None:
+    columns = [name for text in texts for name in text]
+    check_distinct(first=texts[0], second=texts[1], columns=columns)
     for what, data in (("translated", dataset), ("English", english)):
         check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
     for name in columns:
-        own, other = dataset.features[name], english.features[name]
-        first = name in (part[0] for part in parts)
-        if is_text(own) != is_text(other) or has_offsets(own) != has_offsets(other) or (first and not is_text(own)):
+        feature, original = dataset.features[name], english.features[name]
+        first = name in (text[0] for text in texts)
+        kinds = [(is_text(column), has_offsets(column)) for column in (feature, original)]
+        if kinds[0] != kinds[1] or (first and not is_text(feature)):
             raise InputError(
-                f"column {name} is {own} in the translated set and {other} in the English set. Cast one of them, and "
-                "name a text column first."
+                f"column {name} is {feature} in the translated set and {original} in the English set. Cast one of "
+                "them, and name a text column first."
             )
     if loose := [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]:
         raise InputError(

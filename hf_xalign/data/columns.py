@@ -38,7 +38,7 @@ _OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url"
 _OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
 _OTHER |= {"negative", "prompt"}
 _DOUBTFUL = {"id", "no"}  # codes that more often name a column of numbers
-_PARTS = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
+_PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
 _BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
 _VARIABLE = regex.compile("[A-Za-z]+(?:[0-9]+|_[A-Za-z0-9]+|(?<=[a-z])[A-Z][a-z]+)+")
 
@@ -61,19 +61,19 @@ class _Meaning(NamedTuple):
 
 
 def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
-    parts = _PARTS.findall(name)
-    words = [part.casefold() for part in parts]
+    pieces = _PIECES.findall(name)
+    words = [piece.casefold() for piece in pieces]
     core = "".join(word for word in words if word not in _TEXT)
-    known = any(core in side for family in _SIDES for side in family)
-    if name not in asked and (core in _DIRECTED or (known and (len(core) > 1 or core not in words[:1]))):
+    is_side = any(core in side for family in _SIDES for side in family)
+    if name not in asked and (core in _DIRECTED or (is_side and (len(core) > 1 or core not in words[:1]))):
         return _Meaning(side=core)
     if words and not core:
         return _Meaning(side="")
-    rest = [part for part, word in zip(parts, words, strict=True) if word not in _TEXT | _DIRECTED]
-    if len(rest) == len(parts) and (code := _language(name, asked)):
+    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _TEXT | _DIRECTED]
+    if len(rest) == len(pieces) and (code := _language(name, asked)):
         return _Meaning(code, indirect=name.strip().casefold() in _DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])
-    for left in (rest[excluded:], [part for part in rest[excluded:] if not part.isdecimal()]):
+    for left in (rest[excluded:], [piece for piece in rest[excluded:] if not piece.isdecimal()]):
         code, joined = _language(" ".join(left), asked), "-".join(left)
         if code is None and joined in name.replace("_", "-"):  # `pt-BR`, but not `is OK`
             code = _language(joined, asked)
@@ -94,19 +94,19 @@ def _is_asked(code: str, asked: tuple[str | None, str]) -> bool:
     return any(lang is not None and closest_language(lang, (code,)) for lang in asked)
 
 
-def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, other: str | None) -> list[str]:
+def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, partner: str | None) -> list[str]:
     """Return the columns that match a language best: none, one, or several that match equally well."""
     if asked is None:
         return []
-    codes = tuple(meaning.language for meaning in meanings.values() if meaning.language)
+    codes = tuple(m.language for m in meanings.values() if m.language)
     if best := closest_language(asked, codes):
-        found = {
-            name: (name != asked or meaning.indirect, meaning.indirect)
-            for name, meaning in meanings.items()
-            if meaning.language and same_language(meaning.language, best[0])
+        ranks = {
+            name: (name != asked or m.indirect, m.indirect)
+            for name, m in meanings.items()
+            if m.language and same_language(m.language, best[0])
         }
-        return [name for name, rank in found.items() if rank == min(found.values())]
-    return [n for n, one in meanings.items() if one.excluded and other and closest_language(other, (one.excluded,))]
+        return [name for name, rank in ranks.items() if rank == min(ranks.values())]
+    return [n for n, m in meanings.items() if m.excluded and partner and closest_language(partner, (m.excluded,))]
 
 
 @lru_cache(1000)
@@ -134,9 +134,9 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
             return Pair(first[0], second[0], family is _SIDES[0])
     texts = [name for name, side in sides.items() if side not in _DIRECTED] if len(sides) > 1 else list(sides)
     if len(texts) == 1 and len(sides) <= 2:
-        known = [name for name in sides if name != texts[0]]
-        source = source or [name for name in known if sides[name] in _SIDES[0][0]]
-        target = target or [name for name in known if sides[name] in _SIDES[0][1]]
+        side_columns = [name for name in sides if name != texts[0]]
+        source = source or [name for name in side_columns if sides[name] in _SIDES[0][0]]
+        target = target or [name for name in side_columns if sides[name] in _SIDES[0][1]]
         if len(source) + len(target) == 1:
             return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
     return None
@@ -160,17 +160,17 @@ def looks_like_header(
         for cell, meaning in zip(map(str.strip, cells), meanings, strict=True)
         if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell))
     }
-    named, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
-    if named and all(bare) and all(len(cell.split()) < 2 for cell in following):
+    languages, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
+    if languages and all(bare) and all(len(cell.split()) < 2 for cell in following):
         return False
-    if len(named) == 2:
-        return canonical_language(named[0]) != canonical_language(named[1])
-    if named:
-        code, other = named[0], cells[1 if meanings[0].language == named[0] else 0]
+    if len(languages) == 2:
+        return canonical_language(languages[0]) != canonical_language(languages[1])
+    if languages:
+        code, other_cell = languages[0], cells[1 if meanings[0].language == languages[0] else 0]
         # A translation pair of language names is text: `Englisch (USA)`, `English (United States)`.
-        inside = [_language(word, asked) for word in _PARTS.findall(other)]
+        inside = [_language(word, asked) for word in _PIECES.findall(other_cell)]
         return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
-    known = [one.side is not None or one.excluded is not None for one in meanings]
-    columns = [is_known or cell.strip().casefold() in _OTHER for is_known, cell in zip(known, cells, strict=True)]
+    of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
+    columns = [is_known or cell.strip().casefold() in _OTHER for is_known, cell in zip(of_side, cells, strict=True)]
     variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]
     return all(columns) or (any(variables) and all(cell.strip().isidentifier() for cell in cells))

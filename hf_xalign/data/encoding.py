@@ -27,7 +27,6 @@ from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-
 # XLM-R puts a lone word-boundary mark before some words; it is not part of the word. Byte-level pieces have another.
 _BOUNDARY, _BYTES_BOUNDARY = "▁", "Ġ"
 # Words with an unknown piece: share of a language's words that is warned of, share that is refused, sampled texts.
@@ -111,7 +110,7 @@ def tokenize_words(
                 span[word, 0] = position
             span[word, 1] = position + 1
         if encoding.overflowing:
-            cut = {w for part in encoding.overflowing for w in part.word_ids if w is not None}
+            cut = {w for overflow in encoding.overflowing for w in overflow.word_ids if w is not None}
             span[sorted(cut)] = 0
         spans.append(span)
     return EncodedWords(ids, spans)
@@ -138,20 +137,20 @@ def _encodings(
 
     limited: dict[str, Any] = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
 
-    def encode(part: Sequence[Sequence[str]]) -> list[Encoding]:
-        return tokenizer([list(words) for words in part], is_split_into_words=True, **limited).encodings
+    def encode(chunk: Sequence[Sequence[str]]) -> list[Encoding]:
+        return tokenizer([list(words) for words in chunk], is_split_into_words=True, **limited).encodings
 
-    part: list[Sequence[str]] = []
+    chunk: list[Sequence[str]] = []
     characters = 0
     for number, words in enumerate(sentences, 1):
-        part.append(words)
+        chunk.append(words)
         characters += sum(map(len, words[:limit]))
         if characters < _CHARACTERS and number < len(sentences):
             continue
-        for own, encoding in zip(part, encode([own[:limit] for own in part]), strict=True):
+        for sentence, encoding in zip(chunk, encode([sentence[:limit] for sentence in chunk]), strict=True):
             # Nearly every word has a token, so words after the limit are truncated in any case.
-            yield encoding if len(own) <= limit or encoding.overflowing else encode([own])[0], own
-        part, characters = [], 0
+            yield encoding if len(sentence) <= limit or encoding.overflowing else encode([sentence])[0], sentence
+        chunk, characters = [], 0
 
 
 def first_position(config: PretrainedConfig) -> int:
@@ -196,7 +195,7 @@ def check_vocabulary(
     # Tokenizers raise on an empty list, so an empty string comes first.
     ids = tokenizer(["", *counts], add_special_tokens=False, verbose=False).input_ids[1:]
     lost = Counter(
-        {word: n for (word, n), own in zip(counts.items(), ids) if not own or tokenizer.unk_token_id in own}
+        {word: n for (word, n), pieces in zip(counts.items(), ids) if not pieces or tokenizer.unk_token_id in pieces}
     )
     share = lost.total() / max(counts.total(), 1)
     if share < _WARNED_SHARE:
@@ -224,28 +223,28 @@ def check_pieces(
     The columns of words are read if they are there, and else the text. `pivot_tokenizer` is the tokenizer of the
     target side, if it differs.
     """
-    for side, known in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
+    for side, side_tokenizer in (("source", tokenizer), ("target", pivot_tokenizer or tokenizer)):
         code = f"{side}_lang" if f"{side}_lang" in dataset.column_names else None
         names = [name for name in (f"{side}_words", side) if name in dataset.column_names]
         for language, rows in _sampled_rows(dataset, code).items():
             columns = [dataset.with_format(None).select(rows)[name][:] for name in names]
             cells = [next((cell for cell in row if cell is not None), "") for row in zip(*columns)]
-            check_vocabulary(known, cells, language, f"{what}, {side}")
+            check_vocabulary(side_tokenizer, cells, language, f"{what}, {side}")
 
 
 def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list[int]]:
     """Return up to 1,000 random row numbers of each language."""
-    found: dict[str | None, list[np.ndarray]] = defaultdict(list)
+    rows: dict[str | None, list[np.ndarray]] = defaultdict(list)
     start = 0
     for table in scan_columns(dataset, column) if column else ():
         codes = table[column].combine_chunks().dictionary_encode()
         for number, language in enumerate(codes.dictionary.to_pylist()):
-            found[language].append(start + np.flatnonzero(codes.indices.to_numpy() == number).astype(np.int32))
+            rows[language].append(start + np.flatnonzero(codes.indices.to_numpy() == number).astype(np.int32))
         start += len(table)
-    found = found if column else {None: [np.arange(len(dataset))]}
+    rows = rows if column else {None: [np.arange(len(dataset))]}
     return {
-        language: np.sort(np.random.default_rng(0).permutation(np.concatenate(parts))[:_SAMPLE]).tolist()
-        for language, parts in sorted(found.items(), key=str)
+        language: np.sort(np.random.default_rng(0).permutation(np.concatenate(chunks))[:_SAMPLE]).tolist()
+        for language, chunks in sorted(rows.items(), key=str)
     }
 
 
@@ -331,11 +330,11 @@ def _encode_subwords(
     room = limit - len(before) - len(after)
     ids, spans = [], []
     for pieces in sentences:
-        kept = cast(list[int], tokenizer.convert_tokens_to_ids(list(pieces[:room])))
+        fitting = cast(list[int], tokenizer.convert_tokens_to_ids(list(pieces[:room])))
         span = np.zeros((len(pieces), 2), dtype=np.int32)
-        span[: len(kept), 0] = np.arange(len(before), len(before) + len(kept))
-        span[: len(kept), 1] = span[: len(kept), 0] + 1
-        ids.append([*before, *kept, *after])
+        span[: len(fitting), 0] = np.arange(len(before), len(before) + len(fitting))
+        span[: len(fitting), 1] = span[: len(fitting), 0] + 1
+        ids.append([*before, *fitting, *after])
         spans.append(span)
     return EncodedWords(ids, spans)
 
@@ -507,7 +506,7 @@ def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTok
         for sequence in (template["single"], template["pair"]):
             sequence.remove(_special(name, 0))
     if prompt:
-        ids, text, both = (tokenizer(one, add_special_tokens=False).input_ids for one in (prompt, "a", f"{prompt}a"))
+        ids, text, both = (tokenizer(t, add_special_tokens=False).input_ids for t in (prompt, "a", f"{prompt}a"))
         if both != [*ids, *text]:
             raise InputError(
                 f"prompt={prompt!r}: {tokenizer_name(tokenizer)} splits a text differently after the prompt than "
@@ -545,19 +544,21 @@ def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[dict[str, Any]],
     empty = {"type": "Sequence", "processors": []}
     state: dict[str, Any] = json.loads(processor.__getstate__()) if processor else empty
     states: list[dict[str, Any]] = state["processors"] if state["type"] == "Sequence" else [state]
-    if template := next((one for one in states if one["type"] == "TemplateProcessing"), None):
+    if template := next((stage for stage in states if stage["type"] == "TemplateProcessing"), None):
         return states, template
     template = dict[str, Any]({"type": "TemplateProcessing", "special_tokens": {}})
     for name, texts in (("single", ["a"]), ("pair", ["a", "a"])):
-        parts = template[name] = list[Any]()
-        [own] = tokenizer(*texts).encodings
-        for token, number, kind, text in zip(own.tokens, own.ids, own.type_ids, own.sequence_ids, strict=True):
+        template_items = template[name] = list[Any]()
+        [encoding] = tokenizer(*texts).encodings
+        for token, number, type_id, text in zip(
+            encoding.tokens, encoding.ids, encoding.type_ids, encoding.sequence_ids, strict=True
+        ):
             if text is None:
                 template["special_tokens"][token] = {"id": token, "ids": [number], "tokens": [token]}
-                parts.append(_special(token, kind))
-            elif (part := {"Sequence": {"id": "AB"[text], "type_id": kind}}) not in parts[-1:]:
-                parts.append(part)
-    return [*(one for one in states if not one["type"].startswith(("Bert", "Roberta"))), template], template
+                template_items.append(_special(token, type_id))
+            elif (item := {"Sequence": {"id": "AB"[text], "type_id": type_id}}) not in template_items[-1:]:
+                template_items.append(item)
+    return [*(stage for stage in states if not stage["type"].startswith(("Bert", "Roberta"))), template], template
 
 
 def _special(name: str, type_id: int) -> dict[str, Any]:

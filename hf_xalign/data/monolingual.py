@@ -53,30 +53,30 @@ def load_monolingual(
         trees = load_treebank(path).rename_column("tokens", "words")
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
     column = "text" if file_format(path) == ".txt" else text_column
-    found = _read(path, column) if paths else load_hub(str(source), "train", revision)
+    dataset = _read(path, column) if paths else load_hub(str(source), "train", revision)
     name = "text"
-    feature = found.features.get(column)
+    feature = dataset.features.get(column)
     if words and isinstance(feature, (List, LargeList)):
         name, feature = "words", feature.feature
     # A column of structs has a dict for its feature, without a dtype.
     if getattr(feature, "dtype", None) not in ("string", "large_string"):
-        raise _no_column(source, column, found.column_names)
+        raise _no_column(source, column, dataset.column_names)
     if max_sentences is not None:
-        found = found.select(range(min(max_sentences, len(found))))
-    found = found.select_columns([column])
-    found = found if column == name else found.rename_column(column, name)
+        dataset = dataset.select(range(min(max_sentences, len(dataset))))
+    dataset = dataset.select_columns([column])
+    dataset = dataset if column == name else dataset.rename_column(column, name)
     if path.is_file():
-        return found
+        return dataset
 
     def cleaned(table: Any) -> Any:
         return pyarrow.table({name: _clean(table[name].combine_chunks()) for name in table.column_names})
 
-    return map_rows(found.with_format("arrow"), cleaned, desc="Reading").with_format(None)
+    return map_rows(dataset.with_format("arrow"), cleaned, desc="Reading").with_format(None)
 
 
-def _no_column(source: str | Path, column: str, there: Iterable[str], row: str = "") -> InputError:
+def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str = "") -> InputError:
     return InputError(
-        f"{source}: no text column {column!r}{row}; the columns are {', '.join(there)}. Name one of them by "
+        f"{source}: no text column {column!r}{row}; the columns are {', '.join(columns)}. Name one of them by "
         "text_column."
     )
 
@@ -100,9 +100,10 @@ def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     with open_parquet(path) as file:
         if column not in file.schema_arrow.names:
             raise _no_column(path, column, file.schema_arrow.names)
-        kind = file.schema_arrow.field(column).type
-        if pyarrow.types.is_nested(kind) and not (pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)):
-            raise InputError(f"{path}: the column {column!r} holds {kind}, not text. Write it as text.")
+        column_type = file.schema_arrow.field(column).type
+        is_list = pyarrow.types.is_list(column_type) or pyarrow.types.is_large_list(column_type)
+        if pyarrow.types.is_nested(column_type) and not is_list:
+            raise InputError(f"{path}: the column {column!r} holds {column_type}, not text. Write it as text.")
         for batch in parquet_batches(file, _BATCH, [column]):
             yield pyarrow.record_batch([_clean(batch[column])], names=[column])
 
@@ -112,17 +113,17 @@ def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     plain = file_format(path) == ".txt"
     lines: Any = ((row, {column: line}) for row, line in read_lines(path)) if plain else read_jsonl(path)
     rows: Iterator[tuple[int, Mapping[str, Any]]] = ((row, record) for row, record in lines if record is not None)
-    kind = None
+    column_type = None
     while batch := list(itertools.islice(rows, _BATCH)):
         for row, record in batch:
             value = record.get(column)
             is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
-            own = _TEXT if isinstance(value, str) else _WORDS if is_words else None
-            kind = kind or own
-            if column not in record or (value is not None and (own is None or own != kind)):
+            value_type = _TEXT if isinstance(value, str) else _WORDS if is_words else None
+            column_type = column_type or value_type
+            if column not in record or (value is not None and (value_type is None or value_type != column_type)):
                 raise _no_column(path, column, record, f" in row {row}")
-        kind = kind or _TEXT
-        values = pyarrow.array([record[column] for _, record in batch], kind)
+        column_type = column_type or _TEXT
+        values = pyarrow.array([record[column] for _, record in batch], column_type)
         yield pyarrow.record_batch([_clean(values)], names=[column])
 
 

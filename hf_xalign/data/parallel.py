@@ -47,7 +47,6 @@ from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
 
-
 Pair = tuple[str, str, str, str]
 Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
 OnEmpty = Literal["error", "drop"]
@@ -99,7 +98,7 @@ def read_linked(
 
 def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     """Remove U+FEFF, the byte order mark, which joining files leaves inside text and words."""
-    for place, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
+    for position, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
         words = column.type == _WORDS
         texts = column.values if words else column
         if pyarrow.compute.any(pyarrow.compute.match_substring(texts, MARK)).as_py():
@@ -107,7 +106,7 @@ def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
             if words:
                 empty = column.is_null() if column.null_count else None
                 texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)
-            batch = batch.set_column(place, name, texts)
+            batch = batch.set_column(position, name, texts)
     return batch
 
 
@@ -222,36 +221,36 @@ def load_parallel(
         raise InputError(f"{source}: the source language is the pivot, {target_lang}. Give the other side's language.")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
     asked = Columns(source_lang, target_lang, source_column, target_column)
-    kind, files, dataset, columns, rows = _open(source, asked, split, revision)
+    form, files, dataset, columns, rows = _open(source, asked, split, revision)
     linked = False
-    if kind in ("shards", ".parquet") and source_column is None:
+    if form in ("shards", ".parquet") and source_column is None:
         with open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
-    names = (str(files[0]), str(files[1])) if kind == "aligned" else (name, name)
+    names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
     content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *map(hash_file, files)]
     settings = [source_lang, target_lang, columns.source, columns.target, max_pairs, on_empty]
-    key = digest(_READING, kind, content, settings)
+    key = digest(_READING, form, content, settings)
     table = cache_dir("parallel") / f"{key}.arrow"
     if linked:
         rules = {"drop_empty": on_empty == "drop", "keep_unlinked": keep_unlinked}
         shards = (read_linked(file, columns, **rules) for file in files)
         batches = take_rows(itertools.chain.from_iterable(shards), max_pairs)
     else:
-        pairs = _pairs(_read(rows, columns, names[0], kind), names, on_empty)
+        pairs = _pairs(_read(rows, columns, names[0], form), names, on_empty)
         batches = _batches(itertools.islice(pairs, max_pairs))
     make_once(table, lambda: write_rows(batches, table, name, "sentence pairs"))
     data = Dataset.from_file(str(table)).data
-    given = {column: len(data) - data[column].null_count for column in WORDS}
-    if not any(given.values()):
+    word_counts = {column: len(data) - data[column].null_count for column in WORDS}
+    if not any(word_counts.values()):
         data = data.drop(list(WORDS))
     elif not linked:
-        counts = " and ".join(f"{column} of {count:,}" for column, count in given.items())
+        counts = " and ".join(f"{column} of {count:,}" for column, count in word_counts.items())
         logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
     info = datasets.DatasetInfo(download_checksums=dataset.info.download_checksums if dataset else None)
-    found = Dataset(data, info=info, fingerprint=key)
-    logger.info("%s: %s pairs, the first: %s", name, f"{len(found):,}", describe_pair(found[0]))
-    _check_sides(found, name)
-    return found
+    loaded = Dataset(data, info=info, fingerprint=key)
+    logger.info("%s: %s pairs, the first: %s", name, f"{len(loaded):,}", describe_pair(loaded[0]))
+    _check_sides(loaded, name)
+    return loaded
 
 
 def _check_sides(pairs: Dataset, name: str) -> None:
@@ -295,9 +294,9 @@ def stream_parallel(
 ) -> Iterator[Pair]:
     """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`]."""
     asked = Columns(source_lang, target_lang, source_column, target_column)
-    kind, files, _, columns, rows = _open(source, asked, split, revision)
+    form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
-    pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, kind) if pair is not None)
+    pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, form) if pair is not None)
     for pair, words in itertools.islice(pairs, 1):
         logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, pair, strict=True))))
         if any(words):
@@ -316,34 +315,38 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     """
     if not parts:
         raise InputError("there are no datasets to concatenate")
-    names = {f"dataset {number} of {len(parts)}": part for number, part in enumerate(parts, 1)}
-    return _joined({name: as_parallel(part, name) for name, part in names.items()}, WORDS)
+    names = {f"dataset {number} of {len(parts)}": dataset for number, dataset in enumerate(parts, 1)}
+    return _joined({name: as_parallel(dataset, name) for name, dataset in names.items()}, WORDS)
 
 
 def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
     """Raise an InputError if `dataset` is not a `datasets.Dataset` or lacks a column."""
     check_dataset(dataset, what)
     if missing := [name for name in names if name not in dataset.column_names]:
-        there = ", ".join(dataset.column_names)
-        raise InputError(f"{what} has no column {', '.join(missing)} (it has {there}). {remedy}")
+        columns = ", ".join(dataset.column_names)
+        raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
     """Return `data`, or raise an InputError that says how to make it a `datasets.Dataset`."""
     if isinstance(data, Dataset):
         return data
-    parts = list(data.values()) if isinstance(data, Mapping) else []
-    if any(isinstance(part, Dataset | datasets.IterableDataset) for part in parts):
-        how = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
+    values = list(data.values()) if isinstance(data, Mapping) else []
+    if any(isinstance(value, Dataset | datasets.IterableDataset) for value in values):
+        fault = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
     elif hasattr(data, "__iter__") and not hasattr(data, "__len__"):
-        how = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "
-        how += "Dataset.from_list(list(stream.take(100_000)))"
+        fault = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "
+        fault += "Dataset.from_list(list(stream.take(100_000)))"
     else:
         frame = hasattr(data, "to_parquet") and hasattr(data, "columns")  # pandas and its like
-        kinds = {"dict": isinstance(data, Mapping), "list": isinstance(data, list | tuple), "pandas": frame}
-        convert = [f"Convert it by Dataset.from_{kind}(...)" for kind, true in kinds.items() if true]
-        how = f"is not a datasets.Dataset. {[*convert, 'Load it by load_parallel or datasets.load_dataset'][0]}"
-    raise InputError(f"{name} ({type(data).__name__}) {how}.")
+        form = (
+            "dict" if isinstance(data, Mapping) else "list" if isinstance(data, list | tuple) else frame and "pandas"
+        )
+        remedy = (
+            f"Convert it by Dataset.from_{form}(...)" if form else "Load it by load_parallel or datasets.load_dataset"
+        )
+        fault = f"is not a datasets.Dataset. {remedy}"
+    raise InputError(f"{name} ({type(data).__name__}) {fault}.")
 
 
 def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
@@ -359,34 +362,34 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     """
     dataset = check_dataset(data, name)
     if "translation" not in dataset.column_names or "source" in dataset.column_names:
-        given = {"source_lang": source_lang, "target_lang": target_lang}
-        for column, language in [(column, code) for column, code in given.items() if code is not None]:
-            if column in dataset.column_names:
+        for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
+            if language is not None and column in dataset.column_names:
                 raise InputError(f"{column}={language}: {name} has a column {column} already. Remove the argument.")
-            dataset = dataset.add_column(column, [language] * len(dataset))
+            if language is not None:
+                dataset = dataset.add_column(column, [language] * len(dataset))
         for column in {"source", "target"} & {*dataset.column_names}:
             _check_text(dataset, column, name)
         return dataset
     feature = dataset.features["translation"]
-    there = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
+    codes = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
     target = target_lang or "en"
-    own = {code: (closest_language(code, tuple(there)) or [None])[0] for code in filter(None, (source_lang, target))}
-    others = [own[source_lang]] if source_lang else [code for code in there if code != own[target]]
-    if len(others) != 1 or None in (*others, own[target]) or others == [own[target]]:
+    best = {code: (closest_language(code, tuple(codes)) or [None])[0] for code in filter(None, (source_lang, target))}
+    others = [best[source_lang]] if source_lang else [code for code in codes if code != best[target]]
+    if len(others) != 1 or None in (*others, best[target]) or others == [best[target]]:
         raise InputError(
-            f"{name}: its column translation has {', '.join(there) or 'no languages'}. Name two of them by the "
+            f"{name}: its column translation has {', '.join(codes) or 'no languages'}. Name two of them by the "
             "arguments source_lang and target_lang (the pivot) of align_words."
         )
-    languages = ((others[0], source_lang or others[0]), (own[target], target))
+    languages = ((others[0], source_lang or others[0]), (best[target], target))
     options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
     return map_rows(dataset, _translated, desc="Reading translations", **options)
 
 
 def _check_text(dataset: Dataset, column: str, name: str) -> None:
     """Raise an InputError if a column does not hold text in every row."""
-    kind = getattr(dataset.features[column], "dtype", type(dataset.features[column]).__name__)
-    if kind not in ("string", "large_string", "string_view"):
-        raise InputError(f"{name}: the column {column} holds {kind}, not text. Convert it to strings.")
+    dtype = getattr(dataset.features[column], "dtype", type(dataset.features[column]).__name__)
+    if dtype not in ("string", "large_string", "string_view"):
+        raise InputError(f"{name}: the column {column} holds {dtype}, not text. Convert it to strings.")
     if not dataset.data[column].null_count:
         return
     start = 0
@@ -403,28 +406,28 @@ def join_languages(data: Any, name: str) -> Dataset:
     """
     if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
         return read_dataset(data, name)
-    parts = {}
+    by_language = {}
     for language, rows in data.items():
-        part = read_dataset(rows, f"{name}[{language!r}]")
-        if "source_lang" not in part.column_names:
-            part = part.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(part))
-        for code in part.unique("source_lang"):
+        pairs = read_dataset(rows, f"{name}[{language!r}]")
+        if "source_lang" not in pairs.column_names:
+            pairs = pairs.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(pairs))
+        for code in pairs.unique("source_lang"):
             if parse_language(str(code)).language != parse_language(str(language)).language:
                 raise InputError(
                     f"{name}[{language!r}]: its rows are in {code}. Name each dataset by the language of its rows, or "
                     "join several of a language by concatenate_datasets."
                 )
-        parts[language] = part
-    if not parts:
+        by_language[language] = pairs
+    if not by_language:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
-    return _joined({f"{name}[{language!r}]": part for language, part in parts.items()})
+    return _joined({f"{name}[{language!r}]": pairs for language, pairs in by_language.items()})
 
 
-def _joined(parts: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:
+def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:
     """Concatenate datasets, given by their names in messages, whose columns may differ only in the optional ones."""
-    first, *others = parts.values()
-    for name, part in parts.items():
-        if odd := sorted(({*part.column_names} ^ {*first.column_names}) - {*optional}):
+    first, *others = by_name.values()
+    for name, dataset in by_name.items():
+        if odd := sorted(({*dataset.column_names} ^ {*first.column_names}) - {*optional}):
             raise InputError(f"{name}: only some of the datasets have a column {odd[0]}. Give all the same columns.")
     return concatenate_datasets([first, *others]) if others else first
 
@@ -448,8 +451,8 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
     check_columns(dataset, COLUMNS, name, remedy)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
-    found = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
-    for codes in dict.fromkeys(found):
+    pairs_of_codes = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
+    for codes in dict.fromkeys(pairs_of_codes):
         for column, code in zip(COLUMNS[2:], codes):
             check_language(code, f"{name}: {column}")
         if same_language(*codes):
@@ -459,8 +462,8 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
 
 def _languages(table: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
     """Yield the distinct pairs of languages in a table."""
-    found = table.select(COLUMNS[2:]).group_by(COLUMNS[2:]).aggregate([])
-    yield from zip(*(column.to_pylist() for column in found.columns))
+    distinct = table.select(COLUMNS[2:]).group_by(COLUMNS[2:]).aggregate([])
+    yield from zip(*(column.to_pylist() for column in distinct.columns))
 
 
 def _open(
@@ -470,9 +473,9 @@ def _open(
     scheme, files = find_source(source, PAIRS, split)
     saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
     if saved or scheme == "hub":
-        found = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
-        rows = enumerate(found.select_columns(columns.select(found.column_names, str(source))), 1)
-        return "hub", [], found, columns, cast(Rows, rows)
+        dataset = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
+        rows = enumerate(dataset.select_columns(columns.select(dataset.column_names, str(source))), 1)
+        return "hub", [], dataset, columns, cast(Rows, rows)
     if scheme == "folder":
         shards = finished_shards(files[0])
         records = (record for shard in shards for _, record in read_file(shard, columns))
@@ -486,14 +489,14 @@ def _open(
 
 def _load_saved(folder: Path, split: str) -> Dataset:
     """Load a dataset, or a split of several, from a folder that `save_to_disk` wrote."""
-    kinds = OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException
-    with explained(f"{folder}: cannot be read as a folder of Dataset.save_to_disk", *kinds):
-        found = datasets.load_from_disk(str(folder))
-    if isinstance(found, Dataset):
-        return found
-    if split not in found:
-        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, found))}. Name one.")
-    return found[split]
+    errors = OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException
+    with explained(f"{folder}: cannot be read as a folder of Dataset.save_to_disk", *errors):
+        saved = datasets.load_from_disk(str(folder))
+    if isinstance(saved, Dataset):
+        return saved
+    if split not in saved:
+        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, saved))}. Name one.")
+    return saved[split]
 
 
 def load_hub(name: str, split: str, revision: str | None) -> Dataset:
@@ -508,7 +511,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         where: dict[str, Any] = {"data_dir": config} if converted else {}
         builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
         builder.download_and_prepare()
-        found = builder.as_dataset(split=split)
+        dataset = builder.as_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
         raise InputError(f"{name}: no such file, and no dataset on the Hub that you may read. Check it.") from error
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
@@ -526,8 +529,8 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
             f"it to Parquet, read that by --dataset_revision {PARQUET}"
         ) from error
     # The field in which `datasets` keeps download addresses when it verifies them.
-    found.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
-    return found
+    dataset.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
+    return dataset
 
 
 def hub_commit(dataset: Dataset) -> str | None:
@@ -554,28 +557,28 @@ def _pairs(
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _read(rows: Rows, columns: Columns, name: str, kind: str) -> Iterator[tuple[int, Pair | None, Words]]:
+def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[int, Pair | None, Words]]:
     """Yield the pair and the words of each row, None for an empty line.
 
     Logs once which columns hold the pair, unless their names are obvious, and that links are not read.
     """
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
-    said = kind in (".tsv", ".csv")  # the reader of the header has logged it
+    said = form in (".tsv", ".csv")  # the reader of the header has logged it
     for row, record in rows:
         if record is None or record.get("translation", ...) is None:
             yield row, None, (None, None)
             continue
-        if not said and (found := columns.locate(record)[1]):
+        if not said and (pair_columns := columns.locate(record)[1]):
             said = True
-            if found[:2] not in plain:
-                columns.announce(found, name)
+            if pair_columns[:2] not in plain:
+                columns.announce(pair_columns, name)
         if row == 1 and "links" in record:
             logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
         where = f"{name}, row {row}"
         pair = columns.read(record, where)
         source, target = (
-            None if record.get(own) is None else check_words(record[own], f"{where}: {own}", text)
-            for own, text in zip(WORDS[::-1] if columns.source == "target" else WORDS, pair)
+            None if record.get(column) is None else check_words(record[column], f"{where}: {column}", text)
+            for column, text in zip(WORDS[::-1] if columns.source == "target" else WORDS, pair)
         )
         yield row, pair, (source, target)
 
@@ -590,8 +593,8 @@ def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatc
 def take_rows(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
     """Yield Arrow batches or tables up to a number of rows; the last one may be cut."""
     while rows != 0 and (batch := next(batches, None)) is not None:
-        yield (part := batch.slice(0, rows))
-        rows = None if rows is None else rows - len(part)
+        yield (taken := batch.slice(0, rows))
+        rows = None if rows is None else rows - len(taken)
 
 
 def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> None:

@@ -38,7 +38,6 @@ from hf_xalign.language_codes import check_language, closest_language, find_lang
 
 logger = logging.getLogger(__name__)
 
-
 Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
@@ -248,8 +247,8 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             yield row, None
         elif len(cells) != len(header):
             wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
-            kind = "columns" if file_format(Path(path)) == ".csv" else "tab-separated columns"
-            raise InputError(f"{path}, row {row}: {len(cells)} {kind}, expected {wanted}")
+            columns = "columns" if file_format(Path(path)) == ".csv" else "tab-separated columns"
+            raise InputError(f"{path}, row {row}: {len(cells)} {columns}, expected {wanted}")
         else:
             yield row, dict(zip(header, cells, strict=True))
 
@@ -273,8 +272,8 @@ def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
 
 def is_conllu(path: str | Path) -> bool:
     """Return whether a file is CoNLL-U by its suffix, or by the ten columns of its first word."""
-    if (kind := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
-        return kind == ".conllu"
+    if (suffix := file_format(Path(path))) in (".conllu", *FORMATS[1:]):
+        return suffix == ".conllu"
     cells = next((_cells(line) for _, line in read_lines(path) if line.strip() and not line.startswith("#")), ())
     return len(cells) == len(_CONLLU) and bool(_FIRST.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
 
@@ -318,8 +317,8 @@ def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
     if not all(_NUMBER.fullmatch(cell) for cells in sentences for cell in cells):
         return False
     counts = [[cell for cell in cells if cell.isdecimal()] for cells in sentences]
-    rising = all(own in ([str(n + start) for n in range(len(own))] for start in (0, 1)) for own in counts)
-    return rising and any(len(own) > 1 for own in counts)
+    rising = all(words in ([str(n + start) for n in range(len(words))] for start in (0, 1)) for words in counts)
+    return rising and any(len(words) > 1 for words in counts)
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
@@ -367,16 +366,16 @@ def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Seq
         number, text, cells = line
         if not text.startswith("#"):
             return True
-        others = [other for other in sentence if not other[1].startswith("#")] or words
-        if _KEY.match(text) or len(cells) not in {len(own) for _, _, own in others}:
+        others = [word for word in sentence if not word[1].startswith("#")] or words
+        if _KEY.match(text) or len(cells) not in {len(word[2]) for word in others}:
             return False
         if cells[-1] in labels or (spans and span_parts({*labels, cells[-1]})):
             return True
         if spans or " " in cells[0]:
             return False
-        if all("\t" in own for _, own, _ in (line, *others)):
+        if all("\t" in word[1] for word in (line, *others)):
             return True
-        if number < min(other[0] for other in others) or others is words:
+        if number < min(word[0] for word in others) or others is words:
             return False
         raise InputError(
             f"{path}, line {number}: {text!r} may be a comment or a word, because no other word has the label "
@@ -399,19 +398,19 @@ class Columns:
         """Return the columns of the two sides; `source_lang` is the language that a row names."""
         if self.source and self.target:
             return Pair(self.source, self.target) if {self.source, self.target} <= set(names) else None
-        own = tuple(name for name in names if name not in (*WORDS, "links"))
-        return find_columns(own, self.source_lang or source_lang, self.target_lang)
+        text_columns = tuple(name for name in names if name not in (*WORDS, "links"))
+        return find_columns(text_columns, self.source_lang or source_lang, self.target_lang)
 
     def select(self, columns: Iterable[str], name: str) -> list[str]:
         """Return the columns that need to be read."""
-        there = list(columns)
-        found = self.find(there)
-        if found is None and self.source is None and self.source_lang is None and "source_lang" in there:
-            return there  # each row's language may name its column
-        if found is None and "translation" not in there:
-            raise self.missing(there, name)
-        wanted = {"translation", *itertools.chain(*_LANGUAGES.values()), *WORDS, *(found or ())[:2]}
-        return [column for column in there if column in wanted]
+        names = list(columns)
+        pair = self.find(names)
+        if pair is None and self.source is None and self.source_lang is None and "source_lang" in names:
+            return names  # each row's language may name its column
+        if pair is None and "translation" not in names:
+            raise self.missing(names, name)
+        wanted = {"translation", *itertools.chain(*_LANGUAGES.values()), *WORDS, *(pair or ())[:2]}
+        return [column for column in names if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
         """Make the error for columns whose names do not say which two hold the sides."""
@@ -428,27 +427,27 @@ class Columns:
 
     def read(self, record: Record, where: str) -> tuple[str, str, str, str]:
         """Return `(source, target, source_lang, target_lang)`, NFC-normalized and stripped; null becomes ""."""
-        flat, found = self.locate(record)
-        if found is None:
+        flat, pair = self.locate(record)
+        if pair is None:
             raise self.missing(flat, where)
         source_lang = check_row_language(record, "source_lang", self.source_lang, where)
         target_lang = check_row_language(record, "target_lang", self.target_lang, where)
-        texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in found[:2])
+        texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in pair[:2])
         source, target = (clean_text(text).strip() for text in texts)
         return source, target, source_lang, target_lang
 
     def locate(self, record: Record) -> tuple[Record, Pair | None]:
         """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
-        translation, own = record.get("translation"), record.get("source_lang")
-        own = own if isinstance(own, str) and own else None
+        translation, source_lang = record.get("translation"), record.get("source_lang")
+        source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
         if not isinstance(translation, Mapping):
-            return record, self.find(record, own)
+            return record, self.find(record, source_lang)
         flat = {name: value for name, value in record.items() if name != "translation"} | dict(translation)
-        return flat, self.find(translation, own) or self.find(flat, own)
+        return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
-    def announce(self, found: Pair, where: str) -> None:
+    def announce(self, pair: Pair, where: str) -> None:
         """Log which column holds which side."""
-        source, target, directed = found
+        source, target, directed = pair
         line = f"{where}: {source!r} is the source ({self.source_lang or 'of any language'}), {target!r} the target "
         line += f"({self.target_lang}, the pivot)"
         if directed:
@@ -460,17 +459,17 @@ class Columns:
 def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
     """Return the language asked for, or else the row's; if both are given they must agree (`de` and `deu` do)."""
     column = next((name for name in _LANGUAGES[column] if record.get(name) not in (None, "")), column)
-    own = record.get(column)
-    if own not in (None, "", asked):
-        named = find_language(own) if isinstance(own, str) and own == own.strip() else None
-        own = check_language(named or own, f"{where}: {column}")
-    if asked is None and not own:
+    lang = record.get(column)
+    if lang not in (None, "", asked):
+        code = find_language(lang) if isinstance(lang, str) and lang == lang.strip() else None
+        lang = check_language(code or lang, f"{where}: {column}")
+    if asked is None and not lang:
         raise InputError(
             f"{where}: the row has no {column}. Give it by {column}=, or before the source as in de=PATH."
         )
-    if asked is not None and own and not same_language(own, asked):
-        raise InputError(f"{where}: {column} is {own!r} in the row, but {asked!r} was asked for. Make the two agree.")
-    return asked if asked is not None else str(own)
+    if asked is not None and lang and not same_language(lang, asked):
+        raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
+    return asked if asked is not None else str(lang)
 
 
 def text_of(value: Any, column: str, where: str) -> str:
@@ -508,8 +507,8 @@ def _has_header(path: Path, columns: Columns) -> bool:
     """
     rows = ((row, cells) for row, cells in read_cells(path) if cells)
     row, first = next(rows, (1, []))
-    if found := columns.find(first):
-        columns.announce(found, f"{path}: row {row} is a header")
+    if pair := columns.find(first):
+        columns.announce(pair, f"{path}: row {row} is a header")
         return True
     where = f"{path}, row {row} (the header)"
     if columns.source:
@@ -579,7 +578,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
     source_lang, target_lang = columns.source_lang, columns.target_lang
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
-    unit, found, seen, away = 0, 0, set[str](), Counter[tuple[str, str]]()
+    unit, pairs, seen, away = 0, 0, set[str](), Counter[tuple[str, str]]()
     with open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
@@ -592,7 +591,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
                 seen |= segments.keys()
                 source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
                 if source and target and source[0] != target[0]:
-                    found += 1
+                    pairs += 1
                     away[source_lang, source[0]] += not source[1]
                     away[target_lang, target[0]] += not target[1]
                     yield unit, {"source": segments[source[0]], "target": segments[target[0]]}
@@ -606,14 +605,14 @@ def _tmx(path: Path, columns: Columns) -> Rows:
             ) from error
         finally:  # also if the caller stops after the first pairs
             for (asked, tag), count in (+away).items():
-                logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{found:,}", tag, asked)
-            if found < unit:
-                there = ", ".join(sorted(seen))
-                lacking = f"{unit - found:,} of {unit:,} units lack {source_lang} or {target_lang}"
-                logger.info("%s: %s and are left out; the file has %s", path, lacking, there)
-    if not found:
-        there = ", ".join(sorted(seen)) or "none"
-        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {there}.")
+                logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{pairs:,}", tag, asked)
+            if pairs < unit:
+                tags = ", ".join(sorted(seen))
+                lacking = f"{unit - pairs:,} of {unit:,} units lack {source_lang} or {target_lang}"
+                logger.info("%s: %s and are left out; the file has %s", path, lacking, tags)
+    if not pairs:
+        tags = ", ".join(sorted(seen)) or "none"
+        raise InputError(f"{path}: no unit has both {source_lang!r} and {target_lang!r}. Its languages are {tags}.")
 
 
 def _tag(element: Element) -> str:
@@ -639,17 +638,17 @@ def _segments(unit: Element) -> dict[str, str]:
 
 def _with_codes(element: Element) -> str:
     """Return the text of an element with a control character (which XML cannot contain) for each inline code."""
-    parts = [element.text or ""]
+    texts = [element.text or ""]
     for child in element:
         content = "".join(child.itertext())
         if _IS_BREAK.fullmatch(child.get("type", "")) or (_IS_BREAK.fullmatch(content or _tag(child))):
-            parts.append(_BREAK)
+            texts.append(_BREAK)
         elif code := _CODES.get(_tag(child), "" if content else _CODES["ph"]):
-            parts.append(code)
+            texts.append(code)
         else:
-            parts.append(_with_codes(child))
-        parts.append(child.tail or "")
-    return "".join(parts)
+            texts.append(_with_codes(child))
+        texts.append(child.tail or "")
+    return "".join(texts)
 
 
 def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
@@ -697,14 +696,14 @@ class DictionaryLinker:
         """Return the links (i, j) of each sentence pair, given as words."""
         links = []
         for source, target in zip(sources, targets, strict=True):
-            words, others = set(source), set(target)
-            found = [(word, self._to_target.get(word, set()) & others) for word in source]
-            links.append(
-                [
-                    (i, target.index(next(iter(partners))))
-                    for i, (word, partners) in enumerate(found)
-                    if len(partners) == 1 and self._to_source[next(iter(partners))] & words == {word}
-                    if source.count(word) == 1 == target.count(next(iter(partners)))
-                ]
-            )
+            source_words, target_words = set(source), set(target)
+            pair_links = []
+            for i, word in enumerate(source):
+                partners = self._to_target.get(word, set()) & target_words
+                if len(partners) == 1:
+                    [partner] = partners
+                    once = source.count(word) == 1 == target.count(partner)
+                    if once and self._to_source[partner] & source_words == {word}:
+                        pair_links.append((i, target.index(partner)))
+            links.append(pair_links)
         return links

@@ -90,7 +90,7 @@ def encode_sentence_pairs(
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         source, target = (token_ids(tokenizer, batch, side, rows, "the dataset") for side in ("source", "target"))
-        sizes = [(len(one), len(other)) for one, other in zip(source, target, strict=True)]
+        sizes = [(len(source_ids), len(target_ids)) for source_ids, target_ids in zip(source, target, strict=True)]
         lengths = {"length": [sum(pair) for pair in sizes], "shorter": [min(pair) for pair in sizes]}
         return {"source_ids": source, "target_ids": target, **lengths, "pair": rows}
 
@@ -101,17 +101,17 @@ def encode_sentence_pairs(
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )
-    kept, counts = _filtered(encoded, min_tokens, limit)
+    rows_left, counts = _filtered(encoded, min_tokens, limit)
     summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {sum(n)}" for name, n in counts.items())
     rules = f"short: fewer than {min_tokens} tokens on a side, long: more than {limit} on both sides together"
-    if not len(kept):
+    if not len(rows_left):
         raise InputError(
             f"no pair is left ({summary}; {rules}). Lower min_tokens, for example for user-interface strings and "
             "titles, or raise max_tokens."
         )
-    if len(kept) < len(encoded):
+    if len(rows_left) < len(encoded):
         logger.info("pairs dropped: %s (%s)", summary, rules)
-        encoded = encoded.select(kept)
+        encoded = encoded.select(rows_left)
     return SentencePairs(encoded.remove_columns("shorter"), counts)
 
 

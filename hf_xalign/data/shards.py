@@ -92,16 +92,16 @@ def read_rows(
     for path, rows in files:
         if start + rows > first and (last is None or start < last):
             with open_parquet(path) as file:
-                at = start
+                position = start
                 for group in range(file.num_row_groups):
                     size = file.metadata.row_group(group).num_rows
-                    if at + size <= first or (last is not None and at >= last):
-                        at += size
+                    if position + size <= first or (last is not None and position >= last):
+                        position += size
                         continue
                     for batch in file.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
-                        skip = max(first - at, 0)
-                        end = len(batch) if last is None else last - at
-                        at += len(batch)
-                        if part := batch.slice(skip, max(end - skip, 0)):
-                            yield part
+                        skip = max(first - position, 0)
+                        end = len(batch) if last is None else last - position
+                        position += len(batch)
+                        if taken := batch.slice(skip, max(end - skip, 0)):
+                            yield taken
         start += rows

@@ -94,8 +94,8 @@ def builtin_file(source: str, split: str, kind: str = "") -> Path:
         return path
     # A file of another kind keeps a third part.
     names = (file.name.removesuffix(f"{kind}.jsonl").split(".") for file in sorted(folder.glob("*.jsonl")))
-    there = (f"{BUILTIN}{name[0]} ({name[1]})" for name in names if len(name) == 2)
-    raise InputError(f"there is no {source} ({split}). The package holds {', '.join(there)}.")
+    sources = (f"{BUILTIN}{name[0]} ({name[1]})" for name in names if len(name) == 2)
+    raise InputError(f"there is no {source} ({split}). The package holds {', '.join(sources)}.")
 
 
 def find_source(
@@ -109,17 +109,17 @@ def find_source(
         InputError: there is no such file, or it is not a regular file.
     """
     name = _current(str(source)) if isinstance(source, (str, Path)) else ""
-    place = os.path.expanduser(name)
+    expanded = os.path.expanduser(name)
     if name.startswith(BUILTIN) and "package" in kind.schemes:
         return "package", [builtin_file(name, split, kind.inside)]
-    if os.path.isdir(place) and "folder" in kind.schemes:
-        return "folder", [Path(place)]
+    if os.path.isdir(expanded) and "folder" in kind.schemes:
+        return "folder", [Path(expanded)]
     if not isinstance(source, (str, Path)):
-        paths = [Path(part).expanduser() for part in source]
-    elif "," in name and "aligned" in kind.schemes and not os.path.exists(place):
-        paths = [Path(part.strip()).expanduser() for part in name.split(",")]
+        paths = [Path(item).expanduser() for item in source]
+    elif "," in name and "aligned" in kind.schemes and not os.path.exists(expanded):
+        paths = [Path(item.strip()).expanduser() for item in name.split(",")]
     else:
-        paths = [Path(place)]
+        paths = [Path(expanded)]
     if not 1 <= len(paths) <= 2:
         raise InputError(f"{len(paths)} files are named. Line-aligned text has two: the source's and the target's.")
     for path in paths:
@@ -138,12 +138,12 @@ def find_source(
 def check_files(items: Iterable[str]) -> None:
     """Raise an InputError for files that are missing, before the readers are imported, which takes seconds."""
     for item in items:
-        language, _, named = item.partition("=")
-        source = item.strip() if os.path.exists(item) else named.strip() or item.strip()
+        language, _, rest = item.partition("=")
+        source = item.strip() if os.path.exists(item) else rest.strip() or item.strip()
         # Of examples that cross two languages, as in `es+en=ONE,OTHER`, each text is a source of its own.
-        for part in map(str.strip, source.split(",") if named and "+" in language else [source]):
-            if not part.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(part)):
-                find_source(part, _ANY)
+        for text in map(str.strip, source.split(",") if rest and "+" in language else [source]):
+            if not text.startswith(BUILTIN) and not os.path.exists(os.path.expanduser(text)):
+                find_source(text, _ANY)
 
 
 def check_models(

@@ -51,15 +51,15 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
     """
     spans: list[Span] = []
     start, kind = 0, ""
-    for place, label in enumerate([*labels, OUTSIDE]):
-        part, _, own = label.partition("-")
-        if kind and (part not in _CONTINUING or own != kind):
-            spans.append(Span(start, place, kind))
+    for word, label in enumerate([*labels, OUTSIDE]):
+        part, _, label_kind = label.partition("-")
+        if kind and (part not in _CONTINUING or label_kind != kind):
+            spans.append(Span(start, word, kind))
             kind = ""
         if part in _PARTS and not kind:
-            start, kind = place, own
+            start, kind = word, label_kind
         if kind and part in _ENDING:
-            spans.append(Span(start, place + 1, kind))
+            spans.append(Span(start, word + 1, kind))
             kind = ""
     return spans
 
@@ -77,16 +77,16 @@ def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]
         matches = {name: form.fullmatch(name) for name in inside}
         if not inside or not all(matches.values()):
             continue
-        found = {
+        forms = {
             name: f"{match['part'].upper()}-{match['kind'] or _NO_KIND}" for name, match in matches.items() if match
         }
-        parts, kinds = ({label[at] for label in found.values()} for at in (slice(1), slice(2, None)))
+        parts, kinds = ({label[piece] for label in forms.values()} for piece in (slice(1), slice(2, None)))
         if form is _FORMS[2]:
             likely = "B" in parts and bool(parts & _CONTINUING)
         else:
             usual = parts <= {"B", "I"} and all(map(_USUAL.fullmatch, inside))
             likely = usual or len(kinds) < len(inside) or bool(outside - {UNLABELLED})
-        return {**found, **dict.fromkeys(outside, OUTSIDE)} if certain or likely else {}
+        return {**forms, **dict.fromkeys(outside, OUTSIDE)} if certain or likely else {}
     return {}
 
 
@@ -100,13 +100,13 @@ def bio_names(names: Iterable[str]) -> dict[str, str]:
         {'NOUN': 'NOUN', 'VERB': 'VERB'}
     """
     names = list(names)
-    parts = span_parts(names)
-    if not parts:
+    forms = span_parts(names)
+    if not forms:
         return {name: name for name in names if name != UNLABELLED}
     return {
-        name: own if (own := parts[name]) == OUTSIDE else f"{'I' if own[0] in _CONTINUING else 'B'}{own[1:]}"
+        name: form if (form := forms[name]) == OUTSIDE else f"{'I' if form[0] in _CONTINUING else 'B'}{form[1:]}"
         for name in names
-        if name in parts
+        if name in forms
     }
 
 
@@ -116,12 +116,12 @@ def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
     Raises:
         InputError: a label marks no span.
     """
-    parts = {OUTSIDE: OUTSIDE, UNLABELLED: OUTSIDE, **span_parts(chain.from_iterable(sentences), certain=True)}
+    forms = {OUTSIDE: OUTSIDE, UNLABELLED: OUTSIDE, **span_parts(chain.from_iterable(sentences), certain=True)}
     for number, labels in enumerate(sentences):
         for label in labels:
-            if label not in parts and not _FORMS[0].fullmatch(label):
+            if label not in forms and not _FORMS[0].fullmatch(label):
                 raise InputError(f"sentence {number}: the label {label!r} is in no scheme of spans, such as O, B-, I-")
-    return [find_spans([parts[label] for label in labels]) for labels in sentences]
+    return [find_spans([forms[label] for label in labels]) for labels in sentences]
 
 
 def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[list[str]]:
@@ -137,30 +137,30 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     """
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
     if label is not None and hasattr(label, "int2str"):
-        sentences = [label.int2str(own) for own in sentences]
+        sentences = [label.int2str(values) for values in sentences]
     names = set(chain.from_iterable(sentences))
-    parts = span_parts(names)
-    if not parts:
+    forms = span_parts(names)
+    if not forms:
         _refuse_plain(sentences, names, place)
         return sentences
-    marks = [[parts.get(label, UNLABELLED) for label in labels] for labels in sentences]
+    marks = [[forms.get(label, UNLABELLED) for label in labels] for labels in sentences]
     spans = list(map(find_spans, marks))
     scheme = _check_scheme(sentences, marks, spans, place)
-    found = []
-    for own, there in zip(marks, spans, strict=True):
-        labels = [UNLABELLED if label == UNLABELLED else OUTSIDE for label in own]
-        for start, end, kind in there:
+    bio = []
+    for values, row_spans in zip(marks, spans, strict=True):
+        labels = [UNLABELLED if label == UNLABELLED else OUTSIDE for label in values]
+        for start, end, kind in row_spans:
             labels[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
-        found.append(labels)
-    if found != sentences:
+        bio.append(labels)
+    if bio != sentences:
         count = sum(map(len, spans))
-        begun = sum(own[start][0] == "I" for own, there in zip(marks, spans, strict=True) for start, _, _ in there)
+        begun = sum(row[span.start][0] == "I" for row, row_spans in zip(marks, spans) for span in row_spans)
         if scheme == "BIO" and begun:
             logger.info("%s: %s of %s spans began with I-, as in IOB1, and now begin with B-", name, begun, count)
         else:
-            old, new = next(pair for pair in zip(chain(*sentences), chain(*found), strict=True) if pair[0] != pair[1])
+            old, new = next(pair for pair in zip(chain(*sentences), chain(*bio), strict=True) if pair[0] != pair[1])
             logger.info("%s: %s spans labelled in %s are read as BIO: %r becomes %r", name, count, scheme, old, new)
-    return found
+    return bio
 
 
 def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Callable[[int], str]) -> None:
@@ -185,24 +185,24 @@ def _check_scheme(
 ) -> str:
     """Return the scheme of the labels; a mixture of schemes raises an InputError."""
     seen: dict[str, str] = {}
-    for row, (labels, own) in enumerate(zip(sentences, marks, strict=True)):
-        for word, (label, mark) in enumerate(zip(labels, own, strict=True), 1):
+    for row, (labels, row_marks) in enumerate(zip(sentences, marks, strict=True)):
+        for word, (label, mark) in enumerate(zip(labels, row_marks, strict=True), 1):
             if mark[0] in _PARTS and mark[0] not in seen:
-                scheme = next((name for name, parts in _SCHEMES.items() if {*seen, mark[0]} <= set(parts)), None)
+                scheme = next((name for name, letters in _SCHEMES.items() if {*seen, mark[0]} <= set(letters)), None)
                 if scheme is None:
                     raise InputError(
                         f"{place(row)}, word {word}: the label {label!r} is in another scheme than the labels before "
                         f"it ({', '.join(seen.values())}). {_REMEDY}"
                     )
                 seen[mark[0]] = label
-    parts = seen.keys()
-    singles, ends = parts & _SINGLE, parts & _ENDING & _CONTINUING
-    if "B" in parts and (singles or ends):
-        for row, (own, there) in enumerate(zip(marks, spans, strict=True)):
-            for start, end, _ in there:
-                first, last = own[start][0], own[end - 1][0]
-                one = end - start == 1
-                if first not in (singles or "B") if one else first != "B" or (ends and last not in ends):
+    letters = seen.keys()
+    singles, ends = letters & _SINGLE, letters & _ENDING & _CONTINUING
+    if "B" in letters and (singles or ends):
+        for row, (row_marks, row_spans) in enumerate(zip(marks, spans, strict=True)):
+            for start, end, _ in row_spans:
+                first, last = row_marks[start][0], row_marks[end - 1][0]
+                single = end - start == 1
+                if first not in (singles or "B") if single else first != "B" or (ends and last not in ends):
                     raise InputError(
                         f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is not a whole span "
                         f"in {scheme}, the scheme of the other labels. {_REMEDY}"

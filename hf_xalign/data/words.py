@@ -84,7 +84,7 @@ def split_words(text: str, lang: str) -> list[str]:
     words = _TOKEN.finditer(text)
     if segment is None:
         return [match.group() for match in words]
-    return [part for match in words for part in segment(match.group())]
+    return [word for match in words for word in segment(match.group())]
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:
@@ -98,17 +98,14 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
     sides = []
     for side in ("source", "target"):
         texts, langs = batch[side], batch[f"{side}_lang"]
-        given = batch.get(f"{side}_words") or [None] * len(texts)
-        sides.append(
-            [
-                check_words(words, f"{side}_words of {text!r}")
-                if words is not None
-                else text.split()
-                if blanks
-                else split_words(clean_text(text), lang)
-                for words, text, lang in zip(given, texts, langs, strict=True)
-            ]
-        )
+        given_words = batch.get(f"{side}_words") or [None] * len(texts)
+        sentences = []
+        for words, text, lang in zip(given_words, texts, langs, strict=True):
+            if words is not None:
+                sentences.append(check_words(words, f"{side}_words of {text!r}"))
+            else:
+                sentences.append(text.split() if blanks else split_words(clean_text(text), lang))
+        sides.append(sentences)
     return sides[0], sides[1]
 
 
@@ -125,8 +122,8 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
         rest = _INVISIBLE.sub("", text)
         for word in words:
             bare = _INVISIBLE.sub("", word)
-            _, found, rest = rest.partition(bare) if bare else ("", "", rest)
-            if not found:
+            _, match, rest = rest.partition(bare) if bare else ("", "", rest)
+            if not match:
                 raise InputError(
                     f"{where}: the word {word!r} is not in the text after the words before it. Give the words as in "
                     "the text, or null to have the text split."
@@ -169,11 +166,11 @@ def lower_words(sentences: Sequence[Sequence[str]], langs: Sequence[str]) -> lis
 
 @cache
 def _case_rules(lang: str | None) -> Literal["dotless", "dotted"] | None:
-    own = parse_language(lang or "und")
-    dotless = _DOTLESS | _DOTLESS_LATIN if own.script == "Latn" else _DOTLESS if own.script is None else set()
-    if own.language in dotless:
+    tag = parse_language(lang or "und")
+    dotless = _DOTLESS | _DOTLESS_LATIN if tag.script == "Latn" else _DOTLESS if tag.script is None else set()
+    if tag.language in dotless:
         return "dotless"
-    return "dotted" if own.language == "lt" else None
+    return "dotted" if tag.language == "lt" else None
 
 
 def splitter_version(langs: Iterable[str]) -> str:
@@ -189,7 +186,7 @@ def lettered_words(text: str | Sequence[str]) -> list[str]:
     """
     words = text
     if isinstance(text, str):
-        words = [part for match in _TOKEN.finditer(text) for part in _CLUSTERS.findall(match.group())]
+        words = [cluster for match in _TOKEN.finditer(text) for cluster in _CLUSTERS.findall(match.group())]
     return [word for word in words if _LETTER_OR_DIGIT.search(word)]
 
 

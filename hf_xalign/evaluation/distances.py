@@ -57,26 +57,26 @@ def draw_word_pairs(links: Sequence[ArrayLike], pairs: int | None = 10_000, seed
     A random pair keeps the source word and takes the target word of a uniformly drawn link of *another* sentence pair.
     As in the paper, the random word can still be a translation by chance.
     """
-    parts = [np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in links]
-    counts = np.array([len(part) for part in parts], dtype=np.int64)
+    by_pair = [np.asarray(rows, dtype=np.int64).reshape(-1, 2) for rows in links]
+    counts = np.array([len(rows) for rows in by_pair], dtype=np.int64)
     if np.count_nonzero(counts) < 2:
         raise InputError(
-            f"distances: {np.count_nonzero(counts)} of {len(parts)} sentence pairs have links, but random pairs need "
-            "at least two. Word-align more text."
+            f"distances: {np.count_nonzero(counts)} of {len(by_pair)} sentence pairs have links, but random pairs "
+            "need at least two. Word-align more text."
         )
-    words = np.concatenate(parts)
-    sentence = np.repeat(np.arange(len(parts)), counts)
+    words = np.concatenate(by_pair)
+    sentence = np.repeat(np.arange(len(by_pair)), counts)
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.permutation(len(words))[:pairs])
-    own = counts[sentence[chosen]]
+    own_links = counts[sentence[chosen]]
     start = (np.cumsum(counts) - counts)[sentence[chosen]]
     # Uniform over all links outside the pair's own sentence.
-    other = generator.integers(0, len(words) - own)
-    other += np.where(other >= start, own, 0)
+    elsewhere = generator.integers(0, len(words) - own_links)
+    elsewhere += np.where(elsewhere >= start, own_links, 0)
     return WordPairs(
         np.stack([sentence[chosen], words[chosen, 0]], axis=1),
         np.stack([sentence[chosen], words[chosen, 1]], axis=1),
-        np.stack([sentence[other], words[other, 1]], axis=1),
+        np.stack([sentence[elsewhere], words[elsewhere, 1]], axis=1),
     )
 
 
@@ -104,27 +104,27 @@ def word_distances(
     Returns:
         `{language: {layer: {"l2": ..., "cosine": ...}}}`. The cosine distance is 1 - cos, and 1 for a zero vector.
     """
-    found = {}
-    for language, rows, own in _drawn_by_language(dataset, pairs, seed):
+    distances = {}
+    for language, rows, drawn in _drawn_by_language(dataset, pairs, seed):
         vectors, needed = {}, {}
-        for side, words in (("source", (own.source,)), ("target", (own.linked, own.random))):
+        for side, words in (("source", (drawn.source,)), ("target", (drawn.linked, drawn.random))):
             # Only the sentences that a pair was drawn from are encoded.
-            needed[side] = np.unique(np.concatenate([part[:, 0] for part in words]))
+            needed[side] = np.unique(np.concatenate([ends[:, 0] for ends in words]))
             label, chosen = desc and f"{desc}, {language}, {side}", rows.select(needed[side])
             vectors[side] = side_vectors(model, tokenizer, chosen, side, layers=layers, desc=label, **options)
-        found[language] = _measure(language, own, vectors, needed, layers)
-    return found
+        distances[language] = _measure(language, drawn, vectors, needed, layers)
+    return distances
 
 
 def known_distances(
     vectors: TextVectors, dataset: Dataset, *, pooling: Pooling = "mean", pairs: int | None = 10_000, seed: int = 0
 ) -> dict[str, dict[int, dict[str, Distances]]]:
     """Measure [`word_distances`] in given vectors of the last layer."""
-    found = {}
-    for language, rows, own in _drawn_by_language(dataset, pairs, seed):
+    distances = {}
+    for language, rows, drawn in _drawn_by_language(dataset, pairs, seed):
         sides = {side: by_pooling[pooling] for side, by_pooling in vectors[language].items()}
-        found[language] = _measure(language, own, sides, dict.fromkeys(sides, np.arange(len(rows))), (-1,))
-    return found
+        distances[language] = _measure(language, drawn, sides, dict.fromkeys(sides, np.arange(len(rows))), (-1,))
+    return distances
 
 
 def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[tuple[str, Dataset, WordPairs]]:
@@ -134,8 +134,8 @@ def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[t
     if not len(dataset):
         raise InputError("distances: the word-aligned text is empty. Name more text.")
     drawn = []
-    for language, numbers in language_rows(dataset).items():
-        rows = dataset.select(numbers)
+    for language, row_ids in language_rows(dataset).items():
+        rows = dataset.select(row_ids)
         with explained(language):
             drawn.append((language, rows, draw_word_pairs(rows["links"][:], pairs, seed)))
     return drawn
@@ -143,32 +143,32 @@ def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[t
 
 def _measure(
     language: str,
-    own: WordPairs,
+    drawn: WordPairs,
     vectors: Mapping[str, WordVectors],
     sentences: Mapping[str, np.ndarray],
     layers: Sequence[int],
 ) -> dict[int, dict[str, Distances]]:
     """Measure the distances of drawn pairs; `vectors` are those of the given sentence numbers of each side."""
     source, target = vectors["source"], vectors["target"]
-    query = _vector_rows(source, sentences["source"], own.source, f"{language}, source")
+    query = _vector_rows(source, sentences["source"], drawn.source, f"{language}, source")
     linked, random = (
-        _vector_rows(target, sentences["target"], part, f"{language}, target") for part in (own.linked, own.random)
+        _vector_rows(target, sentences["target"], end, f"{language}, target") for end in (drawn.linked, drawn.random)
     )
-    kept = (source.present[query] & target.present[linked] & target.present[random]).numpy()
-    if not kept.any():
+    present = (source.present[query] & target.present[linked] & target.present[random]).numpy()
+    if not present.any():
         raise InputError(
-            f"{language}: none of {len(kept)} word pairs has vectors. Check that the tokenizer belongs to the model "
-            "and that max_length is large enough."
+            f"{language}: none of {len(present)} word pairs has vectors. Check that the tokenizer belongs to the "
+            "model and that max_length is large enough."
         )
-    query, linked, random = query[kept], linked[kept], random[kept]
-    found = {
+    query, linked, random = query[present], linked[present], random[present]
+    measured_layers = {
         layer: _distances(source.vectors[query, n], target.vectors[linked, n], target.vectors[random, n])
         for n, layer in enumerate(layers)
     }
-    for layer, measured in found.items():
+    for layer, measured in measured_layers.items():
         if not np.isfinite(np.concatenate(measured["l2"])).all():
             raise InputError(f"{language}, layer {layer}: word vectors contain NaN or infinity. Check the model.")
-    return found
+    return measured_layers
 
 
 def overlap_measures(distances: Distances, bins: int = 50) -> dict[str, float]:
@@ -185,7 +185,7 @@ def overlap_measures(distances: Distances, bins: int = 50) -> dict[str, float]:
     ranks = rankdata(np.concatenate([random, linked]))[: len(random)]
     auc = (ranks.sum() - len(random) * (len(random) + 1) / 2) / (len(random) * len(linked))
     edges = np.histogram_bin_edges(np.concatenate(distances), bins)
-    shares = [np.histogram(part, edges)[0] / len(part) for part in distances]
+    shares = [np.histogram(values, edges)[0] / len(values) for values in distances]
     return {"auc": float(auc), "overlap": float(np.minimum(*shares).sum())}
 
 
@@ -211,16 +211,16 @@ def distance_grid(
     tokenizers = {stage: load_tokenizer(source) for stage, source in stages.items()}
     for stage, tokenizer in tokenizers.items():
         check_pieces(dataset, tokenizer, f"{stage}, the text")
-    found = {}
+    distances = {}
     for stage, source in stages.items():
         model = encoder_of(load(source))
         cast(nn.Module, model).to(device)
         desc = f"distances, {stage}"
-        found[stage] = word_distances(
+        distances[stage] = word_distances(
             model, tokenizers[stage], dataset, pooling=pooling, seed=seed, desc=desc, **options
         )
         del model  # before the next one is loaded
-    return grid_of(found, stages, pooling=pooling, seed=seed, bins=bins)
+    return grid_of(distances, stages, pooling=pooling, seed=seed, bins=bins)
 
 
 def grid_of(
@@ -245,8 +245,8 @@ def grid_of(
     layers = list(next(iter(found.values()))[languages[0]])
     cells: list[dict[str, Any]] = []
     for language, layer, measure in product(languages, layers, MEASURES):
-        column = {stage: own[language][layer][measure] for stage, own in found.items()}
-        edges = np.histogram_bin_edges(np.concatenate([side for own in column.values() for side in own]), bins)
+        column = {stage: distances[language][layer][measure] for stage, distances in found.items()}
+        edges = np.histogram_bin_edges(np.concatenate([values for pair in column.values() for values in pair]), bins)
         for stage, distances in column.items():
             cell: dict[str, Any] = {"stage": stage, "language": language, "layer": layer, "measure": measure}
             cell |= {"pairs": len(distances.linked), **overlap_measures(distances, bins)}
@@ -283,11 +283,11 @@ def write_distances(grid: Mapping[str, Any], folder: str | os.PathLike) -> list[
 def _vector_rows(vectors: WordVectors, sentences: np.ndarray, words: np.ndarray, what: str) -> np.ndarray:
     """Find the rows of (sentence pair, word index) pairs in the `vectors` of the ascending `sentences`."""
     offsets = vectors.offsets.numpy()
-    place = np.searchsorted(sentences, words[:, 0])
-    rows = offsets[place] + words[:, 1]
-    for at in np.flatnonzero((words[:, 1] < 0) | (rows >= offsets[place + 1]))[:1].tolist():
-        number, index = words[at].tolist()
-        count = int(offsets[place[at] + 1] - offsets[place[at]])
+    entries = np.searchsorted(sentences, words[:, 0])
+    rows = offsets[entries] + words[:, 1]
+    for row in np.flatnonzero((words[:, 1] < 0) | (rows >= offsets[entries + 1]))[:1].tolist():
+        number, index = words[row].tolist()
+        count = int(offsets[entries[row] + 1] - offsets[entries[row]])
         raise InputError(
             f"{what}: pair {number} of this language links word {index} of {count}. Align the text again."
         )

@@ -64,22 +64,22 @@ def alignment_of_entries(
     pairs = index_pairs(entries, "entries", (len(source_vectors), len(target_vectors)))
     pool = np.unique(pairs[:, 1]) if candidates is None else _checked_pool(candidates, len(target_vectors))
     golds = np.minimum(np.searchsorted(pool, pairs[:, 1]), len(pool) - 1)
-    for at in np.flatnonzero(pool[golds] != pairs[:, 1])[:1].tolist():
+    for n in np.flatnonzero(pool[golds] != pairs[:, 1])[:1].tolist():
         raise InputError(
-            f"entry {at} ({pairs[at, 0]} -> {pairs[at, 1]}): the counterpart is not among the {len(pool)} candidates. "
+            f"entry {n} ({pairs[n, 0]} -> {pairs[n, 1]}): the counterpart is not among the {len(pool)} candidates. "
             "Add it, or remove the entry."
         )
     _, first, group = np.unique(pairs[:, 0], return_index=True, return_inverse=True)
     order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
     sources = source_vectors[torch.from_numpy(pairs[np.sort(first), 0]).to(source_vectors.device)]
     pooled = target_vectors[torch.from_numpy(pool).to(target_vectors.device)]
-    found = nearest(sources, pooled, 1, similarity=similarity, k=k).indices[:, 0].cpu()
-    rows = torch.from_numpy(place[group])
-    hits = torch.zeros(len(found), dtype=torch.bool)
-    hits[rows[found[rows] == torch.from_numpy(golds)]] = True
-    return EmbeddingAlignment(hits.double().mean().item(), hits, torch.from_numpy(pool)[found], len(pool))
+    nearest_rows = nearest(sources, pooled, 1, similarity=similarity, k=k).indices[:, 0].cpu()
+    rows = torch.from_numpy(rank[group])
+    hits = torch.zeros(len(nearest_rows), dtype=torch.bool)
+    hits[rows[nearest_rows[rows] == torch.from_numpy(golds)]] = True
+    return EmbeddingAlignment(hits.double().mean().item(), hits, torch.from_numpy(pool)[nearest_rows], len(pool))
 
 
 def alignment_of_model(

@@ -89,22 +89,24 @@ def lexicon_induction(
         if isinstance(entry, str) or len(entry) != 2:
             raise InputError(f"entry {n}: {entry!r} is not a pair (source word, target word)")
         pairs[entry[0], entry[1]] = None
-    covered = [(one, other) for one, other in pairs if one in source_row and other in target_row]
+    covered = [pair for pair in pairs if pair[0] in source_row and pair[1] in target_row]
     if not covered:
-        words, rows = [{pair[n] for pair in pairs} for n in (0, 1)], (source_row, target_row)
-        counts = [f"{len(own & row.keys())} of {len(own)}" for own, row in zip(words, rows)]
+        sides = [{pair[n] for pair in pairs} for n in (0, 1)]
+        counts = [
+            f"{len(words & rows.keys())} of {len(words)}" for words, rows in zip(sides, (source_row, target_row))
+        ]
         raise InputError(
             f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies: {counts[0]} source "
             f"words and {counts[1]} target words have a vector. Check that entries are (source word, target word), "
             "compute vectors from more text, or lower-case the vocabularies to match the dictionary."
         )
-    test_words = len({one for one, _ in pairs})
+    test_words = len({word for word, _ in pairs})
     golds: dict[int, set[int]] = defaultdict(set)
-    for one, other in covered:
-        golds[source_row[one]].add(target_row[other])
+    for word, translation in covered:
+        golds[source_row[word]].add(target_row[translation])
     queries = torch.tensor(list(golds), device=source.device)
-    found = nearest(source[queries], target, max(ks), similarity=similarity, k=k, neighbourhood=source)
-    lists = found.indices.tolist()
+    ranked = nearest(source[queries], target, max(ks), similarity=similarity, k=k, neighbourhood=source)
+    lists = ranked.indices.tolist()
     scores: dict[str, float | int] = {}
     for depth in ks:
         right = np.array([not gold.isdisjoint(row[:depth]) for gold, row in zip(golds.values(), lists)], dtype=float)

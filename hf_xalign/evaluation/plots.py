@@ -40,13 +40,13 @@ def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure:
     axes = figure.subplots(len(stages), len(languages), sharex="col", squeeze=False)
     for row, stage in enumerate(stages):
         for column, language in enumerate(languages):
-            own, cell = axes[row, column], cells[stage, language]
+            axis, cell = axes[row, column], cells[stage, language]
             for kind, color in zip(("linked", "random"), COLORS):
                 shares = [count / cell["pairs"] for count in cell[kind]["counts"]]
-                own.stairs(shares, cell["edges"], fill=True, alpha=0.5, color=color, label=f"{kind} words")
-            own.set_yticks([])
-            place = {"transform": own.transAxes, "ha": "right", "va": "top", "fontsize": "small"}
-            own.text(0.97, 0.93, f"AUC {cell['auc']:.3f}", **place)
+                axis.stairs(shares, cell["edges"], fill=True, alpha=0.5, color=color, label=f"{kind} words")
+            axis.set_yticks([])
+            style = {"transform": axis.transAxes, "ha": "right", "va": "top", "fontsize": "small"}
+            axis.text(0.97, 0.93, f"AUC {cell['auc']:.3f}", **style)
         axes[row, 0].set_ylabel(stage)
     for column, language in enumerate(languages):
         axes[0, column].set_title(language, fontsize="medium")

@@ -54,10 +54,11 @@ def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay
         {'de': {'accuracy': 1.0, 'macro_f1': 1.0}}
     """
     predicted = _predict(train, tests, weight_decay)
-    return {
-        name: {metric: own.score() for metric, own in _examples(predicted[name], labels, [1] * len(labels)).items()}
-        for name, (_, labels) in tests.items()
-    }
+    scores = {}
+    for name, (_, labels) in tests.items():
+        examples = _examples(predicted[name], labels, [1] * len(labels))
+        scores[name] = {metric: example_scores.score() for metric, example_scores in examples.items()}
+    return scores
 
 
 def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float) -> dict[str, list[str]]:
@@ -69,18 +70,18 @@ def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float
     classes = torch.tensor([number[name] for name in train[1]])
     weight, bias = fit_softmax(train[0], classes, len(names), weight_decay=weight_decay)
     logits = {name: rows.to(weight.dtype) @ weight.T + bias for name, (rows, _) in tests.items()}
-    return {name: [names[k] for k in own.argmax(1).tolist()] for name, own in logits.items()}
+    return {name: [names[k] for k in rows.argmax(1).tolist()] for name, rows in logits.items()}
 
 
-def _examples(found: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -> dict[str, ExampleScores]:
+def _examples(predicted: Sequence[str], gold: Sequence[str], sizes: Sequence[int]) -> dict[str, ExampleScores]:
     """Count correct labels by example, for accuracy and macro F1; `sizes` are the numbers of labels by example."""
     example = np.repeat(np.arange(len(sizes)), sizes)
-    right = np.array([one == other for one, other in zip(found, gold, strict=True)], dtype=bool)
+    right = np.array([guess == label for guess, label in zip(predicted, gold, strict=True)], dtype=bool)
     names = sorted(set(gold) - {OUTSIDE})
-    place = {name: k for k, name in enumerate(names)}
+    column_of = {name: k for k, name in enumerate(names)}
     tables = []
-    for labels, counted in ((gold, right), (found, True), (gold, True)):
-        column = np.array([place.get(label, -1) for label in labels])
+    for labels, counted in ((gold, right), (predicted, True), (gold, True)):
+        column = np.array([column_of.get(label, -1) for label in labels])
         chosen = (column >= 0) & counted
         table = np.zeros((len(sizes), len(names)), dtype=np.int64)
         np.add.at(table, (example[chosen], column[chosen]), 1)
@@ -138,19 +139,19 @@ def probe_encoder(
         options: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "desc": desc and f"{desc}, {language}"}
         with language_context(model, language):
             if "tokens" not in rows.column_names:
-                found = encode_pooled_sentences(model, tokenizer, texts[:], (layer,), ("mean",), **options)
-                return (found["mean"][:, 0], rows["label"][:]), [1] * len(rows)
+                pooled = encode_pooled_sentences(model, tokenizer, texts[:], (layer,), ("mean",), **options)
+                return (pooled["mean"][:, 0], rows["label"][:]), [1] * len(rows)
             words = extract_word_vectors(model, tokenizer, texts[:], layers=(layer,), **options)
         labels = list(chain.from_iterable(word_labels(rows, language, lambda row: f"{language}, row {row + 1}")))
         # Words that the tokenizer drops or truncates have no vector.
         used = words.present & torch.tensor([label != UNLABELLED for label in labels])
-        kept = [label for label, there in zip(labels, used.tolist(), strict=True) if there]
+        used_labels = [label for label, is_used in zip(labels, used.tolist(), strict=True) if is_used]
         sizes = torch.tensor_split(used, words.offsets[1:-1])
-        return (words.vectors[used, 0], kept), [int(part.sum()) for part in sizes]
+        return (words.vectors[used, 0], used_labels), [int(sentence.sum()) for sentence in sizes]
 
-    known, _ = encode(*train)
+    labelled, _ = encode(*train)
     encoded = {language: encode(language, rows) for language, rows in tests.items()}
-    predicted = _predict(known, {language: own for language, (own, _) in encoded.items()}, weight_decay=1e-4)
+    predicted = _predict(labelled, {language: test for language, (test, _) in encoded.items()}, weight_decay=1e-4)
     return {
         language: _examples(predicted[language], labels, sizes) for language, ((_, labels), sizes) in encoded.items()
     }

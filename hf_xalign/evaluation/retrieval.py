@@ -16,8 +16,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.search.csls import Similarity, as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
 
-POOLS = ("linked", "all")
-
 
 def word_retrieval(
     source_vectors: Tensor | ArrayLike,
@@ -67,7 +65,7 @@ def word_retrieval(
         >>> word_retrieval(source, target, [[0, 1], [1, 0], [2, 2]], k=1)["mean"]
         1.0
     """
-    check_choice(POOLS, pool=pool)
+    check_choice(("linked", "all"), pool=pool)
     source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
     gold = check_links(links, len(source), len(target))
     if (source_words is None) != (target_words is None):
@@ -81,9 +79,9 @@ def word_retrieval(
         if words:
             words = tuple([side[row] for row in gold[:, n].tolist()] for n, side in enumerate(words))
         gold = torch.arange(len(gold))[:, None].expand(-1, 2)
-    found = nearest_neighbours(source, target, k=k, similarity=similarity, legacy=legacy, device=device)
+    neighbours = nearest_neighbours(source, target, k=k, similarity=similarity, legacy=legacy, device=device)
     source_gold, target_gold = gold.unbind(1)
-    forward, backward = found.source_to_target.cpu()[source_gold], found.target_to_source.cpu()[target_gold]
+    forward, backward = neighbours.source_to_target.cpu()[source_gold], neighbours.target_to_source.cpu()[target_gold]
     scores = directions("", forward == target_gold, backward == source_gold)
     if words:
         scores |= directions(
@@ -129,23 +127,23 @@ def _stack(
     rows: Sequence[Tensor | ArrayLike], name: str, words: Sequence[Sequence[str]] | None, words_name: str
 ) -> tuple[Tensor, list[int]]:
     """Concatenate all vectors, float32 (words, D), and return the start row of each sentence, plus the end."""
-    parts: list[Tensor] = []
+    matrices: list[Tensor] = []
     starts = [0]
     for row, vectors in enumerate(rows):
-        part = as_tensor(vectors, name).float()
-        if len(part) and (part.ndim != 2 or (parts and part.shape[1] != parts[0].shape[1])):
+        matrix = as_tensor(vectors, name).float()
+        if len(matrix) and (matrix.ndim != 2 or (matrices and matrix.shape[1] != matrices[0].shape[1])):
             raise InputError(
-                f"row {row}: {name} has shape {tuple(part.shape)}. Pass (words, dimensions), with the same dimensions "
-                "in every row"
+                f"row {row}: {name} has shape {tuple(matrix.shape)}. Pass (words, dimensions), with the same "
+                "dimensions in every row"
             )
         if words is not None:
-            check_lengths(f"word of row {row}", **{name: part, words_name: words[row]})
-        if len(part):
-            parts.append(part)
-        starts.append(starts[-1] + len(part))
-    if not parts:
+            check_lengths(f"word of row {row}", **{name: matrix, words_name: words[row]})
+        if len(matrix):
+            matrices.append(matrix)
+        starts.append(starts[-1] + len(matrix))
+    if not matrices:
         raise InputError(f"{name}: no row has any word")
-    return torch.cat(parts), starts
+    return torch.cat(matrices), starts
 
 
 def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
@@ -153,25 +151,24 @@ def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -
     gold = torch.from_numpy(index_pairs(links, "links", (source_rows, target_rows)))
     for column, side in zip(gold.T, ("source", "target")):
         _, group, count = column.unique(return_inverse=True, return_counts=True)
-        for at in (count[group] > 1).nonzero().flatten().tolist():
+        for n in (count[group] > 1).nonzero().flatten().tolist():
             raise InputError(
-                f"link {at} ({'-'.join(map(str, gold[at].tolist()))}): the {side} word has {int(count[group][at])} "
+                f"link {n} ({'-'.join(map(str, gold[n].tolist()))}): the {side} word has {int(count[group][n])} "
                 "links, but word retrieval needs 1-to-1 links (align_words with one_to_one=True)"
             )
     return gold
 
 
-def _same_word(words: Sequence[str], found: Tensor, gold: Tensor) -> Tensor:
-    return torch.tensor([words[a] == words[b] for a, b in zip(found.tolist(), gold.tolist())])
+def _same_word(words: Sequence[str], retrieved: Tensor, gold: Tensor) -> Tensor:
+    return torch.tensor([words[a] == words[b] for a, b in zip(retrieved.tolist(), gold.tolist())])
 
 
 def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:
     """Return the share of hits of both directions, bool (queries,), and their mean."""
-    one, other = forward.double().mean().item(), backward.double().mean().item()
-    mean = (
-        torch.cat([forward, backward]).double().mean().item()
-    )  # over counts, so that it equals that of example scores
-    return {f"{prefix}source_to_target": one, f"{prefix}target_to_source": other, f"{prefix}mean": mean}
+    to_target, to_source = forward.double().mean().item(), backward.double().mean().item()
+    # Over both at once, so that the mean equals the score of the example scores to the last digit.
+    mean = torch.cat([forward, backward]).double().mean().item()
+    return {f"{prefix}source_to_target": to_target, f"{prefix}target_to_source": to_source, f"{prefix}mean": mean}
 
 
 def sentence_examples(hits: Tensor, sentences: Tensor, count: int) -> ExampleScores:

@@ -29,13 +29,9 @@ from hf_xalign.statistics.examples import ExampleScores
 
 logger = logging.getLogger(__name__)
 
-
 Scores = dict[str, dict[str, float]]
 Examples = dict[str, dict[str, ExampleScores]]  # scores of every sentence by language and metric, for significance
 TextVectors = dict[str, dict[str, dict[str, WordVectors]]]  # by language, side and pooling
-# Settings that may be added to our protocol of word retrieval and lexicon induction, and names of sets of them.
-_PARTS = ("identical", "specials", "legacy", "cosine")
-_PUBLISHED = {"mao": _PARTS}
 
 
 class Protocol(NamedTuple):
@@ -80,13 +76,14 @@ def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
         >>> [protocol.name for protocol in read_protocols(["mao", "identical+legacy"])]
         ['', 'mao', 'identical+legacy']
     """
-    found = [Protocol()]
+    _, *every = Protocol._fields
+    protocols = [Protocol()]
     for name in dict.fromkeys(names or ()):
-        parts = _PUBLISHED.get(name, name.split("+"))
-        if not set(parts) <= set(_PARTS):
-            raise InputError(f"protocol={name}: give mao, or one or more of {', '.join(_PARTS)}, joined by +")
-        found.append(Protocol(name, **dict.fromkeys(parts, True)))
-    return tuple(found)
+        settings = every if name == "mao" else name.split("+")
+        if not set(settings) <= set(every):
+            raise InputError(f"protocol={name}: give mao, or one or more of {', '.join(every)}, joined by +")
+        protocols.append(Protocol(name, **dict.fromkeys(settings, True)))
+    return tuple(protocols)
 
 
 def score_retrieval(
@@ -168,7 +165,7 @@ def text_vectors(
     **options: Any,
 ) -> TextVectors:
     """Extract the vectors of all words of a word-aligned dataset in one pass; arguments as in [`score_retrieval`]."""
-    found: TextVectors = {}
+    by_language: TextVectors = {}
     for side, code, sentences, places in side_texts(dataset, "_words"):
         label = desc and f"{desc} ({code or side})"
         with language_context(model, code):
@@ -182,8 +179,10 @@ def text_vectors(
                 )
                 vectors["words"] = viewed["first"]
         for language, rows in places.items():
-            found.setdefault(language, {})[side] = {kind: part.of_sentences(rows) for kind, part in vectors.items()}
-    return found
+            by_language.setdefault(language, {})[side] = {
+                pooling: pooled.of_sentences(rows) for pooling, pooled in vectors.items()
+            }
+    return by_language
 
 
 def score_vectors(
@@ -202,20 +201,20 @@ def score_vectors(
     """
     specials = any(protocol.specials for protocol in protocols)
     scores: Scores = {}
-    for language, numbers in language_rows(dataset).items():
+    for language, row_ids in language_rows(dataset).items():
         sides, scores[language] = vectors[language], {}
         some = next(iter(sides["source"]))
         ends = (sides["source"][some], sides["target"][some])
-        links, kinds, words = _flat_links(dataset.select(numbers), *ends, specials)
-        kept = None if examples is None else examples.setdefault(language, {})
-        for kind in sides["source"]:
-            source, target, name = sides["source"][kind], sides["target"][kind], f"retrieval_{kind}"
-            if kind not in scored:
+        links, kinds, words = _flat_links(dataset.select(row_ids), *ends, specials)
+        scored_rows = None if examples is None else examples.setdefault(language, {})
+        for pooling in sides["source"]:
+            source, target, name = sides["source"][pooling], sides["target"][pooling], f"retrieval_{pooling}"
+            if pooling not in scored:
                 held_out = HeldOutWords.of(source, target, links, kinds, words)
-                scores[language] |= held_out.score(name, protocols, device, examples=kept)
-            if all_occurrences and kind != "words":
+                scores[language] |= held_out.score(name, protocols, device, examples=scored_rows)
+            if all_occurrences and pooling != "words":
                 ours = links[~kinds.any(1)]
-                scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device, kept)
+                scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device, scored_rows)
     return scores
 
 
@@ -268,21 +267,21 @@ class HeldOutWords(NamedTuple):
         """
         scores: dict[str, float] = {}
         for protocol in protocols:
-            kept = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
-            source, target = project(self.source[kept, layer], self.target[kept, layer])
-            words = {f"{side}_words": [own[row] for row in kept.tolist()] for side, own in self.words.items()}
-            links = torch.arange(len(kept))[:, None].expand(-1, 2)
+            queried = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
+            source, target = project(self.source[queried, layer], self.target[queried, layer])
+            words = {f"{side}_words": [texts[row] for row in queried.tolist()] for side, texts in self.words.items()}
+            links = torch.arange(len(queried))[:, None].expand(-1, 2)
             options: Any = {"legacy": protocol.legacy, "device": device, **words}
             hits: list[torch.Tensor] = []
-            found = word_retrieval(source, target, links, hits=hits, **options)
+            retrieved = word_retrieval(source, target, links, hits=hits, **options)
             if examples is not None:
-                examples[name + protocol.end] = sentence_examples(hits[0], self.sentences[kept], self.texts)
+                examples[name + protocol.end] = sentence_examples(hits[0], self.sentences[queried], self.texts)
             directions = {
-                name: found["mean"],
-                f"{name}_to_pivot": found["source_to_target"],
-                f"{name}_from_pivot": found["target_to_source"],
-                f"{name}_types": found["type_mean"],
-                "pool": (found["source_pool"] + found["target_pool"]) / 2,
+                name: retrieved["mean"],
+                f"{name}_to_pivot": retrieved["source_to_target"],
+                f"{name}_from_pivot": retrieved["target_to_source"],
+                f"{name}_types": retrieved["type_mean"],
+                "pool": (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
             }
             scores |= {metric + protocol.end: value for metric, value in directions.items()}
         return scores
@@ -300,12 +299,12 @@ def held_out_words(
     specials = False
     for _, tokenizer in encoders.values():
         specials = check_protocols(protocols, tokenizer, rows)
-    found = {}
+    vectors = {}
     for side, (model, tokenizer) in encoders.items():
         label = desc and f"{desc} ({side})"
-        found[side] = side_vectors(model, tokenizer, rows, side, specials=specials, desc=label, **options)
-    links, kinds, words = _flat_links(rows, found["source"], found["target"], specials)
-    return HeldOutWords.of(found["source"], found["target"], links, kinds, words)
+        vectors[side] = side_vectors(model, tokenizer, rows, side, specials=specials, desc=label, **options)
+    links, kinds, words = _flat_links(rows, vectors["source"], vectors["target"], specials)
+    return HeldOutWords.of(vectors["source"], vectors["target"], links, kinds, words)
 
 
 def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenizerBase, dataset: Dataset) -> bool:
@@ -333,18 +332,18 @@ def _flat_links(
     for row, s, t in zip(rows, source.offsets.tolist(), target.offsets.tolist()):
         ours = set(map(tuple, row["links"]))
         links = [*row["links"], *(link for link in row.get("all_links") or () if tuple(link) not in ours)]
-        kinds += [(place >= len(ours), False) for place in range(len(links))]
+        kinds += [(index >= len(ours), False) for index in range(len(links))]
         if specials:
             sizes = [len(row["source_words"]), len(row["target_words"])]
             links += [sizes, [size + 1 for size in sizes]]
             kinds += [(False, True)] * 2
         pairs.append(np.asarray(links, dtype=np.int64).reshape(-1, 2) + np.array([[s, t]]))
-        for side, own in words.items():
-            own.extend(row[f"{side}_words"] + (["[CLS]", "[SEP]"] if specials else []))
+        for side, texts in words.items():
+            texts.extend(row[f"{side}_words"] + (["[CLS]", "[SEP]"] if specials else []))
     flat = check_links(np.concatenate(pairs), len(words["source"]), len(words["target"]))
     present = source.present[flat[:, 0]] & target.present[flat[:, 1]]
     flat = flat[present]
-    ends = {side: [own[row] for row in flat[:, n].tolist()] for n, (side, own) in enumerate(words.items())}
+    ends = {side: [texts[row] for row in flat[:, n].tolist()] for n, (side, texts) in enumerate(words.items())}
     return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2)[present], ends
 
 
@@ -363,25 +362,25 @@ def _score_all(
     examples: dict[str, ExampleScores] | None,
 ) -> dict[str, float]:
     """Score our protocol with all words of the text as candidates, linked or not; fill `examples`."""
-    kept = []
+    pools = []
     for side in (source, target):
         words = side.present.clone()
         if specials:
             words[torch.cat([side.offsets[1:] - 1, side.offsets[1:] - 2])] = False
-        kept.append(words)
-    places = [torch.cumsum(words, 0) - 1 for words in kept]
+        pools.append(words)
+    candidate_rows = [torch.cumsum(words, 0) - 1 for words in pools]
     hits: list[torch.Tensor] = []
-    found = word_retrieval(
-        source.vectors[kept[0], 0],
-        target.vectors[kept[1], 0],
-        torch.stack([place[links[:, n]] for n, place in enumerate(places)], dim=1),
+    retrieved = word_retrieval(
+        source.vectors[pools[0], 0],
+        target.vectors[pools[1], 0],
+        torch.stack([rows[links[:, n]] for n, rows in enumerate(candidate_rows)], dim=1),
         pool="all",
         device=device,
         hits=hits,
     )
     if examples is not None:
         examples[name] = sentence_examples(hits[0], _sentences(source, links), len(source.offsets) - 1)
-    return {name: found["mean"], "pool_all": (found["source_pool"] + found["target_pool"]) / 2}
+    return {name: retrieved["mean"], "pool_all": (retrieved["source_pool"] + retrieved["target_pool"]) / 2}
 
 
 Measure = Literal["cosine", "csls", "margin"]
@@ -438,9 +437,9 @@ def sentence_hits(
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
     check_lengths("sentence pair", source=source, target=target)
     k = NEIGHBOURS.get(similarity, 1) if k is None else k
-    found = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)
-    gold = torch.arange(len(source), device=found.source_to_target.device)
-    return torch.stack([side == gold for side in found], dim=1).cpu()
+    neighbours = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)
+    gold = torch.arange(len(source), device=neighbours.source_to_target.device)
+    return torch.stack([side == gold for side in neighbours], dim=1).cpu()
 
 
 def score_sentences(
@@ -483,7 +482,7 @@ def score_sentences(
     vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
     for side, code, texts, places in side_texts(dataset):
         with language_context(model, code):
-            found = encode_pooled_sentences(
+            encoded = encode_pooled_sentences(
                 model,
                 tokenizer,
                 texts,
@@ -495,10 +494,10 @@ def score_sentences(
                 desc=desc and f"{desc} ({code})",
             )
         for language, rows in places.items():
-            vectors.setdefault(language, {})[side] = {kind: part[rows, 0] for kind, part in found.items()}
+            vectors.setdefault(language, {})[side] = {pooling: pooled[rows, 0] for pooling, pooled in encoded.items()}
     scores: Scores = {}
     for language, sides in vectors.items():
-        own: dict[str, float] = {}
+        language_scores: dict[str, float] = {}
         for pooling in poolings:
             source, target = (sides[side][pooling] for side in SIDES)
             for similarity in similarities:
@@ -506,26 +505,26 @@ def score_sentences(
                 hits = sentence_hits(source, target, similarity=similarity, device=device)
                 shares = directions("", *hits.T)
                 if examples is not None:
-                    kept = sentence_examples(hits, torch.arange(len(hits)), len(hits))
-                    examples.setdefault(language, {})[name] = kept
-                own[name] = shares["mean"]
-                own[f"{name}_to_pivot"] = shares["source_to_target"]
-                own[f"{name}_from_pivot"] = shares["target_to_source"]
-        scores[language] = own | {"pool_sentences": len(source)}
+                    scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))
+                    examples.setdefault(language, {})[name] = scored
+                language_scores[name] = shares["mean"]
+                language_scores[f"{name}_to_pivot"] = shares["source_to_target"]
+                language_scores[f"{name}_from_pivot"] = shares["target_to_source"]
+        scores[language] = language_scores | {"pool_sentences": len(source)}
     return scores
 
 
 def _distinct_pairs(dataset: Dataset) -> np.ndarray:
     """Return the rows of pairs that share no text with an earlier kept pair of their language, int64 (kept rows,)."""
-    kept: list[int] = []
-    for language, numbers in language_rows(dataset).items():
-        rows, before = dataset.select(numbers), len(kept)
+    distinct: list[int] = []
+    for language, row_ids in language_rows(dataset).items():
+        rows, before = dataset.select(row_ids), len(distinct)
         seen: tuple[set[str], set[str]] = set(), set()
-        for number, source, target in zip(numbers, rows["source"][:], rows["target"][:], strict=True):
+        for row, source, target in zip(row_ids, rows["source"][:], rows["target"][:], strict=True):
             if source not in seen[0] and target not in seen[1]:
-                kept.append(number)
+                distinct.append(row)
                 seen[0].add(source)
                 seen[1].add(target)
-        if repeated := len(rows) - (len(kept) - before):
+        if repeated := len(rows) - (len(distinct) - before):
             logger.info("%s: %d of %d pairs repeat a sentence and are left out", language, repeated, len(rows))
-    return np.array(kept)
+    return np.array(distinct)

@@ -22,7 +22,6 @@ from hf_xalign.search.csls import Similarity, plain_float32, unit_rows
 
 logger = logging.getLogger(__name__)
 
-MEASURES = ("cosine", "csls")
 TEMPERATURE = 0.05  # of the softmax in pictures: sharp enough for encoders whose cosines are close together
 
 
@@ -64,7 +63,7 @@ def word_similarity(
     CSLS (Conneau et al. 2018, section 2.3) is 2 cos(x, y) - r(x) - r(y). Here r is a word's mean cosine to its k
     nearest words in the other *sentence*. Other arguments are those of [`encode_words`].
     """
-    check_choice(MEASURES, measure=measure)
+    check_choice(("cosine", "csls"), measure=measure)
     check_range(least=1, k=k)
     encoded = {}
     for name, text, lang in (("source", source, source_lang), ("target", target, target_lang)):
@@ -76,12 +75,12 @@ def word_similarity(
     rows, columns = (side.abs().sum(1).nonzero().flatten().numpy() for side in vectors.values())  # with a vector
     with plain_float32(vectors["source"].device):
         sides = unit_rows(vectors["source"][rows], "source"), unit_rows(vectors["target"][columns], "target")
-        found = (sides[0] @ sides[1].T).clamp(-1, 1)
-    if measure == "csls" and found.numel():
-        source_r = found.topk(min(k, len(columns)), dim=1).values.mean(1, keepdim=True)
-        target_r = found.topk(min(k, len(rows)), dim=0).values.mean(0, keepdim=True)
-        found = 2 * found - source_r - target_r
-    values[np.ix_(rows, columns)] = found.numpy()
+        similarity = (sides[0] @ sides[1].T).clamp(-1, 1)
+    if measure == "csls" and similarity.numel():
+        source_r = similarity.topk(min(k, len(columns)), dim=1).values.mean(1, keepdim=True)
+        target_r = similarity.topk(min(k, len(rows)), dim=0).values.mean(0, keepdim=True)
+        similarity = 2 * similarity - source_r - target_r
+    values[np.ix_(rows, columns)] = similarity.numpy()
     return WordSimilarity(encoded["source"].words, encoded["target"].words, values)
 
 
@@ -92,27 +91,27 @@ def similarity_plot(found: Mapping[str, WordSimilarity], path: str | os.PathLike
     figure's font lacks are drawn as boxes, with a warning.
     """
     columns, rows = (
-        max(len(getattr(one, side)) for one in found.values()) for side in ("target_words", "source_words")
+        max(len(getattr(matrix, side)) for matrix in found.values()) for side in ("target_words", "source_words")
     )
     figure = plots.new_figure(1.0 + len(found) * (1.2 + 0.5 * columns), 1.6 + 0.4 * rows)
     from matplotlib.patches import Rectangle
 
     axes = figure.subplots(1, len(found), squeeze=False)[0]
-    for own, (title, one) in zip(axes, found.items(), strict=True):
-        choices = one.choices()
-        image = own.imshow(choices, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        own.set_xticks(range(len(one.target_words)), one.target_words, rotation=60, parse_math=False)
-        own.set_yticks(range(len(one.source_words)), one.source_words, parse_math=False)
-        own.set_title(title, fontsize="medium", parse_math=False)
-        for row, best in enumerate(one.nearest()):
-            for column, value in enumerate(one.values[row]):
+    for axis, (title, matrix) in zip(axes, found.items(), strict=True):
+        choices = matrix.choices()
+        image = axis.imshow(choices, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axis.set_xticks(range(len(matrix.target_words)), matrix.target_words, rotation=60, parse_math=False)
+        axis.set_yticks(range(len(matrix.source_words)), matrix.source_words, parse_math=False)
+        axis.set_title(title, fontsize="medium", parse_math=False)
+        for row, best in enumerate(matrix.nearest()):
+            for column, value in enumerate(matrix.values[row]):
                 if np.isfinite(value):
                     style = {"ha": "center", "va": "center", "fontsize": "x-small"}
                     color = "white" if choices[row, column] > 0.5 else "black"
-                    own.text(column, row, f"{value:.2f}", color=color, **style)
+                    axis.text(column, row, f"{value:.2f}", color=color, **style)
             if best is not None:
                 corner = (best - 0.5, row - 0.5)
-                own.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLORS[1], linewidth=1.5))
+                axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLORS[1], linewidth=1.5))
     figure.colorbar(image, ax=list(axes), label=f"softmax of the row, {measure} / {TEMPERATURE}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

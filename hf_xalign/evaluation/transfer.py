@@ -85,25 +85,25 @@ def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
     center = len(x) * (len(x) + 1) ** 2
     largest = int(np.sort(x) @ np.sort(y))
     ways = {0: np.eye(1, largest + 1, dtype=np.int64)[0]}  # which y are taken (bits) -> orders by their sum so far
-    for own in x.tolist():
+    for rank in x.tolist():
         longer: dict[int, np.ndarray] = {}
         for taken, counts in ways.items():
-            for n, other in enumerate(y.tolist()):
+            for n, other_rank in enumerate(y.tolist()):
                 if not taken >> n & 1:
                     into = longer.setdefault(taken | 1 << n, np.zeros_like(counts))
-                    into[own * other :] += counts[: len(counts) - own * other]
+                    into[rank * other_rank :] += counts[: len(counts) - rank * other_rank]
         ways = longer
     [counts] = ways.values()
     far = np.abs(np.arange(largest + 1) - center) >= abs(int(x @ y) - center)
     return float(counts[far].sum() / counts.sum())
 
 
-def _check_paired(one: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
-    if one.ndim != 1 or one.shape != other.shape:
+def _check_paired(scores: np.ndarray, other_scores: np.ndarray, name: str, other_name: str) -> None:
+    if scores.ndim != 1 or scores.shape != other_scores.shape:
         raise InputError(
-            f"{name} scores have shape {one.shape} and {other_name} scores {other.shape}. Pass one number each for "
-            "the same items"
+            f"{name} scores have shape {scores.shape} and {other_name} scores {other_scores.shape}. Pass one number "
+            "each for the same items"
         )
-    for values, side in ((one, name), (other, other_name)):
-        for at in np.flatnonzero(~np.isfinite(values))[:1].tolist():
-            raise InputError(f"{side} score {at} is {values[at]}. Remove runs without a score.")
+    for values, side in ((scores, name), (other_scores, other_name)):
+        for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
+            raise InputError(f"{side} score {row} is {values[row]}. Remove runs without a score.")

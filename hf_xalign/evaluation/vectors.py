@@ -50,17 +50,16 @@ def side_texts(
     side, its language (None without a column for it), its distinct texts, and for each source language the index of
     every row's text, int64 (rows,).
     """
-    parts = {language: dataset.select(numbers) for language, numbers in language_rows(dataset).items()}
+    rows_by_language = {language: dataset.select(row_ids) for language, row_ids in language_rows(dataset).items()}
     for side in SIDES:
         shared: dict[str | None, list[str]] = {}
-        for language, rows in parts.items():
+        for language, rows in rows_by_language.items():
             shared.setdefault(side_language(rows, side), []).append(language)
         for code, languages in shared.items():
             texts, places = dict[Any, int](), {}
             for language in languages:
-                keys = [
-                    text if isinstance(text, str) else tuple(text) for text in parts[language][f"{side}{column}"][:]
-                ]
+                column_texts = rows_by_language[language][f"{side}{column}"][:]
+                keys = [text if isinstance(text, str) else tuple(text) for text in column_texts]
                 places[language] = np.array([texts.setdefault(key, len(texts)) for key in keys])
             yield side, code, [text if isinstance(text, str) else list(text) for text in texts], places
 
@@ -122,12 +121,12 @@ def encode_words(
     check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, sentences, lang, "the text")
     with language_context(model, lang):
-        found = extract_word_vectors(
+        vectors = extract_word_vectors(
             model, tokenizer, sentences, layers=layers, pooling=pooling, batch_size=batch_size
         )
-    bounds = found.offsets.tolist()
+    bounds = vectors.offsets.tolist()
     return [
-        EncodedText(words, found.vectors[start:end])
+        EncodedText(words, vectors.vectors[start:end])
         for words, start, end in zip(sentences, bounds[:-1], bounds[1:], strict=True)
     ]
 
@@ -206,9 +205,9 @@ def encode_pooled_sentences(
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
     batches = hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size, dtype=dtype, desc=desc)
     for rows, mask, states in batches:
-        for pooling, found in vectors.items():
+        for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
-                found[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()
+                pooled[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()
     return vectors
 
 

@@ -28,10 +28,10 @@ import pyarrow.compute
 import regex
 from datasets import Dataset, Features, List, Value
 
-from hf_xalign.cache import cache_dir, check_output, checksum, make_once, work_folder
+from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import COLUMNS, as_parallel
+from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
 from hf_xalign.data.readers import DictionaryLinker, load_dictionary, open_parquet, read_lines
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, splitter_version
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from hf_xalign.links.neural import LinkMethod
 
 logger = logging.getLogger(__name__)
-
 
 _TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
@@ -195,18 +194,18 @@ def align_words(
     if extra_data is not None:
         extra_data = as_parallel(extra_data, "extra_data")
         text += [extra_data] if rules.kind in STATISTICAL_ALIGNERS else []
-    counts = [_count(scan_columns(part, *_LANGUAGES)) for part in text]
-    identity = [*rules.identity(counts[0]), keep_unlinked, *(part._fingerprint for part in text)]
+    counts = [_count(scan_columns(pairs, *_LANGUAGES)) for pairs in text]
+    identity = [*rules.identity(counts[0]), keep_unlinked, *(pairs._fingerprint for pairs in text)]
     if rules.kind == "encoder":
         identity += _encoder_digest(model, tokenizer)
         assert tokenizer is not None  # checked by `_encoder_digest`
         check_pieces(dataset, tokenizer, "the dataset")
-    path = cache_dir("links") / f"{_hash(identity)}.arrow"
+    path = cache_dir("links") / f"{digest(*identity)}.arrow"
 
     def make() -> None:
         with work_folder(path.with_suffix(".work")) as folder:
             tasks = MarkedTasks(folder, work=folder, settings=path.stem)
-            pairs = {pair: sum(part[pair][0] for part in counts) for pair in counts[0]}
+            pairs = {pair: sum(by_pair[pair][0] for by_pair in counts) for pair in counts[0]}
             lines = Counter[Path]()
             for pair, count in pairs.items() if rules.kind == "pharaoh" else ():
                 lines[rules.file(pair)] += count
@@ -222,9 +221,9 @@ def align_words(
 
     make_once(path, make)
     linked = Dataset.from_file(str(path))
-    for name, found in link_statistics(linked, dataset).items():
-        log = logger.info if found.pairs else logger.warning
-        log("%s by %s: %s (%s)", name, rules.kind, found, path)
+    for name, statistics in link_statistics(linked, dataset).items():
+        log = logger.info if statistics.pairs else logger.warning
+        log("%s by %s: %s (%s)", name, rules.kind, statistics, path)
     return linked
 
 
@@ -255,17 +254,17 @@ def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str,
         >>> print(link_statistics(linked)["de-en"])
         2 links in 1 pairs (2.0 per pair)
     """
-    found = _count(scan_columns(linked, "links", *_LANGUAGES))
-    total = found if before is None else _count(scan_columns(before, *_LANGUAGES))
+    counts = _count(scan_columns(linked, "links", *_LANGUAGES))
+    total = counts if before is None else _count(scan_columns(before, *_LANGUAGES))
     return {
-        "-".join(pair): LinkStatistics(*found[pair], None if before is None else total[pair][0] - found[pair][0])
+        "-".join(pair): LinkStatistics(*counts[pair], None if before is None else total[pair][0] - counts[pair][0])
         for pair in total
     }
 
 
 def _count(tables: Iterable[Any]) -> dict[Pair, tuple[int, int]]:
     """Return the numbers of sentence pairs and of links (if there is a column `links`) by language pair, sorted."""
-    found: dict[Pair, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    by_pair: dict[Pair, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for table in tables:
         links = pyarrow.nulls(len(table), pyarrow.int32())
         if "links" in table.schema.names:
@@ -273,9 +272,9 @@ def _count(tables: Iterable[Any]) -> dict[Pair, tuple[int, int]]:
         grouped = pyarrow.table([*(table[name] for name in _LANGUAGES), links], [*_LANGUAGES, "links"])
         for row in grouped.group_by(_LANGUAGES).aggregate([([], "count_all"), ("links", "sum")]).to_pylist():
             pair = row["source_lang"], row["target_lang"]
-            pairs, count = found[pair]
-            found[pair] = pairs + row["count_all"], count + (row["links_sum"] or 0)
-    return defaultdict(lambda: (0, 0), sorted(found.items()))
+            pairs, count = by_pair[pair]
+            by_pair[pair] = pairs + row["count_all"], count + (row["links_sum"] or 0)
+    return defaultdict(lambda: (0, 0), sorted(by_pair.items()))
 
 
 def align_shards(
@@ -366,7 +365,7 @@ def align_shards(
     shards = min(shards or -(-total // _PART), total)
     identity = [settings, versions, inputs, shards]
     with open_work(folder, json.dumps(identity)) as work:
-        tasks = MarkedTasks(folder, work=work, settings=_hash(identity), around=statistical.one_thread)
+        tasks = MarkedTasks(folder, work=work, settings=digest(*identity), around=statistical.one_thread)
         # Absolute paths, because a worker on another machine has another working directory.
         job = _Job(
             replace(rules, path=rules.path and os.path.abspath(rules.path)),
@@ -388,21 +387,21 @@ def align_shards(
             with executor as run:
                 tasks.finish(job.fits(), run, f"Fitting {rules.kind}")
                 names = {shard_name(number, shards): (_link_shard, job, number, shards) for number in range(shards)}
-                found = tasks.finish(names, run, "Linking shards")
+                written = tasks.finish(names, run, "Linking shards")
         finally:
             _linker.cache_clear()
         languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
-        for shard in found:
-            for name, own in shard["languages"].items():
-                for key, value in own.items():
+        for shard in written:
+            for name, counted in shard["languages"].items():
+                for key, value in counted.items():
                     languages[name][key] += value
-        _check_links({name: (own["links"], own["too_long"]) for name, own in languages.items()}, total)
+        _check_links({name: (counted["links"], counted["too_long"]) for name, counted in languages.items()}, total)
         record = {
             "settings": settings,
             "versions": versions,
             "sources": [path.name for path, _ in files],
             "languages": languages,
-            "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in found],
+            "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in written],
         }
         write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
         shutil.rmtree(work, ignore_errors=True)
@@ -457,9 +456,9 @@ def _rules(
     """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
     check_symmetrization(symmetrization)
     kind, _, path = aligner.partition(":")
-    known = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
-    if kind not in {name.split(":")[0] for name in known}:
-        raise InputError(f"aligner={aligner!r} is unknown. Give one of {', '.join(known)}.")
+    aligners = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
+    if kind not in {name.split(":")[0] for name in aligners}:
+        raise InputError(f"aligner={aligner!r} is unknown. Give one of {', '.join(aligners)}.")
     if kind in STATISTICAL_ALIGNERS:
         statistical.import_thot()
     if path and kind not in ("pharaoh", "dictionary"):
@@ -504,23 +503,23 @@ class _Job:
 
     def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the words, as the aligner sees them, of a sample of one language pair (None: of all)."""
-        count = sum(count for own, count in self.counts if pair in (None, own))
+        count = sum(count for counted, count in self.counts if pair in (None, counted))
         chosen = statistical.draw_sample(count, size, self.rules.seed)
         seen = 0
         for table in self._tables():
             rows = np.arange(len(table)) if pair is None else _rows_of(table, pair)
-            numbers = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
+            positions = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
             seen += len(rows)
-            if len(numbers):
-                drawn = table.take(pyarrow.array(rows[numbers]))
+            if len(positions):
+                drawn = table.take(pyarrow.array(rows[positions]))
                 yield from zip(*self._split(_normalize(drawn) if self.columns else drawn)[1], strict=True)
 
     def _tables(self) -> Iterator[Any]:
         if self.columns:
             yield from read_rows(self.text, columns=self.columns)
             return
-        for part in self.text:
-            yield from scan_columns(part, *(name for name in (*COLUMNS, *WORDS) if name in part.column_names))
+        for dataset in self.text:
+            yield from scan_columns(dataset, *(name for name in (*COLUMNS, *WORDS) if name in dataset.column_names))
 
     def link(self, table: pyarrow.Table) -> tuple[pyarrow.Table, Counter[str]]:
         """Add words and links to a table; return it, and the numbers of pairs too long to link by language pair."""
@@ -529,7 +528,7 @@ class _Job:
             # One encoder links all language pairs, and a Pharaoh file all that name it.
             shared = {"encoder": None, "pharaoh": self.rules.file(pair)}
             groups[shared.get(self.rules.kind, pair)].append(pair)
-        order, parts, too_long = [], [], Counter[str]()
+        order, tables, too_long = [], [], Counter[str]()
         for key, pairs in groups.items():
             rows = np.sort(np.concatenate([_rows_of(table, pair) for pair in pairs]))
             if not len(rows):
@@ -540,10 +539,10 @@ class _Job:
             for start in progress(range(0, len(rows), _BATCH), desc=desc, leave=False):
                 words, seen = self._split(table.take(pyarrow.array(rows[start : start + _BATCH])))
                 links = [self.rules.filters(*row) for row in zip(linker(*seen), *words, strict=True)]
-                parts.append(pyarrow.table([*words, links], _ADDED.arrow_schema.remove_metadata()))
+                tables.append(pyarrow.table([*words, links], _ADDED.arrow_schema.remove_metadata()))
             if isinstance(linker, StatisticalLinker):
                 too_long["-".join(pairs[0])], linker.too_long = linker.too_long, 0
-        added = pyarrow.concat_tables(parts).take(pyarrow.array(np.argsort(np.concatenate(order))))
+        added = pyarrow.concat_tables(tables).take(pyarrow.array(np.argsort(np.concatenate(order))))
         table = table.drop_columns([name for name in added.column_names if name in table.column_names])
         for name in added.column_names:
             table = table.append_column(name, added[name])
@@ -563,22 +562,22 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
     files: list[tuple[Path, int]] = []
     first = None
     for path in (Path(source).expanduser().absolute() for source in sources):
-        for part in finished_shards(path) if path.is_dir() else [path]:
-            if not part.exists():
-                raise InputError(f"{part}: no such file. Give Parquet shards, such as hf-xalign prepare writes.")
-            with open_parquet(part) as file:
+        for shard in finished_shards(path) if path.is_dir() else [path]:
+            if not shard.exists():
+                raise InputError(f"{shard}: no such file. Give Parquet shards, such as hf-xalign prepare writes.")
+            with open_parquet(shard) as file:
                 first = first or file.schema_arrow
                 if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
                     raise InputError(
-                        f"{part}: no column {', '.join(missing)} (it has {', '.join(file.schema_arrow.names)}). "
+                        f"{shard}: no column {', '.join(missing)} (it has {', '.join(file.schema_arrow.names)}). "
                         "Write it by hf-xalign prepare, or rename its columns."
                     )
                 if not file.schema_arrow.equals(first):
                     raise InputError(
-                        f"{part}: its columns ({_describe(file.schema_arrow)}) differ from those of {files[0][0]} "
+                        f"{shard}: its columns ({_describe(file.schema_arrow)}) differ from those of {files[0][0]} "
                         f"({_describe(first)}). Give all shards the same columns."
                     )
-                files.append((part, file.metadata.num_rows))
+                files.append((shard, file.metadata.num_rows))
     if first is None or not any(rows for _, rows in files):
         raise InputError(f"{', '.join(map(str, sources))}: there are no sentence pairs in it")
     return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
@@ -605,12 +604,10 @@ def _link_dataset(job: _Job, dataset: Dataset, keep_unlinked: bool, path: Path) 
     def link(table: pyarrow.Table) -> pyarrow.Table:
         table, longer = job.link(table)
         too_long.update(longer)
-        links.update({"-".join(pair): found for pair, (_, found) in _count([table]).items()})
-        return (
-            table
-            if keep_unlinked
-            else table.filter(pyarrow.compute.greater(pyarrow.compute.list_value_length(table["links"]), 0))
-        )
+        links.update({"-".join(pair): count for pair, (_, count) in _count([table]).items()})
+        if keep_unlinked:
+            return table
+        return table.filter(pyarrow.compute.greater(pyarrow.compute.list_value_length(table["links"]), 0))
 
     dataset.with_format("arrow").map(
         link,
@@ -639,15 +636,15 @@ def _link_shard(job: _Job, number: int, shards: int) -> tuple[dict[str, Any], li
     return write_shard(path, [table.replace_schema_metadata()]) | {"languages": languages}, [path]
 
 
-def _check_links(found: dict[str, tuple[int, int]], pairs: int) -> None:
+def _check_links(counts: dict[str, tuple[int, int]], pairs: int) -> None:
     """Warn of sentence pairs that were too long to link, and raise an InputError if there are no links.
 
-    `found` has the numbers of links and of too long pairs by language pair.
+    `counts` has the numbers of links and of too long pairs by language pair.
     """
-    for name, (_, count) in found.items():
+    for name, (_, count) in counts.items():
         if count:
             logger.warning("%d %s pairs have no links, because they are too long for the aligner", count, name)
-    links, too_long = map(sum, zip(*found.values()))
+    links, too_long = map(sum, zip(*counts.values()))
     if not links and too_long:
         raise InputError(
             f"no links are left in {pairs:,} sentence pairs: {too_long:,} of them have more words on a side than the "
@@ -738,15 +735,10 @@ def _load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrained
     return load_encoder(encoder[0], torch.device(encoder[1]))
 
 
-def _hash(identity: Any) -> str:
-    return hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
-
-
 def _file_digest(path: Path) -> str:
     """Return the digest of a file's content."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
+        return hash_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -758,8 +750,8 @@ def _encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenize
     from hf_xalign.data.encoding import word_tokenizer
     from hf_xalign.modeling.freezing import model_fingerprint
 
-    parts = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
+    settings = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
     for setting in ("truncation", "padding"):  # left over from the last call of the tokenizer
-        parts.pop(setting)
-    parts["model_max_length"] = tokenizer.model_max_length
-    return [model_fingerprint(model), hashlib.blake2b(json.dumps(parts).encode()).hexdigest()]
+        settings.pop(setting)
+    settings["model_max_length"] = tokenizer.model_max_length
+    return [model_fingerprint(model), hashlib.blake2b(json.dumps(settings).encode()).hexdigest()]

@@ -105,8 +105,8 @@ def _check_links(row: dict[str, Any], field: str, where: str) -> None:
     for i, j in links:
         if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
             raise InputError(f"{where}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)")
-    for side, own in zip(("source", "target"), zip(*links)):
-        if repeated := [word for word, count in Counter(own).items() if count > 1]:
+    for side, column in zip(("source", "target"), zip(*links)):
+        if repeated := [word for word, count in Counter(column).items() if count > 1]:
             raise InputError(
                 f"{where}: {side} word {repeated[0]} has several links, but word retrieval needs 1-to-1 links. Remove "
                 "these links."

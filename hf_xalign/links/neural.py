@@ -188,8 +188,8 @@ def predict_links(
     check_vocabulary(tokenizer, source_words, source_lang, "the source")
     check_vocabulary(tokenizer, target_words, target_lang, "the target")
     links = encoder_links(model, tokenizer, source_words, target_words, **options)
-    found = [LinkedWords(*pair) for pair in zip(source_words, target_words, links, strict=True)]
-    return found[0] if isinstance(source, str) else found
+    linked = [LinkedWords(*pair) for pair in zip(source_words, target_words, links, strict=True)]
+    return linked[0] if isinstance(source, str) else linked
 
 
 class _Units(NamedTuple):
@@ -220,10 +220,10 @@ def _units(
 
     subwords = method == "subwords"
     vectors = extract_word_vectors(model, tokenizer, sentences, subwords=subwords, **options)
-    parts = [np.arange(len(words)) for words in sentences]
+    unit_words = [np.arange(len(words)) for words in sentences]
     if subwords:
-        parts = [subword_spans(spans)[1] for spans in word_spans(model, tokenizer, sentences, None)[1]]
-    words = torch.from_numpy(np.concatenate([*parts, np.zeros(0, dtype=np.int64)]))
+        unit_words = [subword_spans(spans)[1] for spans in word_spans(model, tokenizer, sentences, None)[1]]
+    words = torch.from_numpy(np.concatenate([*unit_words, np.zeros(0, dtype=np.int64)]))
     return _Units(vectors, words.masked_fill(~vectors.present, -1))
 
 

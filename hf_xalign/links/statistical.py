@@ -67,9 +67,9 @@ class StatisticalLinker:
         self.directions = forward, backward
         self.too_long = 0
         check_symmetrization(symmetrization)
-        own = import_thot().alignment
-        self._aligner = own.SymmetrizedAligner(forward, backward)
-        self._aligner.heuristic = getattr(own.SymmetrizationHeuristic, symmetrization.replace("-", "_").upper())
+        alignment = import_thot().alignment
+        self._aligner = alignment.SymmetrizedAligner(forward, backward)
+        self._aligner.heuristic = getattr(alignment.SymmetrizationHeuristic, symmetrization.replace("-", "_").upper())
 
     def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         """Return the links [i, j] of each sentence pair, given as words.
@@ -79,12 +79,12 @@ class StatisticalLinker:
         limit = self.directions[0].max_sentence_length
         fitting = [k for k, pair in enumerate(zip(sources, targets, strict=True)) if max(map(len, pair)) <= limit]
         self.too_long += len(sources) - len(fitting)
-        found: list[list[list[int]]] = [[] for _ in sources]
+        links: list[list[list[int]]] = [[] for _ in sources]
         # For the others, Thot would allocate whole matrices: 100 MB for two sides of 10,000 words.
-        own = ([side[k] for k in fitting] for side in (sources, targets))
-        for k, (_, matrix) in zip(fitting, self._aligner.get_best_alignments(*own), strict=True):
-            found[k] = np.argwhere(matrix.to_numpy()).tolist()
-        return found
+        fitting_sides = ([side[k] for k in fitting] for side in (sources, targets))
+        for k, (_, matrix) in zip(fitting, self._aligner.get_best_alignments(*fitting_sides), strict=True):
+            links[k] = np.argwhere(matrix.to_numpy()).tolist()
+        return links
 
 
 def fit(
@@ -115,8 +115,8 @@ def fit(
 def save_model(model: models.AlignmentModel, folder: Path) -> None:
     """Write a fitted model, without the sentences that it was fitted on, into an empty folder."""
     model.print(str(folder / _NAME))
-    for kind in ("src", "trg", "srctrgc"):
-        (folder / f"{_NAME}.{kind}").write_bytes(b"")
+    for suffix in ("src", "trg", "srctrgc"):
+        (folder / f"{_NAME}.{suffix}").write_bytes(b"")
     # Thot does not report failed writes. On a full disk, or at a limit of file sizes, this write fails too.
     with (folder / "probe").open("wb") as probe:
         probe.seek(max(path.stat().st_size for path in folder.iterdir()))

@@ -43,13 +43,13 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
     def add(i: int, j: int) -> None:
         grown[i, j] = around[i + 1, j + 1] = source[i] = target[j] = True
 
-    found = True
-    while found:
-        found = False
+    added = True
+    while added:
+        added = False
         for i, j in np.argwhere(union & ~grown).tolist():
             if not (source[i] and target[j]) and around[i : i + 3, j : j + 3].any():
                 add(i, j)
-                found = True
+                added = True
     if method == "grow-diag-final-and":
         for links in (forward, backward):
             for i, j in np.argwhere(links).tolist():
@@ -69,13 +69,13 @@ class LinkFilters(NamedTuple):
         self, links: Iterable[Sequence[int]], source_words: Sequence[str], target_words: Sequence[str]
     ) -> list[list[int]]:
         """Return the links of one sentence pair that pass the filters."""
-        kept = [[i, j] for i, j in links]
-        sources, targets = [i for i, _ in kept], [j for _, j in kept]
-        if self.one_to_one and (len(set(sources)) < len(kept) or len(set(targets)) < len(kept)):
+        left = [[i, j] for i, j in links]
+        sources, targets = [i for i, _ in left], [j for _, j in left]
+        if self.one_to_one and (len(set(sources)) < len(left) or len(set(targets)) < len(left)):
             by_source, by_target = Counter(sources), Counter(targets)
-            kept = [[i, j] for i, j in kept if by_source[i] == by_target[j] == 1]
+            left = [[i, j] for i, j in left if by_source[i] == by_target[j] == 1]
         if self.drop_identical:
-            kept = [[i, j] for i, j in kept if source_words[i] != target_words[j]]
+            left = [[i, j] for i, j in left if source_words[i] != target_words[j]]
         if self.require_letter:
-            kept = [[i, j] for i, j in kept if has_letter(source_words[i]) and has_letter(target_words[j])]
-        return kept
+            left = [[i, j] for i, j in left if has_letter(source_words[i]) and has_letter(target_words[j])]
+        return left

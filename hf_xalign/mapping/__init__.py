@@ -1,6 +1,6 @@
 """Maps between the word vectors of two languages, learnt without training the encoder."""
 
-from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
+from hf_xalign.mapping.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning

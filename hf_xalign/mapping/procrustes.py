@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 
 def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return matched vectors as (pairs, layers, dim) on the device of `source`, after [`check_vectors`]."""
-    one, other = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
-    if one.shape[:2] != other.shape[:2]:
+    x, z = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
+    if x.shape[:2] != z.shape[:2]:
         raise InputError(
-            f"there are {len(one)} source vectors of {one.shape[1]} layers, but {len(other)} target vectors of "
-            f"{other.shape[1]}. Give one target vector for each source vector."
+            f"there are {len(x)} source vectors of {x.shape[1]} layers, but {len(z)} target vectors of {z.shape[1]}. "
+            "Give one target vector for each source vector."
         )
-    if len(layers) != one.shape[1]:
-        raise InputError(f"layers={tuple(layers)}: the vectors have {one.shape[1]} layers. Name all of them.")
-    return one, other.to(one.device)
+    if len(layers) != x.shape[1]:
+        raise InputError(f"layers={tuple(layers)}: the vectors have {x.shape[1]} layers. Name all of them.")
+    return x, z.to(x.device)
 
 
 def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
@@ -143,13 +143,13 @@ def _solved(
     solve: Callable, source: Tensor, target: Tensor, name: str, center: bool, layers: tuple[int, ...]
 ) -> LanguageMap:
     # One layer at a time in float64, to save memory.
-    one, other = matched(source, target, layers)
-    parts = []
-    for k in range(one.shape[1]):
-        x, z = one[:, k].double(), other[:, k].double()
+    source, target = matched(source, target, layers)
+    by_layer = []
+    for k in range(source.shape[1]):
+        x, z = source[:, k].double(), target[:, k].double()
         mean, offset = x.mean(0), z.mean(0)
-        parts.append((solve(x - mean, z - offset) if center else solve(x, z), mean, offset))
-    weight, mean, offset = (torch.stack(part).to(source).contiguous() for part in zip(*parts))
+        by_layer.append((solve(x - mean, z - offset) if center else solve(x, z), mean, offset))
+    weight, mean, offset = (torch.stack(tensors).to(source).contiguous() for tensors in zip(*by_layer))
     if not center:
         return LanguageMap(SideMap(weight), method=name, layers=layers)
     return LanguageMap(SideMap(weight, offset, ("center",), (mean,)), method=f"{name}, centered", layers=layers)
@@ -177,10 +177,8 @@ def refine(
 
     Example:
         >>> import torch
-        >>> from hf_xalign.mapping.procrustes import procrustes
         >>> source = torch.randn(200, 8, generator=torch.Generator().manual_seed(0))
         >>> noisy = -source[:20].roll(1, 0) - 2 * source[:20]
-
         >>> start = procrustes(source[:20], noisy)
         >>> refined = refine(source, -source, start)
         >>> refined.project(source).allclose(-source, atol=1e-5)
@@ -211,27 +209,27 @@ def refine(
         current = chosen = language_map
         best = -torch.inf
         for turn in progress(range(iterations + 1), desc="refinement", unit="turn"):
-            found = nearest_neighbours(mapped, goal)
-            score = _mean_cosine(mapped, goal[found.source_to_target])
+            neighbours = nearest_neighbours(mapped, goal)
+            score = _mean_cosine(mapped, goal[neighbours.source_to_target])
             logger.info("refinement: turn %d, mean cosine of induced pairs %.5f", turn, score)
             if score > best:
                 best, chosen = score, current
             if turn == iterations:
                 break
-            here, there = found
-            mutual = (there[here] == torch.arange(len(here), device=here.device)).nonzero()[:, 0]
+            forward, backward = neighbours.source_to_target, neighbours.target_to_source
+            mutual = (backward[forward] == torch.arange(len(forward), device=forward.device)).nonzero()[:, 0]
             if len(mutual) < normal.shape[1]:
                 logger.warning(
                     "refinement: %d mutual pairs do not determine a rotation of %d dimensions",
                     len(mutual),
                     normal.shape[1],
                 )
-            weight = procrustes(normal[mutual], partners[here[mutual]]).source.weight
+            weight = procrustes(normal[mutual], partners[forward[mutual]]).source.weight
             rotated = replace(language_map.source, weight=weight.to(language_map.source.weight))
             current = replace(language_map, source=rotated, method=f"{language_map.method}, refined")
             mapped = current.project(source)
     return chosen
 
 
-def _mean_cosine(one: Tensor, other: Tensor) -> float:
-    return float((unit(one.float()) * unit(other.float())).sum(1).mean(dtype=torch.float64))
+def _mean_cosine(x: Tensor, z: Tensor) -> float:
+    return float((unit(x.float()) * unit(z.float())).sum(1).mean(dtype=torch.float64))

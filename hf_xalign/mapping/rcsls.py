@@ -91,21 +91,21 @@ def rcsls(
                 f"k={k}: there are only {len(pools[-1])} {name} candidates. Use a smaller k or pass more."
             )
     precision = torch.promote_types(source.dtype, torch.float32)
-    source_parts, target_parts = [], []
+    source_layers, target_layers = [], []
     with plain_float32(source.device):
         for n, layer in enumerate(layers):
             sides, near, means = [], [], []
             for pairs, pool in ((source, pools[0]), (target, pools[1])):
-                own = [mean.to(precision) for mean in step_means(pool[:, n], steps)]
-                candidates = take_steps(pool[:, n].to(precision), steps, own)
-                sides.append(take_steps(pairs[:, n].to(precision), steps, own))
+                pool_means = [mean.to(precision) for mean in step_means(pool[:, n], steps)]
+                candidates = take_steps(pool[:, n].to(precision), steps, pool_means)
+                sides.append(take_steps(pairs[:, n].to(precision), steps, pool_means))
                 near.append(Neighbourhoods(candidates.contiguous(), k, _CHUNK))
-                means.append(own)
+                means.append(pool_means)
             (x, y), (near_x, near_y) = sides, near
-            found = _descend(x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
-            source_parts.append((found, *means[0]))
-            target_parts.append((torch.eye(len(found)).to(found), *means[1]))
-    source_side, target_side = (side_of(parts, steps, source) for parts in (source_parts, target_parts))
+            weight = _descend(x, y, near_x, near_y, layer, epochs, learning_rate, spectral)
+            source_layers.append((weight, *means[0]))
+            target_layers.append((torch.eye(len(weight)).to(weight), *means[1]))
+    source_side, target_side = (side_of(by_layer, steps, source) for by_layer in (source_layers, target_layers))
     method = f"rcsls, k={k}, epochs={epochs}, learning_rate={learning_rate:g}" + (", spectral" if spectral else "")
     if "center" not in steps:
         # Cosines ignore lengths, so the division can be left out, and the linear map can be put into a model.

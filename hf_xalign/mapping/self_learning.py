@@ -42,7 +42,7 @@ def self_learning(
     seed: int = 0,
     layers: tuple[int, ...] = (-1,),
 ) -> LanguageMap:
-    """Learn a map from a small seed dictionary: alternate a rotation from pairs and pairs from the rotation.
+    """Learn a map from a small seed dictionary, by alternately learning a rotation and finding pairs with it.
 
     Each iteration searches a random share `keep` of the similarities, which helps to leave poor solutions. After
     `patience` iterations without progress the share doubles. The loop ends when searching all similarities brings no
@@ -90,7 +90,7 @@ def self_learning(
     sides = []
     for side, rows in ((source, pairs[:, 0]), (target, pairs[:, 1])):
         means = step_means(side, DEFAULT_STEPS)
-        sides.append([take_steps(part.double(), DEFAULT_STEPS, means).float() for part in (side[:cutoff], side[rows])])
+        sides.append([take_steps(v.double(), DEFAULT_STEPS, means).float() for v in (side[:cutoff], side[rows])])
     (x, matched_x), (z, matched_z) = sides
     generator = torch.Generator().manual_seed(seed)
     best, turns, stuck, finished = -math.inf, 0, 0, False
@@ -99,11 +99,11 @@ def self_learning(
             # U and V of U S V^T = X^T Z, solved in float64.
             onto_x, _, onto_z = torch.linalg.svd(matched_x.double().T @ matched_z.double(), full_matrices=False)
             dropout = Dropout(len(x), len(z), keep, generator, x.device) if keep < 1 else None
-            (here, there), objective = _search(unit(x @ onto_x.float()), unit(z @ onto_z.T.float()), dropout)
+            (nearest_z, nearest_x), objective = _search(unit(x @ onto_x.float()), unit(z @ onto_z.T.float()), dropout)
             # A pair found both ways stands twice, as VecMap weights it (ACL 2018, section 3.3).
-            forward = torch.stack([torch.arange(len(here), device=here.device), here], 1)
-            backward = torch.stack([there, torch.arange(len(there), device=there.device)], 1)
-            pairs = torch.cat([forward[here >= 0], backward[there >= 0]])
+            forward = torch.stack([torch.arange(len(nearest_z), device=nearest_z.device), nearest_z], 1)
+            backward = torch.stack([nearest_x, torch.arange(len(nearest_x), device=nearest_x.device)], 1)
+            pairs = torch.cat([forward[nearest_z >= 0], backward[nearest_x >= 0]])
             if not len(pairs):
                 raise InputError(
                     f"self-learning: keep={keep} leaves no pair of {len(x)} and {len(z)} words. Raise keep."
@@ -135,8 +135,8 @@ def self_learning(
 class Dropout:
     """Random mask over a similarity matrix, in which every entry is dropped with equal probability.
 
-    Entry (i, j) is a hash of a random number of row i and one of column j. So any part of the mask can be made alone,
-    with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
+    Entry (i, j) is a hash of a random number of row i and one of column j. So any block of the mask can be computed
+    alone, with the same bits on every device, and a whole mask of 20,000 x 20,000 is never in memory.
     """
 
     def __init__(self, rows: int, columns: int, keep: float, generator: torch.Generator, device: torch.device):
@@ -160,12 +160,12 @@ class Dropout:
 
 def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, float]:
     """Return the CSLS neighbours of unit vectors among entries that are not dropped (-1: none), and the objective."""
-    parts = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
+    slices = [slice(start, start + _ROWS) for start in range(0, len(x), _ROWS)]
     held: list[Tensor] = []
     nearest_x = []
     nearest_z = x.new_empty(0, len(z))
-    for part in parts:
-        cosine = x[part] @ z.T
+    for rows in slices:
+        cosine = x[rows] @ z.T
         nearest_x.append(cosine.topk(min(_K, len(z)), 1).values)
         nearest_z = _largest(torch.cat([nearest_z, _largest(cosine, _K)]), _K)
         if len(x) * len(z) <= _KEPT:
@@ -175,18 +175,18 @@ def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, 
 
     forward, backward = [], torch.full((len(z),), -1, device=x.device)
     record = x.new_full((len(z),), -torch.inf)
-    for n, part in enumerate(parts):
-        score = held[n] if held else x[part] @ z.T
+    for n, rows in enumerate(slices):
+        score = held[n] if held else x[rows] @ z.T
         # Half of CSLS has the order of CSLS.
-        score.sub_(r_x[part, None] / 2).sub_(r_z / 2)
+        score.sub_(r_x[rows, None] / 2).sub_(r_z / 2)
         if dropout is not None:
-            score.masked_fill_(dropout(part), -torch.inf)
+            score.masked_fill_(dropout(rows), -torch.inf)
         top, index = score.max(1)
         forward.append(index.where(top > -torch.inf, -1))
         top, index = score.max(0)
         better = top > record
         record = top.where(better, record)
-        backward = (index + part.start).where(better, backward)
+        backward = (index + rows.start).where(better, backward)
 
     objective = sum(float(side.mean(dtype=torch.float64)) for side in (near_x[:, 0], nearest_z[0])) / 2
     return Neighbours(torch.cat(forward), backward), objective
@@ -200,7 +200,7 @@ def _largest(values: Tensor, k: int) -> Tensor:
     blocks = len(values) // _BLOCK
     if blocks <= 2 * k:
         return values.topk(min(k, len(values)), 0).values
-    whole = values[: blocks * _BLOCK].view(_BLOCK, blocks, -1)
-    index = whole.amax(0).topk(k, 0).indices
-    candidates = whole.gather(1, index.expand(_BLOCK, -1, -1)).flatten(0, 1)
+    blocked = values[: blocks * _BLOCK].view(_BLOCK, blocks, -1)
+    index = blocked.amax(0).topk(k, 0).indices
+    candidates = blocked.gather(1, index.expand(_BLOCK, -1, -1)).flatten(0, 1)
     return torch.cat([candidates, values[blocks * _BLOCK :]]).topk(k, 0).values

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 
@@ -70,21 +70,21 @@ def linked_vectors(
         if len(codes) > 1:
             raise InputError(f"{side}_lang is {', '.join(codes)}: a map has one language pair. Select one.")
         lang[side] = codes[0]
-    parts: dict[str, list[Tensor]] = {side: [] for side in SIDES}
+    vectors: dict[str, list[Tensor]] = {side: [] for side in SIDES}
     words: dict[str, list[str]] = {side: [] for side in SIDES}
     for start in range(0, len(dataset), _PAIRS):
         rows = dataset[start : start + _PAIRS]
-        found = {}
+        encoded = {}
         for side in SIDES:
             label = desc and f"{desc} ({side})"
-            encoder, own = target_encoder if target_encoder and side == "target" else (model, tokenizer)
-            with language_context(encoder, lang[side]):
-                found[side] = extract_word_vectors(encoder, own, rows[f"{side}_words"], desc=label, **options)
-        starts = np.stack([found[side].offsets[:-1].numpy() for side in SIDES], axis=1)
+            encoder = target_encoder if target_encoder and side == "target" else (model, tokenizer)
+            with language_context(encoder[0], lang[side]):
+                encoded[side] = extract_word_vectors(*encoder, rows[f"{side}_words"], desc=label, **options)
+        starts = np.stack([encoded[side].offsets[:-1].numpy() for side in SIDES], axis=1)
         counts = [len(links) for links in rows["links"]]
         if not sum(counts):
             continue
-        links = np.concatenate([np.asarray(part, dtype=np.int64).reshape(-1, 2) for part in rows["links"]])
+        links = np.concatenate([np.asarray(pair_links, dtype=np.int64).reshape(-1, 2) for pair_links in rows["links"]])
         sizes = np.stack([[len(sentence) for sentence in rows[f"{side}_words"]] for side in SIDES], axis=1)
         outside = np.flatnonzero(((links < 0) | (links >= np.repeat(sizes, counts, axis=0))).any(axis=1))
         if len(outside):
@@ -94,14 +94,14 @@ def linked_vectors(
                 f"source and {sizes[row, 1]} target words). Run align_words on this dataset again."
             )
         places = torch.from_numpy(links + np.repeat(starts, counts, axis=0))
-        whole = found["source"].present[places[:, 0]] & found["target"].present[places[:, 1]]
+        present = encoded["source"].present[places[:, 0]] & encoded["target"].present[places[:, 1]]
         for k, side in enumerate(SIDES):
-            parts[side].append(found[side].vectors[places[whole, k]])
+            vectors[side].append(encoded[side].vectors[places[present, k]])
             flat = [word for sentence in rows[f"{side}_words"] for word in sentence]
-            words[side].extend(flat[row] for row in places[whole, k].tolist())
+            words[side].extend(flat[row] for row in places[present, k].tolist())
     if not words["source"]:
         raise InputError("there are no linked words to learn a map from. Use more text or another aligner.")
-    return Matched(torch.cat(parts["source"]), torch.cat(parts["target"]), words["source"], words["target"])
+    return Matched(torch.cat(vectors["source"]), torch.cat(vectors["target"]), words["source"], words["target"])
 
 
 def dictionary_vectors(
@@ -123,19 +123,19 @@ def dictionary_vectors(
         )
     entries = list(dict.fromkeys(entries))
     rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)
-    found = rows >= 0
-    usable = found.all(1)
-    coverage = Coverage(len(entries), int(found[:, 0].sum()), int(found[:, 1].sum()), int(usable.sum()))
+    has_anchor = rows >= 0
+    usable = has_anchor.all(1)
+    coverage = Coverage(len(entries), int(has_anchor[:, 0].sum()), int(has_anchor[:, 1].sum()), int(usable.sum()))
     if not coverage.used:
         side = 0 if coverage.source <= coverage.target else 1
-        absent = [entry[side] for entry, there in zip(entries, found[:, side].tolist()) if not there]
+        absent = [entry[side] for entry, is_known in zip(entries, has_anchor[:, side].tolist()) if not is_known]
         raise InputError(
             f"none of the dictionary's {coverage.entries} entries has an anchor on both sides (source "
             f"{coverage.source}, target {coverage.target} words found; missing: {', '.join(absent[:5])} ...). Use "
             "more text, a larger max_words, or a dictionary of these two languages in this order."
         )
     rows = rows[usable]
-    kept = [entry for entry, use in zip(entries, usable.tolist()) if use]
+    used = [entry for entry, use in zip(entries, usable.tolist()) if use]
     return Matched(
-        source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], [a for a, _ in kept], [b for _, b in kept]
+        source.vectors[rows[:, 0]], target.vectors[rows[:, 1]], [a for a, _ in used], [b for _, b in used]
     ), coverage

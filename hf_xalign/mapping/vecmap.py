@@ -71,14 +71,14 @@ def vecmap(
     x, z = matched(source, target, layers)
     if whiten:
         enough_words(len(x), max(x.shape[2], z.shape[2]), "pairs")
-    given = []
+    spaces = []
     for name, words, pairs in (("source", source_candidates, x), ("target", target_candidates, z)):
-        given.append((pairs, None if words is None else check_vectors(words, f"{name} candidates", pairs)))
+        spaces.append((pairs, None if words is None else check_vectors(words, f"{name} candidates", pairs)))
 
-    source_parts, target_parts = [], []
+    source_layers, target_layers = [], []
     for layer in range(x.shape[1]):
         normal = []
-        for pairs, words in given:
+        for pairs, words in spaces:
             means = step_means((pairs if words is None else words)[:, layer], DEFAULT_STEPS)
             normal.append((take_steps(pairs[:, layer].double(), DEFAULT_STEPS, means), means))
         (normal_x, means_x), (normal_z, means_z) = normal
@@ -87,9 +87,9 @@ def vecmap(
         else:
             weight_x = rotation(normal_x, normal_z)
             weight_z = torch.eye(len(weight_x)).to(weight_x)
-        source_parts.append((weight_x, *means_x))
-        target_parts.append((weight_z, *means_z))
-    source_side, target_side = side_of(source_parts, DEFAULT_STEPS, x), side_of(target_parts, DEFAULT_STEPS, z)
+        source_layers.append((weight_x, *means_x))
+        target_layers.append((weight_z, *means_z))
+    source_side, target_side = side_of(source_layers, DEFAULT_STEPS, x), side_of(target_layers, DEFAULT_STEPS, z)
     if whiten:
         return LanguageMap(source_side, target_side, "vecmap, re-weighted by S^0.5, de-whitened", layers)
     return LanguageMap(source_side, target_side, "vecmap, rotation", layers)
@@ -97,9 +97,9 @@ def vecmap(
 
 def take_steps(vectors: Tensor, steps: tuple[Step, ...], means: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Normalize vectors (words, dim) into `out`, or a copy; each `center` subtracts the next of `means`."""
-    done, given = vectors.clone() if out is None else out.copy_(vectors), iter(means)
+    done, remaining = vectors.clone() if out is None else out.copy_(vectors), iter(means)
     for step in steps:
-        unit(done, out=done) if step == "unit" else done.sub_(next(given).to(done))
+        unit(done, out=done) if step == "unit" else done.sub_(next(remaining).to(done))
     return done
 
 
@@ -110,14 +110,14 @@ def step_means(vectors: Tensor, steps: tuple[Step, ...]) -> list[Tensor]:
         if step == "center":
             # One buffer: a new one for each part would split the heap, which then grows by 250 MB.
             buffer = vectors.new_empty(min(_ROWS, len(vectors)), vectors.shape[1], dtype=torch.float64)
-            totals = [take_steps(part, steps[:n], means, buffer[: len(part)]).sum(0) for part in vectors.split(_ROWS)]
+            totals = [take_steps(rows, steps[:n], means, buffer[: len(rows)]).sum(0) for rows in vectors.split(_ROWS)]
             means.append(torch.stack(totals).sum(0) / len(vectors))
     return means
 
 
-def side_of(parts: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:
+def side_of(by_layer: list[tuple[Tensor, ...]], steps: tuple[Step, ...], like: Tensor) -> SideMap:
     """Build one language's side from the matrix and the means of each layer."""
-    weight, *means = (torch.stack(part).to(like).contiguous() for part in zip(*parts))
+    weight, *means = (torch.stack(tensors).to(like).contiguous() for tensors in zip(*by_layer))
     return SideMap(weight, None, steps, tuple(means))
 
 

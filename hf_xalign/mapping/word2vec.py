@@ -24,7 +24,7 @@ from hf_xalign.cache import replacing
 from hf_xalign.data.readers import file_format, open_bytes, read_lines
 from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.anchors import Anchors
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
         file.write(f"{len(anchors)} {vectors.shape[1]}\n")
         for start in range(0, len(anchors), _ROWS):
             block = zip(anchors.words[start : start + _ROWS], vectors[start : start + _ROWS].tolist())
-            file.writelines(row % (word, *numbers) for word, numbers in block)
+            file.writelines(row % (word, *values) for word, values in block)
 
 
 def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: int | None = None) -> Anchors:
@@ -101,12 +101,12 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
     path = Path(path)
     promised, blocks = _read_binary(path) if file_format(path) == ".bin" else _read_text(path)
     words: dict[str, int] = {}
-    parts: list[np.ndarray] = []
+    good_rows: list[np.ndarray] = []
     rows = good = 0
     faults: list[str] = []
     for block in blocks:
         new = [words.setdefault(word, good + k) == good + k for k, word in enumerate(block.words)]
-        parts.append(block.vectors[new])
+        good_rows.append(block.vectors[new])
         good += len(block.words)
         rows += len(block.words) + len(block.faults)
         faults += block.faults
@@ -122,8 +122,8 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
     if len(words) < good:
         logger.warning("%s: %d rows of repeated words are ignored", path, good - len(words))
     names = list(words)[:limit]
-    found = torch.from_numpy(np.concatenate(parts))[: len(names)].unsqueeze(1)
-    return Anchors(names, found, torch.zeros(len(names), dtype=torch.int64), lang=lang)
+    vectors = torch.from_numpy(np.concatenate(good_rows))[: len(names)].unsqueeze(1)
+    return Anchors(names, vectors, torch.zeros(len(names), dtype=torch.int64), lang=lang)
 
 
 def _first_line(text: str) -> tuple[int, int] | None:
@@ -136,8 +136,8 @@ def _first_line(text: str) -> tuple[int, int] | None:
 def _read_text(path: Path) -> tuple[int | None, Iterator[_Block]]:
     lines: Iterator[str] = (line for _, line in read_lines(path, undecodable="replace"))
     first = next(lines, "")
-    if (found := _first_line(first)) is not None:
-        (promised, size), start = found, 2
+    if (header := _first_line(first)) is not None:
+        (promised, size), start = header, 2
     else:
         promised, size, lines, start = None, len(first.split()) - 1, chain([first], lines), 1
     if not 1 <= size <= _MOST_DIMENSIONS:
@@ -158,26 +158,26 @@ def _parse(lines: list[str], size: int, start: int) -> _Block:
     """Parse rows of `size` numbers; `start` is the number of the first row."""
     words, texts, rows, faults = [], [], [], []
     for row, line in enumerate(lines, start=start):
-        name, _, numbers = line.rstrip(" ").partition(" ")
+        name, _, fields = line.rstrip(" ").partition(" ")
         word = clean_text(name)
         if "\ufffd" in word:
             faults.append(f"row {row}: {line[:40]!r} ... is not UTF-8")
-        elif not word or not numbers or numbers.count(" ") != size - 1:
-            found = len(line.rstrip(" ").split(" "))
+        elif not word or not fields or fields.count(" ") != size - 1:
+            count = len(line.rstrip(" ").split(" "))
             faults.append(
-                f"row {row}: {found} fields, {line[:40]!r} ..., not a word and {size} numbers with single spaces"
+                f"row {row}: {count} fields, {line[:40]!r} ..., not a word and {size} numbers with single spaces"
             )
         else:
             words.append(word)
-            texts.append(numbers)
+            texts.append(fields)
             rows.append(row)
     try:
-        vectors = _numbers(texts).reshape(-1, size)
+        vectors = _parse_floats(texts).reshape(-1, size)
     except pyarrow.ArrowInvalid:
         vectors = np.full((len(texts), size), np.nan, np.float32)
         for k, text in enumerate(texts):
             with contextlib.suppress(pyarrow.ArrowInvalid):
-                vectors[k] = _numbers([text])
+                vectors[k] = _parse_floats([text])
     return _finite(words, vectors, rows, faults)
 
 
@@ -195,21 +195,21 @@ def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
         first = stream.readline(100)
     if first.startswith(_FASTTEXT_MODEL):
         raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
-    found = _first_line(first.decode("ascii", "replace"))
-    if found is None or not 1 <= found[1] <= _MOST_DIMENSIONS:
+    header = _first_line(first.decode("ascii", "replace"))
+    if header is None or not 1 <= header[1] <= _MOST_DIMENSIONS:
         raise InputError(f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Check the file.")
-    promised, size = found
+    promised, size = header
 
     def blocks() -> Iterator[_Block]:
         with open_bytes(path) as stream:
             stream.readline(100)
             for start in range(0, promised, _ROWS):
-                words, parts, rows, faults = [], [], [], []
+                words, data, rows, faults = [], [], [], []
                 stop = min(start + _ROWS, promised)
                 for row in range(start + 1, stop + 1):
                     name = _word(stream, path, row)
-                    numbers = stream.read(4 * size)
-                    if len(numbers) < 4 * size:
+                    values = stream.read(4 * size)
+                    if len(values) < 4 * size:
                         raise InputError(
                             f"{path}: row 1 says {promised} words, but the file ends in word {row}. Copy it again."
                         )
@@ -219,11 +219,11 @@ def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
                         word = ""
                     if word:
                         words.append(word)
-                        parts.append(numbers)
+                        data.append(values)
                         rows.append(row)
                     else:
                         faults.append(f"word {row}: {name[:40]!r} is empty or not UTF-8")
-                vectors = np.frombuffer(b"".join(parts), "<f4").reshape(-1, size).astype(np.float32)
+                vectors = np.frombuffer(b"".join(data), "<f4").reshape(-1, size).astype(np.float32)
                 yield _finite(words, vectors, rows, faults)
 
     return promised, blocks()
@@ -241,7 +241,7 @@ def _word(stream: IO[bytes], path: Path, row: int) -> bytes:
     return b"".join(letters).lstrip(b"\n")
 
 
-def _numbers(texts: list[str]) -> np.ndarray:
+def _parse_floats(texts: list[str]) -> np.ndarray:
     """Parse numbers between spaces to float32, several times faster than Python's `float`."""
     fields = pyarrow.compute.split_pattern(pyarrow.array(texts, pyarrow.large_string()), " ").flatten()
     return pyarrow.compute.cast(fields, pyarrow.float32()).to_numpy(zero_copy_only=False)

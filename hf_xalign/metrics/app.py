@@ -38,7 +38,9 @@ def make_app(name: str) -> Interface:
     return gradio.Interface(
         fn=compute,
         inputs=gradio.Textbox(
-            label="arguments of compute, as JSON", lines=10, value=json.dumps({one: [] for one in metric.features})
+            label="arguments of compute, as JSON",
+            lines=10,
+            value=json.dumps({column: [] for column in metric.features}),
         ),
         outputs=gradio.JSON(label="scores"),
         title=yaml.safe_load(front)["title"],

@@ -19,10 +19,10 @@ def metric_space(name: str, repo_id: str) -> dict[str, bytes]:
     """Return the files of a metric's Space by path, with the Space's name in its card."""
     folder = files(metrics) / name
     paths = ("README.md", f"{name}.py", "requirements.txt")
-    found = {path: folder.joinpath(path).read_bytes() for path in paths} | {"app.py": _APP.format(name).encode()}
+    contents = {path: folder.joinpath(path).read_bytes() for path in paths} | {"app.py": _APP.format(name).encode()}
     usage = b"## How to use\n"
     line = f"\nWith hf_xalign installed: `evaluate.load({repo_id!r})`.\n".encode()
-    return found | {"README.md": found["README.md"].replace(usage, usage + line, 1)}
+    return contents | {"README.md": contents["README.md"].replace(usage, usage + line, 1)}
 
 
 def push_metric(

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from hf_xalign.checks import setting
 from hf_xalign.objectives.sentences import at_least_float32
 from hf_xalign.objectives.term import Read, Term, Vectors
 
@@ -78,7 +79,7 @@ class MomentumContrast(Term):
         tensor(0.3133)
     """
 
-    temperature: float = 0.05
+    temperature: float = setting(0.05, above=0)
     same_pair_negatives: bool = False
 
     name: ClassVar[str] = "contrast"
@@ -91,15 +92,15 @@ class MomentumContrast(Term):
     def __call__(self, vectors: Vectors) -> torch.Tensor:
         """Return the sum over the pairs."""
         queue = vectors.queue
-        own = None if self.same_pair_negatives else vectors.batch["pairs"]
+        pairs = None if self.same_pair_negatives else vectors.batch["pairs"]
         return moco_infonce(
             *(vectors.queries, vectors.keys, queue.keys),
             temperature=self.temperature,
-            pairs=own,
+            pairs=pairs,
             queue_pairs=queue.pairs,
         ).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""
-        own, other = (f"exp(q.{key} / {self.temperature:g})" for key in ("k", "k'"))
-        return f"mean over pairs of -log {own} / ({own} + sum over the queue's keys k' of {other})"
+        positive, negative = (f"exp(q.{key} / {self.temperature:g})" for key in ("k", "k'"))
+        return f"mean over pairs of -log {positive} / ({positive} + sum over the queue's keys k' of {negative})"

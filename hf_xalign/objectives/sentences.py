@@ -9,8 +9,8 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import nn
 
+from hf_xalign.checks import GIVEN, needs, setting
 from hf_xalign.distributed import gather_rows
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
@@ -44,8 +44,10 @@ def sentence_infonce(
         logits = (source / temperature) @ target.T
         if pairs is not None:
             logits = logits.masked_fill((pairs.unsqueeze(1) == pairs).fill_diagonal_(False), float("-inf"))
-        own = torch.arange(len(source), device=source.device)
-        return torch.cat([nn.functional.cross_entropy(side, own, reduction="none") for side in (logits, logits.T)])
+        partners = torch.arange(len(source), device=source.device)
+        return torch.cat(
+            [nn.functional.cross_entropy(side, partners, reduction="none") for side in (logits, logits.T)]
+        )
 
 
 def at_least_float32(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -71,7 +73,7 @@ class SentenceContrast(Term):
         tensor(0.3133)
     """
 
-    temperature: float = 0.05
+    temperature: float = setting(0.05, above=0)
 
     name: ClassVar[str] = "sentences"
     reads: ClassVar[tuple[Read, ...]] = ("sentences", "texts")
@@ -111,7 +113,7 @@ class ProjectedContrast(Term):
         tensor(0.3133)
     """
 
-    temperature: float = 0.05
+    temperature: float = setting(0.05, above=0)
 
     name: ClassVar[str] = "contrast"
     reads: ClassVar[tuple[Read, ...]] = ("projections",)
@@ -161,18 +163,13 @@ class SentenceTeacher(Distance):
 
     norm: Norm = "relative"
     teacher: str | None = None
-    pooling: SentencePooling = "mean"
-    prompt: str | None = None
+    pooling: SentencePooling = setting("mean", rules=[needs(teacher=GIVEN)])
+    prompt: str | None = setting(None, rules=[needs(teacher=GIVEN)])
 
     name: ClassVar[str] = "teacher"
     reads: ClassVar[tuple[Read, ...]] = ("sentences",)
     size: int | None = field(default=None, init=False, repr=False)  # of the teacher's vectors, set from the pairs
     _mapped: bool = field(default=False, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.teacher is None and (self.prompt is not None or self.pooling != "mean"):
-            raise InputError("SentenceTeacher: prompt and pooling need a teacher. Name the encoder by teacher=.")
 
     @property
     def needs(self) -> frozenset[Read]:

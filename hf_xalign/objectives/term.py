@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import nn
 
+from hf_xalign.checks import check
 from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import process_count, whole_loss
 from hf_xalign.errors import InputError, suggestion
@@ -61,7 +62,7 @@ class Vectors:
     embeddings: torch.Tensor
     entries: torch.Tensor
     heads: Callable[[str], nn.Module]
-    note: Callable[..., None]
+    _note: Callable[..., None] | None
 
     def __init__(
         self,
@@ -98,9 +99,9 @@ class Vectors:
         """Return the vectors of the layers at these positions, or of all if None."""
         if positions is None:
             return self
-        found = copy.copy(self)
-        found.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _BY_LAYER if n in self.__dict__})
-        return found
+        chosen = copy.copy(self)
+        chosen.__dict__.update({n: self.__dict__[n][:, list(positions)] for n in _BY_LAYER if n in self.__dict__})
+        return chosen
 
 
 @dataclass(kw_only=True)
@@ -109,7 +110,6 @@ class Term(ABC):
 
     A subclass lists what it `reads`, and the trainer computes exactly that. FAO, MAO and continual learning read pairs
     of linked words and sentences:
-
 
     - `links`: `batch["links"]` int64 (L, 2) and `vectors.words` of the linked words.
 
@@ -127,9 +127,7 @@ class Term(ABC):
 
     - `sub_batches`: `batch["link_divisors"]` and `batch["kept_divisors"]`, see `LinkCollator`.
 
-
     PPA and ALIGN-MLM read sentences and masked text:
-
 
     - `keys`: `vectors.queries`, `vectors.keys`, `vectors.queue` and `batch["pairs"]` int64 (B,), numbers of the pairs
       in the corpus (PPA).
@@ -144,6 +142,9 @@ class Term(ABC):
     Args:
         weight: factor of the term in the loss.
         layers: numbers of the hidden states that it reads (0: embeddings, -1: last); default: those of the trainer.
+
+    Raises:
+        InputError: a setting is none of the choices of its type, or breaks a rule of its field.
 
     Example:
         >>> import torch
@@ -172,6 +173,9 @@ class Term(ABC):
     gathers: ClassVar[bool] = False  # the sum is over the items of all processes, as in a contrast
     one_layer: ClassVar[bool] = False  # the term compares vectors of one layer
     reports_links: ClassVar[bool] = False  # the term reports the loss of each link
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @abstractmethod
     def count(self, batch: dict[str, torch.Tensor]) -> int | None:
@@ -286,13 +290,13 @@ class Objective(Sequence[Term]):
         Raises:
             InputError: a term that compares vectors of one layer has several.
         """
-        found: dict[int, None] = {}
+        every: dict[int, None] = {}
         for term in self:
             layers = number(term.layers or default)
             if term.one_layer and len(layers) != 1:
                 raise InputError(f"{type(term).__name__} compares vectors of one layer: give one layer, not {layers}")
-            found |= dict.fromkeys(layers)
-        return list(found)
+            every |= dict.fromkeys(layers)
+        return list(every)
 
     def heads(self, size: int) -> nn.ModuleDict:
         """Return the modules that are trained next to the encoder, by the name of their term."""

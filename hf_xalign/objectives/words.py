@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
+from hf_xalign.checks import needs, setting
 from hf_xalign.data.batches.pairs import RegularizedWords, Side
 from hf_xalign.distributed import gather_rows
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import ProjectionHead
 from hf_xalign.objectives.term import Read, Term, Vectors
 
@@ -119,12 +119,8 @@ class Distance(Term):
     """
 
     norm: Norm = "squared_l2"
-    mean_over_dims: bool = False
+    mean_over_dims: bool = setting(False, rules=[needs(norm="squared_l2")])
     reduction: Reduction = "mean"
-
-    def __post_init__(self) -> None:
-        if self.mean_over_dims and self.norm != "squared_l2":
-            raise InputError("mean_over_dims=true needs norm=squared_l2")
 
     @property
     def needs(self) -> frozenset[Read]:
@@ -232,9 +228,9 @@ class WordContrast(Term):
         tensor(0.5514)
     """
 
-    temperature: float = 0.05
+    temperature: float = setting(0.05, above=0)
     negatives: Literal["all", "other_sentences"] = "all"
-    projection_dim: int = 0
+    projection_dim: int = setting(0, least=0)
 
     name: ClassVar[str] = "align"
     reads: ClassVar[tuple[Read, ...]] = ("links",)

@@ -126,11 +126,11 @@ def _csls(source: Tensor, target: Tensor, k: int) -> Neighbours:
     near = _nearest_keys(*sides, rows, columns, k, maxima)
     r = key_scores(near[0]).mean(1), key_scores(near[1]).mean(1)
     if maxima is not None:
-        floors = [_best_listed(keys, other) - _SLACK for keys, other in zip(near, r[::-1])]
-        blocks = [_contenders(*given) for given in zip(maxima, floors, r[::-1])]
+        floors = [_best_listed(keys, other_r) - _SLACK for keys, other_r in zip(near, r[::-1])]
+        blocks = [_contenders(*inputs) for inputs in zip(maxima, floors, r[::-1])]
         if _SINGLE_COST * BLOCK * sum(len(line) for line, _ in blocks) <= rows * columns:
-            for side, column, own in zip(sides, (-1, -2), r):
-                side[: len(own), column] = own / -2
+            for side, column, side_r in zip(sides, (-1, -2), r):
+                side[: len(side_r), column] = side_r / -2
             del near, maxima
             first = _best_of_blocks(sides[0], sides[1], rows, *blocks[0], orders[1])
             second = _best_of_blocks(sides[1], sides[0], columns, *blocks[1], orders[0])
@@ -142,12 +142,12 @@ def _csls(source: Tensor, target: Tensor, k: int) -> Neighbours:
 
 def _by_crowding(x: Tensor, others: Tensor) -> Tensor:
     """Return an order of the rows, int64 (rows,), whose blocks hold rows with similar cosines to the others' mean."""
-    parts = []
-    for part in (x @ others.mean(0)).argsort(descending=True, stable=True).split(_TILE):
-        blocks = -(-len(part) // BLOCK)
-        place = torch.arange(blocks * BLOCK, device=x.device).view(blocks, BLOCK).T.reshape(-1)  # see _blocks
-        parts.append(part[place[place < len(part)]])
-    return torch.cat(parts)
+    order = []
+    for tile in (x @ others.mean(0)).argsort(descending=True, stable=True).split(_TILE):
+        blocks = -(-len(tile) // BLOCK)
+        slots = torch.arange(blocks * BLOCK, device=x.device).view(blocks, BLOCK).T.reshape(-1)  # see _blocks
+        order.append(tile[slots[slots < len(tile)]])
+    return torch.cat(order)
 
 
 class _Maxima(NamedTuple):
@@ -185,26 +185,27 @@ def _contenders(maxima: list[_Maxima], floor: Tensor, crowding: Tensor) -> tuple
     return torch.cat(lines), torch.cat(blocks)
 
 
-def _best_of_blocks(own: Tensor, other: Tensor, lines: int, line: Tensor, block: Tensor, names: Tensor) -> Tensor:
-    """Return the name of the largest value of own @ other.T in each line's blocks; of equal values the lowest name."""
-    best = no_keys(own, lines, 1)[:, 0]
-    padded = torch.cat([names, names.new_zeros(len(other) - len(names))])
+def _best_of_blocks(left: Tensor, right: Tensor, lines: int, line: Tensor, block: Tensor, originals: Tensor) -> Tensor:
+    """Return the original of the largest value of left @ right.T in each line's blocks; of equal values the lowest."""
+    best = no_keys(left, lines, 1)[:, 0]
+    padded = torch.cat([originals, originals.new_zeros(len(right) - len(originals))])
     order = block.argsort(stable=True)
-    for number, asking in enumerate(line[order].split(torch.bincount(block, minlength=len(other) // BLOCK).tolist())):
-        start = number * BLOCK // _TILE * _TILE
-        stop = min(start + _TILE, len(other))
-        members = slice(start + number - start // BLOCK, stop, (stop - start) // BLOCK)
-        keys = keys_of(own[asking] @ other[members].T, padded[members]).amax(1)
-        best[asking] = torch.maximum(best[asking], keys)
+    counts = torch.bincount(block, minlength=len(right) // BLOCK).tolist()
+    for block_index, rows in enumerate(line[order].split(counts)):
+        start = block_index * BLOCK // _TILE * _TILE
+        stop = min(start + _TILE, len(right))
+        members = slice(start + block_index - start // BLOCK, stop, (stop - start) // BLOCK)
+        keys = keys_of(left[rows] @ right[members].T, padded[members]).amax(1)
+        best[rows] = torch.maximum(best[rows], keys)
     return key_indices(best)
 
 
 def _legacy(source: Tensor, target: Tensor, k: int) -> Neighbours:
     # Queries and candidates are scaled differently, so each direction needs a matrix of its own.
     source_unit, target_unit = unit_rows(source, "source"), unit_rows(target, "target")
-    wholes = [torch.linalg.vector_norm(side, dtype=torch.float64).float() for side in (source, target)]
+    norms = [torch.linalg.vector_norm(side, dtype=torch.float64).float() for side in (source, target)]
     tiny = torch.finfo(torch.float32).tiny
-    source, target = (side / whole.clamp_min(tiny) for side, whole in zip((source, target), wholes))
+    source, target = (side / norm.clamp_min(tiny) for side, norm in zip((source, target), norms))
     source_r, target_r = _mean_of_nearest(_extend(source, 0), _extend(target, 1), len(source), len(target), k)
     left, right = _extend(source_unit, 0), _extend(target, 1)
     right[: len(target), -2] = target_r / -2
@@ -247,17 +248,19 @@ def check_shapes(**sides: Tensor) -> None:
 
 def index_pairs(pairs: Tensor | ArrayLike, name: str, rows: tuple[int, int]) -> np.ndarray:
     """Return pairs of source and target rows as int64 (n, 2); raise InputError unless all are in range of `rows`."""
-    found = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
-    if found.size == 0:
+    pair_rows = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
+    if pair_rows.size == 0:
         raise InputError(f"{name}: give at least one pair of a source and a target row")
-    if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
-        raise InputError(f"{name}: expected integers of shape (n, 2), got {found.dtype} of shape {found.shape}")
-    for at in np.flatnonzero(((found < 0) | (found >= rows)).any(1))[:1].tolist():
+    if pair_rows.ndim != 2 or pair_rows.shape[1] != 2 or pair_rows.dtype.kind not in "iu":
         raise InputError(
-            f"{name}, row {at}: {found[at].tolist()} is out of range, because there are {rows[0]} source and "
+            f"{name}: expected integers of shape (n, 2), got {pair_rows.dtype} of shape {pair_rows.shape}"
+        )
+    for bad in np.flatnonzero(((pair_rows < 0) | (pair_rows >= rows)).any(1))[:1].tolist():
+        raise InputError(
+            f"{name}, row {bad}: {pair_rows[bad].tolist()} is out of range, because there are {rows[0]} source and "
             f"{rows[1]} target rows. Check that the pairs belong to these vectors."
         )
-    return found.astype(np.int64)
+    return pair_rows.astype(np.int64)
 
 
 @contextmanager
@@ -278,8 +281,8 @@ def plain_float32(device: torch.device) -> Iterator[None]:
 def unit_rows(x: Tensor, name: str) -> Tensor:
     """Divide every row by its norm; zero rows stay zero."""
     # Accumulated in float64, because the squares of large or tiny float32 values leave float32's range.
-    parts = [torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64) for part in x.split(_ROWS)]
-    norm = torch.cat(parts).float()
+    norms = [torch.linalg.vector_norm(chunk, dim=1, keepdim=True, dtype=torch.float64) for chunk in x.split(_ROWS)]
+    norm = torch.cat(norms).float()
     bad = (~norm.isfinite()).nonzero()
     if len(bad):
         raise InputError(
@@ -289,16 +292,17 @@ def unit_rows(x: Tensor, name: str) -> Tensor:
     return x / torch.where(norm > 0, norm, 1.0)
 
 
-def _extend(x: Tensor, one: int) -> Tensor:
-    """Return [x, 1, 0] (one=0) or [x, 0, 1] (one=1), with rows that fill the last block and score `_PADDING`.
+def _extend(x: Tensor, constant: int) -> Tensor:
+    """Return [x, 1, 0] (constant=0) or [x, 0, 1] (constant=1).
 
-    The product of two such matrices is that of x and y. With -r/2 in the 0 column of each, it is F.
+    Added rows fill the last block and score `_PADDING`. The product of two such matrices is that of x and
+    y. With -r/2 in the 0 column of each, it is F.
     """
     rows, dim = x.shape
     out = x.new_zeros(-(-rows // BLOCK) * BLOCK, dim + 2)
     out[:rows, :dim] = x
-    out[:rows, dim + one] = 1.0
-    out[rows:, dim + 1 - one] = _PADDING
+    out[:rows, dim + constant] = 1.0
+    out[rows:, dim + 1 - constant] = _PADDING
     return out
 
 
@@ -356,12 +360,12 @@ def _enter_both(
     remembered: tuple[list[_Maxima], list[_Maxima]] | None = None,
 ) -> None:
     """Merge a tile into the keys of its rows i and of its columns j, which have no padding."""
-    for side, (own, other, keys, (values, maxima)) in enumerate(zip((i, j), (j, i), best, _blocks(tile))):
-        part = keys[own]
-        maxima = maxima[: len(part)]
-        enter(part, values[: len(part)], maxima, other.start)
+    for side, (lines, others, keys, (values, maxima)) in enumerate(zip((i, j), (j, i), best, _blocks(tile))):
+        line_keys = keys[lines]
+        maxima = maxima[: len(line_keys)]
+        enter(line_keys, values[: len(line_keys)], maxima, others.start)
         if remembered is not None:
-            remembered[side].append(_Maxima.of(own, other, maxima))
+            remembered[side].append(_Maxima.of(lines, others, maxima))
 
 
 def _margin_means(left: Tensor, right: Tensor, rows: int, columns: int, k: int) -> tuple[Tensor, Tensor]:
@@ -429,39 +433,39 @@ def enter(keys: Tensor, values: Tensor, maxima: Tensor, offset: int) -> None:
     lines, n = keys.shape
     floor = key_scores(keys[:, -1])
     may_enter = maxima > floor[:, None]
-    found = int(may_enter.sum())
-    if found == 0:
+    blocks_left = int(may_enter.sum())
+    if blocks_left == 0:
         return
     least = torch.full_like(floor, -torch.inf)
-    if found > n * lines and maxima.shape[1] > n:
+    if blocks_left > n * lines and maxima.shape[1] > n:
         # In the line's first tile, or one that is nearer than all before, n values reach the n-th largest maximum.
         # So no value below it is among the n best.
         least = maxima.topk(n).values[:, -1]
         may_enter &= maxima >= least[:, None]
-        found = int(may_enter.sum())
-    if found > _MOST_BLOCKS and lines > 1:
+        blocks_left = int(may_enter.sum())
+    if blocks_left > _MOST_BLOCKS and lines > 1:
         for half in (slice(lines // 2), slice(lines // 2, None)):
             enter(keys[half], values[half], maxima[half], offset)
         return
     line, block = may_enter.nonzero(as_tuple=True)
     contenders = values[line, :, block]
-    hit, place = ((contenders > floor[line, None]) & (contenders >= least[line, None])).nonzero(as_tuple=True)
+    hit, position = ((contenders > floor[line, None]) & (contenders >= least[line, None])).nonzero(as_tuple=True)
     line = line[hit]
     count = torch.bincount(line, minlength=lines)
     slot = torch.arange(len(line), device=line.device) - (count.cumsum(0) - count)[line]
     entering = keys.new_full((lines, int(count.max())), NO_KEY)
-    entering[line, slot] = keys_of(contenders[hit, place], offset + place * maxima.shape[1] + block[hit])
+    entering[line, slot] = keys_of(contenders[hit, position], offset + position * maxima.shape[1] + block[hit])
     keys.copy_(torch.cat([keys, entering], 1).topk(n).values)
 
 
-def _lowest_of_equals(found: Neighbours, source: Tensor, target: Tensor) -> Neighbours:
+def _lowest_of_equals(nearest: Neighbours, source: Tensor, target: Tensor) -> Neighbours:
     """Return the first of equal candidates, and equal answers for equal queries.
 
     A product may round the scores of two equal rows differently, if they are in differently shaped parts of it.
     """
     first_source, first_target = first_equal(source), first_equal(target)
     return Neighbours(
-        first_target[found.source_to_target][first_source], first_source[found.target_to_source][first_target]
+        first_target[nearest.source_to_target][first_source], first_source[nearest.target_to_source][first_target]
     )
 
 
@@ -471,12 +475,12 @@ def first_equal(x: Tensor) -> Tensor:
     odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator) * 2 + 1
     odd = odd.to(x.device)
     # -0.0 becomes 0.0: equal rows, equal bits. Int64 arithmetic wraps: a multiply-add hash of each row.
-    hashed = torch.cat([((part + 0.0).view(torch.int32) * odd).sum(1) for part in x.split(_ROWS)])
+    hashed = torch.cat([((chunk + 0.0).view(torch.int32) * odd).sum(1) for chunk in x.split(_ROWS)])
     _, group = torch.unique(hashed, return_inverse=True)
     order = torch.arange(len(x), device=x.device)
     first = torch.full_like(order, len(x)).scatter_reduce(0, group, order, "amin")[group]
     # If two different rows have the same hash, neither is merged.
     later = (first != order).nonzero().squeeze(1)
-    same = torch.cat([(x[first[part]] == x[part]).all(1) for part in later.split(_TILE)])
+    same = torch.cat([(x[first[rows]] == x[rows]).all(1) for rows in later.split(_TILE)])
     first[later] = torch.where(same, first[later], later)
     return first

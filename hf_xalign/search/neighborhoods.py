@@ -36,8 +36,10 @@ class Neighbourhoods:
     they are the neighbours, and the query needs no search. At a learning rate of 1, this holds for four of five
     queries of word vectors of multilingual-e5-small.
 
-
-    `candidates` are float (candidates, dim); `chunk` is the number of scores in memory at once.
+    Args:
+        candidates: float (candidates, dim).
+        k: neighbours of each query.
+        chunk: number of scores in memory at once.
     """
 
     def __init__(self, candidates: Tensor, k: int, chunk: int):
@@ -45,14 +47,14 @@ class Neighbourhoods:
         self.k = k
         # Subtracting the mean changes no order and makes max |c| smaller. It is subtracted from the scores, which
         # saves a copy of the candidates.
-        parts = candidates.split(_ROWS)
-        total = torch.stack([part.sum(0, dtype=torch.float64) for part in parts]).sum(0)
+        chunks = candidates.split(_ROWS)
+        total = torch.stack([chunk.sum(0, dtype=torch.float64) for chunk in chunks]).sum(0)
         self.center = (total / len(candidates)).to(candidates)
-        buffer = torch.empty_like(parts[0])
-        moved = (torch.sub(part, self.center, out=buffer[: len(part)]) for part in parts)
+        buffer = torch.empty_like(chunks[0])
+        moved = (torch.sub(chunk, self.center, out=buffer[: len(chunk)]) for chunk in chunks)
         self.farthest, self.longest = (
-            torch.stack([torch.linalg.vector_norm(part, dim=1).max() for part in found]).max()
-            for found in (moved, parts)
+            torch.stack([torch.linalg.vector_norm(rows, dim=1).max() for rows in chunks_of_rows]).max()
+            for chunks_of_rows in (moved, chunks)
         )
         self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
         self.blocks = max(self.listed, len(candidates) // BLOCK)
@@ -71,23 +73,24 @@ class Neighbourhoods:
             self.searched = torch.empty_like(queries)
             self.lists = torch.empty(len(queries), self.listed, dtype=torch.int64, device=queries.device)
             self.kth, self.last = queries.new_empty(2, len(queries))
-            found = self.lists[:, : self.k].clone()
+            indices = self.lists[:, : self.k].clone()
             stale = torch.arange(len(queries), device=queries.device)
         else:
-            found, stale = self._remembered(queries, self.searched)
+            indices, stale = self._remembered(queries, self.searched)
         coarse = queries.device.type == "cpu" and queries.dtype == torch.float32
         buffer = queries.new_empty(min(self.rows, len(stale)), len(self.candidates))
-        for part in stale.split(self.rows):
-            part = self._enter(found, part, self._search(queries[part], buffer[: len(part)], coarse), queries)
-            if len(part):
-                self._enter(found, part, self._search(queries[part], buffer[: len(part)], False), queries)
-        return found
+        for rows in stale.split(self.rows):
+            lists, last = self._search(queries[rows], buffer[: len(rows)], coarse)
+            rows = self._enter(indices, rows, lists, last, queries)
+            if len(rows):
+                lists, last = self._search(queries[rows], buffer[: len(rows)], False)
+                self._enter(indices, rows, lists, last, queries)
+        return indices
 
-    def _enter(self, found: Tensor, rows: Tensor, searched: tuple[Tensor, Tensor], queries: Tensor) -> Tensor:
+    def _enter(self, indices: Tensor, rows: Tensor, lists: Tensor, last: Tensor, queries: Tensor) -> Tensor:
         """Store lists (n, listed) of these rows and the bounds of scores off each; return rows to search again."""
-        lists, last = searched
         top = self._scores(queries[rows], lists).topk(self.k)
-        found[rows] = lists.gather(1, top.indices)
+        indices[rows] = lists.gather(1, top.indices)
         cast(Tensor, self.searched)[rows], self.lists[rows] = queries[rows], lists
         self.kth[rows], self.last[rows] = top.values[:, -1], last
         return rows[top.values[:, -1] < last]
@@ -124,12 +127,12 @@ class Neighbourhoods:
         row = (along * self.kth >= others).nonzero().squeeze(1)
         top = self._scores(queries[row], self.lists[row]).topk(self.k, sorted=False)
         settled = top.values.amin(1) >= others[row]
-        found = self.lists[:, : self.k].clone()
+        indices = self.lists[:, : self.k].clone()
         row = row[settled]
-        found[row] = self.lists[row].gather(1, top.indices[settled])
+        indices[row] = self.lists[row].gather(1, top.indices[settled])
         stale = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
         stale[row] = False
-        return found, stale.nonzero().squeeze(1)
+        return indices, stale.nonzero().squeeze(1)
 
     def _scores(self, queries: Tensor, lists: Tensor) -> Tensor:
         """Return the inner products of each query with the candidates on its list, float (n, listed)."""

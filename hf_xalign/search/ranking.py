@@ -72,13 +72,13 @@ def nearest(
     """
     check_choice(("csls", "cosine"), similarity=similarity)
     check_range(least=1, n=n, k=k)
-    given = {"query": queries, "candidate": candidates}
+    sides = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
-        given["neighbourhood"] = neighbourhood
-    check_shapes(**given)
+        sides["neighbourhood"] = neighbourhood
+    check_shapes(**sides)
     device = torch.device(device) if device is not None else queries.device
     with plain_float32(device):
-        units = {name: unit_rows(side.detach().to(device, torch.float32), name) for name, side in given.items()}
+        units = {name: unit_rows(side.detach().to(device, torch.float32), name) for name, side in sides.items()}
         # A product may round the scores of equal rows differently, so each is ranked once and answers for its copies.
         x, list_of = _distinct(units["query"])
         y, copy_of = _distinct(units["candidate"])
@@ -114,10 +114,10 @@ class Candidates:
     """
 
     def __init__(self, candidates: Tensor, neighbourhood: Tensor | None = None, *, k: int = 10):
-        given = {"candidate": candidates} | ({} if neighbourhood is None else {"neighbourhood": neighbourhood})
-        check_shapes(**given)
+        sides = {"candidate": candidates} | ({} if neighbourhood is None else {"neighbourhood": neighbourhood})
+        check_shapes(**sides)
         with plain_float32(candidates.device):
-            units = {name: unit_rows(side.detach().float(), name) for name, side in given.items()}
+            units = {name: unit_rows(side.detach().float(), name) for name, side in sides.items()}
             y, copy_of = _distinct(units["candidate"])
             crowding = None if neighbourhood is None else _mean_of_nearest(y, units["neighbourhood"], k)
             self._prepared = _Prepared(y, copy_of, torch.bincount(copy_of), crowding, k)
@@ -162,14 +162,14 @@ def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor
     near = no_keys(x, len(x), min(k, len(y)))
     for rows, columns, tile in _padded_tiles(x, y, "ranking"):
         _enter(near[rows], tile, columns.start)
-        part = crowding[columns]
-        tile.mul_(2)[:, : len(part)].sub_(part)
+        tile_r = crowding[columns]
+        tile.mul_(2)[:, : len(tile_r)].sub_(tile_r)
         _enter(best[rows], tile, columns.start)
     # The mean is over k neighbours with their copies, so each y counts as often as it occurs, until there are k.
     count = copies[key_indices(near)]
     count = torch.minimum(count, (k - count.cumsum(1) + count).clamp_min(0))
-    own = (key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
-    return key_indices(best), key_scores(best) - own
+    query_r = (key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
+    return key_indices(best), key_scores(best) - query_r
 
 
 def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: int, k: int) -> Tensor:
@@ -183,17 +183,17 @@ def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: i
     asking = torch.arange(len(x), device=x.device)
     while len(asking):
         best, scores = _rank(x[asking], y, copies, min(_LOOK * n, len(y)), 1, crowding)
-        known = exact[best]
-        floor = scores.masked_fill(~known, -torch.inf).topk(n).values[:, -1:]
-        may = ~known & (scores >= floor)
+        settled = exact[best]
+        floor = scores.masked_fill(~settled, -torch.inf).topk(n).values[:, -1:]
+        may = ~settled & (scores >= floor)
         may[:, n:] &= floor > -torch.inf
         unsure = may.any(1)
-        asking, found = asking[unsure], best[may].unique()
-        if 2 * int(exact.sum() + len(found)) > len(y):
+        asking, contenders = asking[unsure], best[may].unique()
+        if 2 * int(exact.sum() + len(contenders)) > len(y):
             return _mean_of_nearest(y, others, k)
-        if len(found):
-            crowding[found] = _mean_of_nearest(y[found], others, k)
-            exact[found] = True
+        if len(contenders):
+            crowding[contenders] = _mean_of_nearest(y[contenders], others, k)
+            exact[contenders] = True
     return crowding
 
 
@@ -206,16 +206,16 @@ def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
     center = others.mean(0)
     middle = others[torch.linspace(0, len(others) - 1, round(len(others) ** 0.5), device=y.device).long()] - center
     middle /= torch.linalg.vector_norm(middle, dim=1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
-    home = torch.cat([(part @ middle.T).argmax(1) for part in others.split(_ROWS)])
+    home = torch.cat([(chunk @ middle.T).argmax(1) for chunk in others.split(_ROWS)])
     members = home.argsort(stable=True).split(torch.bincount(home, minlength=len(middle)).tolist())
-    asked = torch.cat([(part @ middle.T).topk(min(_PARTS, len(middle))).indices for part in y.split(_ROWS)])
+    asked = torch.cat([(chunk @ middle.T).topk(min(_PARTS, len(middle))).indices for chunk in y.split(_ROWS)])
     near = y.new_full((len(y), k), -1.0)
     for column in asked.T:
         askers = column.argsort(stable=True).split(torch.bincount(column, minlength=len(middle)).tolist())
-        for own, rows in zip(members, askers):
-            for part in rows.split(_ROWS):
-                found = (y[part] @ others[own].T).topk(min(k, len(own))).values
-                near[part] = torch.cat([near[part], found], 1).topk(k).values
+        for group, rows in zip(members, askers):
+            for chunk in rows.split(_ROWS):
+                values = (y[chunk] @ others[group].T).topk(min(k, len(group))).values
+                near[chunk] = torch.cat([near[chunk], values], 1).topk(k).values
     return near.mean(1) - _SLACK
 
 
@@ -253,14 +253,14 @@ def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tu
     order = copy_of.argsort(stable=True)
     group = copy_of[order]
     which = torch.arange(len(order), device=order.device) - (count.cumsum(0) - count)[group]
-    kept = which < width
+    listed = which < width
     copies = torch.full((len(count), width), -1, device=order.device)
-    copies[group[kept], which[kept]] = order[kept]
-    parts = []
+    copies[group[listed], which[listed]] = order[listed]
+    lists = []
     queries = max(1, _MOST_COPIES // (indices.shape[1] * width))
-    for place, score in zip(indices.split(queries), scores.split(queries)):
-        wide = copies[place]
+    for distinct, score in zip(indices.split(queries), scores.split(queries)):
+        wide = copies[distinct]
         keys = torch.where(wide < 0, NO_KEY, keys_of(score[:, :, None].expand_as(wide), wide))
-        parts.append(keys.flatten(1).topk(n).values)
-    keys = torch.cat(parts)
+        lists.append(keys.flatten(1).topk(n).values)
+    keys = torch.cat(lists)
     return key_indices(keys), key_scores(keys)

@@ -47,7 +47,7 @@ class System:
 
     def scores(self, language: str) -> np.ndarray:
         """Return the total scores of a language, (seeds,) float64."""
-        return np.array([one.score() for one in self.examples[language]])
+        return np.array([run.score() for run in self.examples[language]])
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def compare(
     for system in systems[1:]:
         _check_comparable(system, baseline)
     swaps: dict[str, Any] = {"permutations": permutations, "concatenate_seeds": concatenate_seeds, "seed": seed}
-    means = is_mean([one for system in systems for runs in system.examples.values() for one in runs])
+    means = is_mean([run for system in systems for runs in system.examples.values() for run in runs])
     if means and concatenate_seeds:
         raise InputError(
             f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "
@@ -179,33 +179,34 @@ def load_system(
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder. Give the output folders of runs with seeds.")
-    found = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
-    if not found:
+    folders = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
+    if not folders:
         raise InputError(
             f"{folder}: there is no folder seed-<number> in it. Give the output folder of a run with --seeds. For one "
             "without, run `hf-xalign evaluate RUN --examples FOLDER` and give FOLDER/retrieval_mean/after."
         )
-    chosen = sorted(set(found if seeds is None else seeds))
-    if missing := [number for number in chosen if number not in found]:
-        raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(found))}")
-    records = {number: _read_scores(found[number], number) for number in chosen}
+    chosen = sorted(set(folders if seeds is None else seeds))
+    if missing := [number for number in chosen if number not in folders]:
+        raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(folders))}")
+    records = {number: _read_scores(folders[number], number) for number in chosen}
     first = records[chosen[0]]
     for number, record in records.items():
         for field in SHARED:
             if record[field] != first[field]:
                 raise InputError(
-                    f"{found[number] / SCORES}: {field} is {record[field]!r}, but {first[field]!r} for seed "
+                    f"{folders[number] / SCORES}: {field} is {record[field]!r}, but {first[field]!r} for seed "
                     f"{chosen[0]}: one folder holds one system"
                 )
-        if lacking := [code for code in languages or first["languages"] if code not in record["languages"]]:
+        scored = record["languages"]
+        if lacking := [code for code in languages or first["languages"] if code not in scored]:
             raise InputError(
-                f"{found[number] / SCORES}: has no scores for {_list(lacking)}, only for {_list(record['languages'])}"
+                f"{folders[number] / SCORES}: has no scores for {_list(lacking)}, only for {_list(scored)}"
             )
-        if not languages and (more := [code for code in record["languages"] if code not in first["languages"]]):
-            raise InputError(f"{found[chosen[0]] / SCORES}: has no scores for {_list(more)}, seed {number} has")
+        if not languages and (extra := [code for code in scored if code not in first["languages"]]):
+            raise InputError(f"{folders[chosen[0]] / SCORES}: has no scores for {_list(extra)}, seed {number} has")
     examples: dict[str, list[ExampleScores]] = {}
     for code in dict.fromkeys(languages or first["languages"]):
-        examples[code] = [_read_examples(found[number], code, records[number]) for number in chosen]
+        examples[code] = [_read_examples(folders[number], code, records[number]) for number in chosen]
         with explained(f"{folder}, {code}"):
             check_same_test(examples[code], examples[code])
     shared = {field: first[field] for field in SHARED}
@@ -226,10 +227,10 @@ def _read_scores(folder: Path, number: int) -> dict[str, Any]:
         raise InputError(f"{path}: this is not a file of scores, because it does not name {_list(SHARED)}")
     if record.get("seed") != number:
         raise InputError(f"{path}: its seed is {record.get('seed')}, but its folder is {folder.name}")
-    found = record.get("languages")
-    if not isinstance(found, dict) or not found:
+    languages = record.get("languages")
+    if not isinstance(languages, dict) or not languages:
         raise InputError(f"{path}: has no languages")
-    for code, entry in found.items():
+    for code, entry in languages.items():
         if not isinstance(entry, dict) or not isinstance(entry.get("score"), int | float):
             raise InputError(f"{path}: language {code} has no score")
     return record
@@ -253,19 +254,19 @@ def _read_examples(folder: Path, code: str, record: dict[str, Any]) -> ExampleSc
 
 def _check_comparable(system: System, baseline: System) -> None:
     for field in ("task", "metric"):
-        own, other = getattr(system, field), getattr(baseline, field)
-        if own != other:
-            raise InputError(f"{system.folder}: {field} is {own!r}, but {other!r} in {baseline.folder}")
-    for what, own, other in (
+        value, expected = getattr(system, field), getattr(baseline, field)
+        if value != expected:
+            raise InputError(f"{system.folder}: {field} is {value!r}, but {expected!r} in {baseline.folder}")
+    for what, these, others in (
         ("seeds", system.seeds, baseline.seeds),
         ("languages", list(system.examples), list(baseline.examples)),
     ):
-        if {*own} != {*other}:
-            common = [one for one in other if one in own]
+        if {*these} != {*others}:
+            common = [item for item in others if item in these]
             advice = f", or compare the common ones by --{what} {_list(common, ' ')}" if common else ""
             raise InputError(
-                f"{system.folder}: has {what} {_list(own)}, but {baseline.folder} has {_list(other)}. Run the missing "
-                f"ones{advice}."
+                f"{system.folder}: has {what} {_list(these)}, but {baseline.folder} has {_list(others)}. Run the "
+                f"missing ones{advice}."
             )
     for code, runs in system.examples.items():
         with explained(f"{system.folder} against {baseline.folder}, {code}"):

@@ -72,8 +72,8 @@ class ExampleScores:
     @property
     def numerators(self) -> np.ndarray:
         """Return each example's share of the numerators, (n, labels) float64; other kinds have one label."""
-        own = self.columns["values"] if self.kind == "values" else 2.0 * self.columns["correct"]
-        return own.reshape(len(self), -1)
+        counts = self.columns["values"] if self.kind == "values" else 2.0 * self.columns["correct"]
+        return counts.reshape(len(self), -1)
 
     @property
     def denominators(self) -> np.ndarray:
@@ -103,8 +103,8 @@ class ExampleScores:
         kind = content.get("kind") if isinstance(content, dict) else None
         names = COLUMNS.get(kind, ()) if isinstance(kind, str) else ()
         if not names or any(name not in content for name in names):
-            known = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
-            raise InputError(f"{path}: this is not a file of example scores: it needs a 'kind' of {known}")
+            kinds = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
+            raise InputError(f"{path}: this is not a file of example scores: it needs a 'kind' of {kinds}")
         with content_errors(path, "not example scores", "The file was edited."):
             if kind == "values":
                 return cls.from_values(content["values"])
@@ -117,36 +117,36 @@ def total(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 
     If there is no such label, the total is 0.
     """
-    there = below != 0
-    parts = np.divide(above, below, out=np.zeros_like(above), where=there)
-    return parts.sum(-1) / np.maximum(there.sum(-1), 1)
+    occurs = below != 0
+    ratios = np.divide(above, below, out=np.zeros_like(above), where=occurs)
+    return ratios.sum(-1) / np.maximum(occurs.sum(-1), 1)
 
 
 def _counts(*columns: ArrayLike, dimensions: int) -> dict[str, np.ndarray]:
     """Check the columns of counts, and return them by name as int64."""
-    found = {name: _numbers(name, column, "biu", dimensions) for name, column in zip(_COUNTS, columns)}
-    if len({column.shape for column in found.values()}) > 1:
-        one = dimensions == 1
-        sizes = ", ".join(f"{name} has {len(part) if one else part.shape}" for name, part in found.items())
+    checked = {name: _numbers(name, column, "biu", dimensions) for name, column in zip(_COUNTS, columns)}
+    if len({column.shape for column in checked.values()}) > 1:
+        plain = dimensions == 1
+        sizes = ", ".join(f"{name} has {len(column) if plain else column.shape}" for name, column in checked.items())
         raise InputError(f"example scores: every column needs one entry for each example, but {sizes}")
-    right = found["correct"]
-    wrong = (right < 0) | (right > found["predicted"]) | (right > found["gold"])
+    right = checked["correct"]
+    wrong = (right < 0) | (right > checked["predicted"]) | (right > checked["gold"])
     if wrong.any():
         row, *label = map(int, np.argwhere(wrong)[0])
-        counts = ", ".join(f"{name} {column[row, *label]}" for name, column in found.items())
+        counts = ", ".join(f"{name} {column[row, *label]}" for name, column in checked.items())
         where = f"example {row}" + "".join(f", label {number}" for number in label)
         raise InputError(f"example scores: {where} has {counts}; correct must lie between 0 and both other counts")
-    return {name: column.astype(np.int64) for name, column in found.items()}
+    return {name: column.astype(np.int64) for name, column in checked.items()}
 
 
 def _numbers(name: str, column: ArrayLike, kinds: str, dimensions: int = 1) -> np.ndarray:
     """Check that a column has at least one number, of NumPy's dtype `kinds`."""
     with explained(f"example scores: {name}", ValueError):  # rows of different lengths
-        numbers = np.asarray(column)
-    if numbers.ndim != dimensions or not numbers.size:
+        array = np.asarray(column)
+    if array.ndim != dimensions or not array.size:
         shape = "(n,)" if dimensions == 1 else "(n, labels)"
-        raise InputError(f"example scores: {name} must have shape {shape} with n of at least 1, not {numbers.shape}")
-    if numbers.dtype.kind not in kinds:
+        raise InputError(f"example scores: {name} must have shape {shape} with n of at least 1, not {array.shape}")
+    if array.dtype.kind not in kinds:
         wanted = "numbers" if "f" in kinds else "whole numbers"
-        raise InputError(f"example scores: {name} must be {wanted}, got {numbers.dtype}")
-    return numbers
+        raise InputError(f"example scores: {name} must be {wanted}, got {array.dtype}")
+    return array

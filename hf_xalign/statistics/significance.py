@@ -30,8 +30,9 @@ def is_mean(scores: Sequence[ExampleScores]) -> bool:
 
     In micro F1 and word accuracy it is not, because sentences have different weights.
     """
-    below = [one.denominators for one in scores]
-    return bool(below[0].shape[1] == 1 and below[0][0] > 0 and all((own == below[0][0]).all() for own in below))
+    denominators = [run.denominators for run in scores]
+    first = denominators[0]
+    return bool(first.shape[1] == 1 and first[0] > 0 and all((weights == first[0]).all() for weights in denominators))
 
 
 def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleScores]) -> float:
@@ -54,15 +55,15 @@ def paired_t_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleSco
             "paired t-test: examples have different weights in this score, so it is not a mean over examples. Use the "
             "permutation test."
         )
-    own, other = (
-        np.mean([(one.numerators / one.denominators)[:, 0] for one in system], axis=0) for system in (scores, baseline)
+    means, baseline_means = (
+        np.mean([(run.numerators / run.denominators)[:, 0] for run in system], axis=0) for system in (scores, baseline)
     )
-    differences = own - other
+    differences = means - baseline_means
     if np.ptp(differences) <= _ROUNDING * np.abs(differences).max():
         return 1.0
     from scipy.stats import ttest_rel  # takes most of a second
 
-    return float(ttest_rel(own, other).pvalue)
+    return float(ttest_rel(means, baseline_means).pvalue)
 
 
 def permutation_test(
@@ -95,19 +96,19 @@ def permutation_test(
     check_same_test(scores, baseline)
     check_range(least=1, permutations=permutations)
     join: Any = np.concatenate if concatenate_seeds else sum
-    own, other = (
-        join([np.stack([one.numerators, one.denominators], axis=1) for one in system]) for system in (scores, baseline)
+    sums, baseline_sums = (
+        join([np.stack([run.numerators, run.denominators], axis=1) for run in system]) for system in (scores, baseline)
     )
-    change = other - own  # (examples, numerator and denominator, labels)
+    change = baseline_sums - sums  # (examples, numerator and denominator, labels)
     change = change[change.any(axis=(1, 2))]  # swapping the others changes nothing
-    own, other = own.sum(axis=0), other.sum(axis=0)
-    observed = abs(total(*own) - total(*other))
+    sums, baseline_sums = sums.sum(axis=0), baseline_sums.sum(axis=0)
+    observed = abs(total(*sums) - total(*baseline_sums))
     rng = np.random.default_rng(seed)
     reached = 0
     for size in _batches(permutations, len(change)):
         tosses = rng.integers(0, 2, (size, len(change)), dtype=np.uint8).astype(np.float64)
-        moved = (tosses @ change.reshape(len(change), own.size)).reshape(size, *own.shape)
-        above, below = np.moveaxis(own + moved, 1, 0), np.moveaxis(other - moved, 1, 0)
+        moved = (tosses @ change.reshape(len(change), sums.size)).reshape(size, *sums.shape)
+        above, below = np.moveaxis(sums + moved, 1, 0), np.moveaxis(baseline_sums - moved, 1, 0)
         differences = np.abs(total(*above) - total(*below))
         reached += int((differences >= observed * (1 - _ROUNDING)).sum())
     return (1 + reached) / (1 + permutations)
@@ -129,15 +130,15 @@ def resampled_differences(
     check_range(least=1, resamples=resamples)
     runs, count = len(scores), len(baseline[0])
     # (examples, systems * seeds * 2 * labels): numerators and denominators of each
-    columns = np.concatenate([c for one in (*scores, *baseline) for c in (one.numerators, one.denominators)], axis=1)
+    columns = np.concatenate([c for run in (*scores, *baseline) for c in (run.numerators, run.denominators)], axis=1)
     rng = np.random.default_rng(seed)
     drawn_runs = np.random.default_rng([seed, runs]).integers(0, runs, (resamples, runs))
-    parts = []
+    batches = []
     for size in _batches(resamples, count):
         drawn = rng.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
-        parts.append((times @ columns).reshape(size, 2, runs, 2, -1))
-    sums = np.concatenate(parts)
+        batches.append((times @ columns).reshape(size, 2, runs, 2, -1))
+    sums = np.concatenate(batches)
     totals = total(sums[:, :, :, 0], sums[:, :, :, 1])  # (resamples, systems, seeds)
     return np.take_along_axis(totals[:, 0] - totals[:, 1], drawn_runs, axis=1).mean(axis=1)
 
@@ -149,10 +150,10 @@ def holm(p_values: ArrayLike) -> np.ndarray:
         >>> holm([0.01, 0.04, 0.02]).tolist()
         [0.03, 0.04, 0.04]
     """
-    found = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(found, kind="stable")
-    steps = found[order] * np.arange(len(found), 0, -1)
-    corrected = np.empty_like(found)
+    raw = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(raw, kind="stable")
+    steps = raw[order] * np.arange(len(raw), 0, -1)
+    corrected = np.empty_like(raw)
     corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return corrected
 
@@ -165,22 +166,22 @@ def check_same_test(scores: Sequence[ExampleScores], baseline: Sequence[ExampleS
             f"{len(baseline)}"
         )
     first = baseline[0]
-    for one in (*baseline, *scores):
-        if one.kind != first.kind or len(one) != len(first):
+    for run in (*baseline, *scores):
+        if run.kind != first.kind or len(run) != len(first):
             raise InputError(
-                f"the systems were tested on different examples: {len(first)} with {first.kind} and {len(one)} with "
-                f"{one.kind}. {_SAME}"
+                f"the systems were tested on different examples: {len(first)} with {first.kind} and {len(run)} with "
+                f"{run.kind}. {_SAME}"
             )
-        if one.kind == "values":
+        if run.kind == "values":
             continue
-        own, others = (scores.columns["gold"].reshape(len(first), -1) for scores in (one, first))
-        if own.shape != others.shape:
-            raise InputError(f"the systems were tested on {others.shape[1]} labels and on {own.shape[1]}")
-        if (own != others).any():
-            row = int(np.flatnonzero((own != others).any(axis=1))[0])
+        gold, first_gold = (scores.columns["gold"].reshape(len(first), -1) for scores in (run, first))
+        if gold.shape != first_gold.shape:
+            raise InputError(f"the systems were tested on {first_gold.shape[1]} labels and on {gold.shape[1]}")
+        if (gold != first_gold).any():
+            row = int(np.flatnonzero((gold != first_gold).any(axis=1))[0])
             raise InputError(
                 f"the systems were tested on different examples, or in different orders: example {row} has "
-                f"{others[row].sum()} items for one and {own[row].sum()} for the other. {_SAME}"
+                f"{first_gold[row].sum()} items for one and {gold[row].sum()} for the other. {_SAME}"
             )
 
 
@@ -189,9 +190,6 @@ def _batches(total: int, width: int) -> Iterator[int]:
     size = max(1, _NUMBERS // max(1, width))
     for start in range(0, total, size):
         yield min(size, total - start)
-
-
-_BATCH = 100  # resamples drawn at once: 24 MB for 10,000 examples
 
 
 def interval(
@@ -224,14 +222,14 @@ def score_interval(
     from scipy.stats import bootstrap  # takes most of a second
 
     above, below = scores.numerators, scores.denominators
-    found = bootstrap(
+    bounds = bootstrap(
         (np.arange(len(scores)),),
         lambda drawn, axis: total(above[drawn].sum(axis - 1), below[drawn].sum(axis - 1)),
         vectorized=True,
         n_resamples=resamples,
-        batch=_BATCH,
+        batch=100,  # 24 MB for 10,000 examples
         confidence_level=confidence,
         method="percentile",
         rng=seed,
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(bounds.low), float(bounds.high)

@@ -25,7 +25,7 @@ from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.explore.held_out import HeldOut
 from hf_xalign.links.align import align_words
 from hf_xalign.links.neural import predict_links
-from hf_xalign.mapping.anchors.anchors import make_anchors
+from hf_xalign.mapping.anchors import make_anchors
 from hf_xalign.tasks import LabelSet, TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.task import LanguageInputs

@@ -18,11 +18,9 @@ from support.text import random_text, slow_cover
 from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.errors import InputError
+from hf_xalign.mapping import anchors as averaging
 from hf_xalign.mapping import supervision, word2vec
-from hf_xalign.mapping.anchors import anchors as averaging
-from hf_xalign.mapping.anchors import cover
-from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
-from hf_xalign.mapping.anchors.cover import choose_sentences, count_words
+from hf_xalign.mapping.anchors import Anchors, choose_sentences, count_words, make_anchors
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling import set_language
@@ -83,8 +81,8 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
     [(1, "first", True), (3, "last", False), (100, "mean", True), (None, "mean", True)],
 )
 def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypatch):
-    monkeypatch.setattr(cover, "_BLOCK", 3)
-    monkeypatch.setattr(averaging, "_BLOCK", 7)
+    monkeypatch.setattr(averaging, "_READ_AT_ONCE", 3)
+    monkeypatch.setattr(averaging, "_TOKENIZED_AT_ONCE", 7)
     settings = {"layers": (-1, 0, 1), "pooling": pooling, "lowercase": lowercase}
     got = make(tmp_path, sentences_per_word=per_word, batch_size=5, **settings)
     assert ("Haus" in got.words, "HAUS" in got.words) == (not lowercase, not lowercase) and "," not in got.words

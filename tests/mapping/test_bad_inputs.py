@@ -16,7 +16,7 @@ from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 from transformers import AutoModelForSequenceClassification
 
 from hf_xalign.mapping import supervision, word2vec
-from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
+from hf_xalign.mapping.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import check_vectors, least_squares, matched, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors

@@ -152,11 +152,21 @@ def test_what_does_not_fit_is_refused(tmp_path):
         r"two terms are called align. Give one of the classes another": [WordDistance(), Nameless()],
         "reads word, which no trainer computes; did you mean 'words'": [Unknown()],
         "f0 of different words": [KeepPivot(), WordDistance(target="frozen", side="source")],
-        "mean_over_dims=true needs": None,
     }
     for message, terms in refused.items():
         with pytest.raises(ValueError, match=message):
-            Objective(terms) if terms is not None else KeepPivot(mean_over_dims=True)
+            Objective(terms)
+    settings = {
+        "mean_over_dims=true needs norm=squared_l2": (KeepPivot, {"mean_over_dims": True}),
+        "norm=euclidean: choose one of squared_l2": (WordDistance, {"norm": "euclidean"}),
+        "negatives=hard: choose one of all, other_sentences": (WordContrast, {"negatives": "hard"}),
+        "temperature=0: must be above 0": (SentenceContrast, {"temperature": 0}),
+        "of=sentence: choose one of sentences, words": (KeepSimilarities, {"of": "sentence"}),
+        "pooling=cls needs teacher": (SentenceTeacher, {"pooling": "cls"}),
+    }
+    for message, (term, wrong) in settings.items():
+        with pytest.raises(ValueError, match=message):
+            term(**wrong)
     with pytest.raises(ValueError, match=r"vectors.words was not computed: add it to the term's `reads`"):
         make(tmp_path, [Quiet()], max_steps=1).train()
     trainers = {

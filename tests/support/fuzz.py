@@ -42,7 +42,7 @@ from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import PharaohReader
 from hf_xalign.links.frozen import read_links
-from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules

@@ -23,7 +23,7 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
-from hf_xalign.mapping.anchors.anchors import cut_finder
+from hf_xalign.mapping.anchors import cut_finder
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.tasks import LabelSet, SequenceTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer

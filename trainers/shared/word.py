@@ -301,7 +301,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
         self.bandit = LanguageBandit(len(languages))
-        cast(LinkCollator, self.data_collator).numbers = {name: number for number, name in enumerate(languages)}
+        cast(LinkCollator, self.data_collator).language_ids = {name: number for number, name in enumerate(languages)}
         # Sums and counts of each language's losses since the bandit last learned.
         self._losses = torch.zeros(2, len(languages), device=self.args.device)
         return self.bandit

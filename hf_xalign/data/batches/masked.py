@@ -175,10 +175,10 @@ class PretrainingCollator(_MaskingCollator):
 
     def for_evaluation(self) -> Self:
         """Return a collator with fixed masks and plain labels, so that losses of all objectives are comparable."""
-        other = copy.copy(self)
-        other.translations = None
-        EpochCollator.__init__(other)
-        return other
+        collator = copy.copy(self)
+        collator.translations = None
+        EpochCollator.__init__(collator)
+        return collator
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
@@ -186,8 +186,10 @@ class PretrainingCollator(_MaskingCollator):
         masked, labels, inside = self._hide([row["input_ids"] for row in rows], examples)
         spoken = {}
         if self.language_ids is not None:
-            numbers = [np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows]
-            spoken["token_type_ids"], _ = pad_rows(numbers, 0)
+            languages = [
+                np.repeat([self.language_ids[code] for code in row["languages"]], row["parts"]) for row in rows
+            ]
+            spoken["token_type_ids"], _ = pad_rows(languages, 0)
         if self.translations is not None:
             options: dict[str, Any] = {**self._draw(), "probability": self.dict_probability}
             if self.dict_mlm == "label":
@@ -201,10 +203,10 @@ class PretrainingCollator(_MaskingCollator):
         if any(padded):
             # The encoder's own positions, but restarting in the second half. RoBERTa's padding has its pad token's id.
             starts = [[0, row["parts"][0]] if new else [0] for row, new in zip(rows, padded, strict=True)]
-            places = np.arange(masked.shape[1])
-            begins = np.array([np.repeat(own, np.diff([*own, len(places)])) for own in starts])
+            positions = np.arange(masked.shape[1])
+            begins = np.array([np.repeat(row_starts, np.diff([*row_starts, len(positions)])) for row_starts in starts])
             batch["position_ids"] = np.where(
-                inside, self.first_position + places - begins, max(0, self.first_position - 1)
+                inside, self.first_position + positions - begins, max(0, self.first_position - 1)
             )
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
@@ -212,15 +214,17 @@ class PretrainingCollator(_MaskingCollator):
         """Return the translations in both directions; for "input" their tokens carry their language."""
         ids = entries.ids
         if self.dict_mlm == "input":
-            numbers = self.language_ids or {}
+            by_code = self.language_ids or {}
             codes = {code for name in entries.pairs for code in name.split("+")}
-            if not codes or codes - set(numbers):
+            if not codes or codes - set(by_code):
                 raise InputError(
                     "dict_mlm=input replaces a token's language together with the token. The entries are in "
                     f"{', '.join(sorted(codes)) or 'unnamed languages'}, and the encoder has language ids for "
-                    f"{', '.join(numbers) or 'no language'}. Name the languages when you make the entries, or set "
+                    f"{', '.join(by_code) or 'no language'}. Name the languages when you make the entries, or set "
                     "dict_mlm=label"
                 )
-            of = {name: LANGUAGE * np.array([numbers[code] for code in name.split("+")]) for name in entries.pairs}
-            ids = np.concatenate([ids[[*rows]] + of[name] for name, rows in entries.pairs.items()])
+            spoken = []
+            for name, rows in entries.pairs.items():
+                spoken.append(ids[[*rows]] + LANGUAGE * np.array([by_code[code] for code in name.split("+")]))
+            ids = np.concatenate(spoken)
         return Translations(np.concatenate([ids, ids[:, ::-1]]))

@@ -31,8 +31,8 @@ class TokenIndex:
 
     def to(self, device: torch.device | str) -> TokenIndex:
         """Return a copy on `device`."""
-        parts = (self.index, self.word, self.counts)
-        return TokenIndex(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
+        tensors = (self.index, self.word, self.counts)
+        return TokenIndex(*(None if tensor is None else tensor.to(device) for tensor in tensors))  # type: ignore[arg-type]
 
 
 def word_token_index(spans: np.ndarray, rows: np.ndarray, width: int, pooling: Pooling) -> TokenIndex:
@@ -90,8 +90,8 @@ class CachedVectors:
             raise IndexError(f"{self.path}: a word of this batch has no stored vector (row -1). Make the cache again.")
         if self._map is None:
             # NumPy has no bfloat16, so its bits are read as int16.
-            kind = np.int16 if self.dtype == torch.bfloat16 else np.float32
-            self._map = np.memmap(self.path, dtype=kind, mode="r", shape=self.shape)
+            stored_dtype = np.int16 if self.dtype == torch.bfloat16 else np.float32
+            self._map = np.memmap(self.path, dtype=stored_dtype, mode="r", shape=self.shape)
         return torch.from_numpy(self._map[rows]).view(self.dtype).float()
 
     def __getstate__(self) -> dict:
@@ -111,7 +111,7 @@ class LinkCollator:
     - `every_word` uses all words of both sides: `word_sentences` int64 (W,), the row of `input_ids` of each word;
     - `sub_batch` divides losses by the counts of this many consecutive pairs: `link_divisors` int64 (L,) and
       `kept_divisors` int64 (G,), the number of links or of regularized words in the item's group;
-    - `numbers`, ids of the source languages: `link_languages` int64 (L,).
+    - `language_ids` of the source languages: `link_languages` int64 (L,).
     """
 
     pad_token_id: int
@@ -120,7 +120,7 @@ class LinkCollator:
     regularized_words: RegularizedWords = "linked"
     every_word: bool = field(default=False, kw_only=True)
     sub_batch: int | None = field(default=None, kw_only=True)
-    numbers: dict[str, int] | None = field(default=None, init=False)
+    language_ids: dict[str, int] | None = field(default=None, init=False)
 
     def _sentences(self, rows: list[dict[str, Any]]) -> tuple[list[np.ndarray], list[Sentence]]:
         """Return the links of each pair, and the sentences, all sources and then all targets."""
@@ -139,13 +139,13 @@ class LinkCollator:
                 sentences.append((row, side, used))
         return links, sentences
 
-    def _kept(self, links: list[np.ndarray], sentences: list[Sentence]) -> list[Sentence]:
+    def _regularized(self, links: list[np.ndarray], sentences: list[Sentence]) -> list[Sentence]:
         """Return the sentences of the regularized side with the words that stay near f0, among those in use."""
         half, size = SIDES.index(self.regularized_side), len(links)
-        kept = sentences[half * size : half * size + size]
+        regularized = sentences[half * size : half * size + size]
         if self.every_word and self.regularized_words == "linked":
-            return [(row, side, np.unique(p[:, half])) for (row, side, _), p in zip(kept, links, strict=True)]
-        return kept
+            return [(row, side, np.unique(p[:, half])) for (row, side, _), p in zip(regularized, links, strict=True)]
+        return regularized
 
     def _link_tensors(
         self, links: list[np.ndarray], sentences: list[Sentence], places: list[np.ndarray]
@@ -155,24 +155,24 @@ class LinkCollator:
         flat = [np.stack([places[k][p[:, 0]], places[size + k][p[:, 1]]], axis=1) for k, p in enumerate(links)]
         link_words = np.concatenate(flat)
         half = SIDES.index(self.regularized_side)
-        kept_sentences = self._kept(links, sentences)
-        kept = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept_sentences)])
+        kept_sentences = self._regularized(links, sentences)
+        regularized = np.concatenate([places[half * size + k][used] for k, (_, _, used) in enumerate(kept_sentences)])
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
-        counts = [len(part) for part in links]
-        more = {}
-        if self.numbers is not None:
-            own = [self.numbers[row["source_lang"]] for row, _, _ in sentences[:size]]
-            more["link_languages"] = torch.from_numpy(np.repeat(own, counts))
+        counts = [len(pair) for pair in links]
+        extra = {}
+        if self.language_ids is not None:
+            row_languages = [self.language_ids[row["source_lang"]] for row, _, _ in sentences[:size]]
+            extra["link_languages"] = torch.from_numpy(np.repeat(row_languages, counts))
         if self.sub_batch is not None:
             kept_counts = [len(used) for _, _, used in kept_sentences]
-            more["link_divisors"] = _divisors(counts, self.sub_batch)
-            more["kept_divisors"] = _divisors(kept_counts, self.sub_batch)
+            extra["link_divisors"] = _divisors(counts, self.sub_batch)
+            extra["kept_divisors"] = _divisors(kept_counts, self.sub_batch)
         return {
-            **more,
+            **extra,
             "links": torch.from_numpy(link_words),
             "link_pairs": torch.from_numpy(np.repeat(pairs, counts)),
-            "kept_words": torch.from_numpy(kept),
-            "kept_links": torch.from_numpy(np.searchsorted(kept, link_words[:, half])),
+            "kept_words": torch.from_numpy(regularized),
+            "kept_links": torch.from_numpy(np.searchsorted(regularized, link_words[:, half])),
         }
 
 
@@ -235,23 +235,23 @@ class PairCollator(LinkCollator):
         if self.sentences:
             batch["texts"] = torch.tensor([hash(tuple(row["target_ids"])) for row in rows])
         half = SIDES.index(self.regularized_side)
-        kept = slice(half * len(rows), (half + 1) * len(rows))
+        half_rows = slice(half * len(rows), (half + 1) * len(rows))
         if self.reference is not None:
-            found = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._kept(links, sentences)]
-            batch["reference"] = self.reference.read(np.concatenate(found))
+            cached = [np.asarray(row[f"{side}_rows"])[used] for row, side, used in self._regularized(links, sentences)]
+            batch["reference"] = self.reference.read(np.concatenate(cached))
         elif self.needs_reference:
-            width = int(mask[kept].sum(1).max())
-            batch["kept_ids"] = input_ids[kept, :width].clone()
-            batch["kept_mask"] = attention_mask[kept, :width].clone()
-            batch.update(self._tokens("kept", self._kept(links, sentences), width))
+            width = int(mask[half_rows].sum(1).max())
+            batch["kept_ids"] = input_ids[half_rows, :width].clone()
+            batch["kept_mask"] = attention_mask[half_rows, :width].clone()
+            batch.update(self._tokens("kept", self._regularized(links, sentences), width))
         return batch
 
     def _tokens(self, name: str, sentences: Sequence[Sentence], width: int) -> dict[str, torch.Tensor]:
         """Return the [`TokenIndex`] of the words in use, in a batch of these sentences that is padded to `width`."""
         spans = np.concatenate([spans_with_specials(row, side)[used] for row, side, used in sentences])
         tokens = word_token_index(spans, _owners(sentences), width, self.pooling)
-        parts = {f"{name}_index": tokens.index, f"{name}_word": tokens.word, f"{name}_counts": tokens.counts}
-        return {key: tensor for key, tensor in parts.items() if tensor is not None}
+        tensors = {f"{name}_index": tokens.index, f"{name}_word": tokens.word, f"{name}_counts": tokens.counts}
+        return {key: tensor for key, tensor in tensors.items() if tensor is not None}
 
 
 def _owners(sentences: Sequence[Sentence]) -> np.ndarray:
@@ -268,9 +268,9 @@ def _divisors(counts: list[int], sub_batch: int) -> torch.Tensor:
 def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
     """Return the links of one pair, int64 (links, 2); [CLS] and [SEP] are numbered after the words."""
     words = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
-    own = words if linked_tokens in ("words", "all") else words[:0]
+    linked = words if linked_tokens in ("words", "all") else words[:0]
     size = np.array([len(row["source_starts"]), len(row["target_starts"])])
-    return np.concatenate([own, *(size[None] + special for special in range(_SPECIALS[linked_tokens]))])
+    return np.concatenate([linked, *(size[None] + special for special in range(_SPECIALS[linked_tokens]))])
 
 
 def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
@@ -283,13 +283,13 @@ def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
 
 def number_used(sentences: Sequence[Sentence]) -> list[np.ndarray]:
     """Return for each sentence the index of its words among all words in use; -1 for words not in use."""
-    places, total = [], 0
+    indices, total = [], 0
     for row, side, used in sentences:
-        place = np.full(len(row[f"{side}_starts"]) + 2, -1)
-        place[used] = total + np.arange(len(used))
+        index = np.full(len(row[f"{side}_starts"]) + 2, -1)
+        index[used] = total + np.arange(len(used))
         total += len(used)
-        places.append(place)
-    return places
+        indices.append(index)
+    return indices
 
 
 @dataclass
@@ -336,7 +336,7 @@ class WordCollator(LinkCollator):
         cut = 2 if self.linked_tokens == "words" else 0  # [CLS] and [SEP] stand at the end
         if self.features is not None:
             rows = [np.asarray(row[f"{side}_rows"]) for row, side, _ in sentences]
-            stored, _ = pad_rows([numbers[: len(numbers) - cut] for numbers in rows], -1)
+            stored, _ = pad_rows([cached[: len(cached) - cut] for cached in rows], -1)
             mask = stored >= 0
             vectors = torch.zeros(*stored.shape, self.features.shape[2])
             vectors[torch.from_numpy(mask)] = self.features.read(stored[mask])[:, 0]
@@ -344,7 +344,7 @@ class WordCollator(LinkCollator):
             width = stored.shape[1]
         else:
             spans = [spans_with_specials(row, side) for row, side, _ in sentences]
-            ends = [pad_rows([part[: len(part) - cut, end] for part in spans], 0)[0] for end in (0, 1)]
+            ends = [pad_rows([span[: len(span) - cut, end] for span in spans], 0)[0] for end in (0, 1)]
             input_ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
             batch = {
                 "input_ids": torch.from_numpy(input_ids),
@@ -367,30 +367,30 @@ class CachedLinkCollator:
     regularized_side: Side = "target"
     languages: dict[str, int] | None = None
     pivot: str | None = None
-    numbers: dict[str, int] | None = field(default=None, init=False)
+    language_ids: dict[str, int] | None = field(default=None, init=False)
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         size = len(rows)
         places = np.array([[row["source_row"] for row in rows], [row["target_row"] for row in rows]])
-        numbers = torch.arange(size)
+        link_ids = torch.arange(size)
         batch = {
             "word_vectors": self.features.read(places.reshape(-1))[:, 0].unsqueeze(0),
-            "links": torch.stack([numbers, numbers + size], dim=1),
+            "links": torch.stack([link_ids, link_ids + size], dim=1),
             "link_pairs": torch.tensor([row["pair"] for row in rows]),
-            "kept_words": numbers + size * SIDES.index(self.regularized_side),
-            "kept_links": numbers,
+            "kept_words": link_ids + size * SIDES.index(self.regularized_side),
+            "kept_links": link_ids,
         }
-        if self.numbers is not None:
-            batch["link_languages"] = torch.tensor([self.numbers[row["source_lang"]] for row in rows])
+        if self.language_ids is not None:
+            batch["link_languages"] = torch.tensor([self.language_ids[row["source_lang"]] for row in rows])
         if self.languages is not None:
             batch["language"] = _languages(rows, self.languages, self.pivot).unsqueeze(0)
         return batch
 
 
-def _languages(rows: list[dict[str, Any]], numbers: dict[str, int], pivot: str | None) -> torch.Tensor:
+def _languages(rows: list[dict[str, Any]], language_ids: dict[str, int], pivot: str | None) -> torch.Tensor:
     """Return the number of each sentence's language, all sources and then all targets."""
-    return torch.tensor([*(numbers[row["source_lang"]] for row in rows), *[numbers[str(pivot)]] * len(rows)])
+    return torch.tensor([*(language_ids[row["source_lang"]] for row in rows), *[language_ids[str(pivot)]] * len(rows)])
 
 
 def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
@@ -409,8 +409,8 @@ def link_rows(dataset: Dataset, *, alone: bool) -> Dataset:
         if alone:
             for end, side in enumerate(SIDES):
                 rows[f"{side}_row"] = [
-                    numbers[link[end]]
-                    for numbers, links in zip(batch[f"{side}_rows"], batch["links"], strict=True)
+                    cached[link[end]]
+                    for cached, links in zip(batch[f"{side}_rows"], batch["links"], strict=True)
                     for link in links
                 ]
         else:

@@ -50,8 +50,8 @@ class LanguageBandit:
         """Record one trained window and decide the next: summed `losses` and `counts` of pairs, float (languages,)."""
         seen, before = counts > 0, self._state[2]
         means = np.where(seen, losses / np.where(seen, counts, 1), before)
-        known = seen & (before > 0)
-        gains = np.where(known, 1 - means / np.where(known, before, 1), 0)
+        comparable = seen & (before > 0)
+        gains = np.where(comparable, 1 - means / np.where(comparable, before, 1), 0)
         trained = np.array(self.slots[-2]) / self.SLOTS * seen
         self._state = np.stack([*(self.DISCOUNT * self._state[:2] + [trained, trained * gains]), means])
         self.slots.append(self._decide())
@@ -136,20 +136,20 @@ class PairSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         left = len(self)
         # Ten million Python integers at once would need more memory than the corpus.
-        for part in self._parts(np.random.default_rng([self.seed, self.epoch])):
-            yield from part[:left].tolist()
-            left = max(0, left - len(part))
+        for chunk in self._chunks(np.random.default_rng([self.seed, self.epoch])):
+            yield from chunk[:left].tolist()
+            left = max(0, left - len(chunk))
 
-    def _parts(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    def _chunks(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Yield the epoch's indices in parts."""
         if self.language_sampling == "each":
             step = max(1, self.step_pairs // len(self.sizes))
             rounds = int(self.sizes.max())
             drawn = [np.concatenate([*self._ordered(corpus, step, rng)]) for corpus in self._corpora()]
-            yield np.stack([np.resize(own, rounds) for own in drawn], axis=1).reshape(-1)
+            yield np.stack([np.resize(corpus, rounds) for corpus in drawn], axis=1).reshape(-1)
         elif self.language_sampling == "temperature":
             quotas = zip(self._corpora(), _quotas(self.sizes**self.alpha, len(self.lengths)), strict=True)
-            drawn = [np.resize(rng.permutation(own), quota) for own, quota in quotas]
+            drawn = [np.resize(rng.permutation(corpus), quota) for corpus, quota in quotas]
             yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
         elif self.bandit is not None:
             yield from self._decided(self.bandit, rng)
@@ -164,7 +164,7 @@ class PairSampler(Sampler[int]):
     def _decided(self, bandit: LanguageBandit, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Yield windows of the bandit's choice from an endless stream of each language."""
         streams = list(self._corpora())
-        left = [own[:0] for own in streams]
+        left = [stream[:0] for stream in streams]
         window = self.WINDOW_STEPS * self.step_pairs
         for number in range(self.windows):
             turn = self.epoch * self.windows + number
@@ -173,14 +173,14 @@ class PairSampler(Sampler[int]):
                     f"language_sampling=ucb decides {self.WINDOW_STEPS} steps ahead, but the dataloader prefetches "
                     "more than that: lower dataloader_num_workers or dataloader_prefetch_factor"
                 )
-            parts = []
+            drawn = []
             size = min(window, len(self.lengths) - number * window)
             for code, quota in enumerate(_quotas(np.array(bandit.slots[turn]), size)):
                 while len(left[code]) < quota:
                     left[code] = np.concatenate([left[code], rng.permutation(streams[code])])
-                parts.append(left[code][:quota])
+                drawn.append(left[code][:quota])
                 left[code] = left[code][quota:]
-            yield from self._ordered(np.concatenate(parts), self.step_pairs, rng)
+            yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
 
     def _corpora(self) -> Iterator[np.ndarray]:
         """Yield the indices of each language."""
@@ -207,9 +207,9 @@ class PairSampler(Sampler[int]):
         """Return positions from long to short; languages whose lengths differ are merged by rank."""
         rank = np.empty(len(chunk))
         for code in np.unique(self.codes[chunk]):
-            own = np.flatnonzero(self.codes[chunk] == code)
-            lengths = self.lengths[chunk[own]].astype(np.int64)
-            rank[own[np.argsort(-lengths, kind="stable")]] = (np.arange(len(own)) + 0.5) / len(own)
+            members = np.flatnonzero(self.codes[chunk] == code)
+            lengths = self.lengths[chunk[members]].astype(np.int64)
+            rank[members[np.argsort(-lengths, kind="stable")]] = (np.arange(len(members)) + 0.5) / len(members)
         return np.argsort(rank, kind="stable")
 
 
@@ -234,8 +234,8 @@ def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, lis
         sizes = [batch[name].to_numpy() if name == "length" else _characters(batch[name]) for name in measured]
         lengths[rows] = np.minimum(np.max(sizes, axis=0), np.iinfo(lengths.dtype).max)
         names = batch["source_lang"].combine_chunks().dictionary_encode()
-        own = np.array([codes.setdefault(name, len(codes)) for name in names.dictionary.to_pylist()], dtype=np.int16)
-        languages[rows] = own[names.indices.to_numpy()]
+        ids = np.array([codes.setdefault(name, len(codes)) for name in names.dictionary.to_pylist()], dtype=np.int16)
+        languages[rows] = ids[names.indices.to_numpy()]
     names = sorted(codes)
     ranks = np.array([names.index(name) for name in codes], dtype=np.int16)
     return lengths, ranks[languages], names
@@ -306,9 +306,9 @@ class PairedSampler(Sampler[tuple[int, tuple[int, ...]]]):
         before = self.epoch * -(-len(self) // self.step_examples) * self.step_examples
         order = np.empty(0, dtype=np.int64)
         turn = -1
-        for place, row in enumerate(self.task, start=before):
+        for position, row in enumerate(self.task, start=before):
             pairs = []
-            for drawn in range(int(place * self.share), int((place + 1) * self.share)):
+            for drawn in range(int(position * self.share), int((position + 1) * self.share)):
                 if drawn // len(self.stream) != turn:
                     turn = drawn // len(self.stream)
                     self.stream.set_epoch(turn)
@@ -341,6 +341,6 @@ class PairedCollator:
         pairs = self.pairs(drawn)
         if self.language_rows is not None:
             languages = [*(pair["source_lang"] for pair in drawn), *[self.pivot] * len(drawn)]
-            own = torch.tensor([self.language_rows[str(language)] for language in languages])
-            pairs["token_type_ids"] = own[:, None].expand_as(pairs["input_ids"]).contiguous()
+            token_types = torch.tensor([self.language_rows[str(language)] for language in languages])
+            pairs["token_type_ids"] = token_types[:, None].expand_as(pairs["input_ids"]).contiguous()
         return batch | {f"{PAIR}{name}": value for name, value in pairs.items()}

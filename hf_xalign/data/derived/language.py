@@ -55,13 +55,13 @@ class Alphabet:
     characters: str
 
     def __post_init__(self) -> None:
-        found, most = self.characters, len(LETTERS)
-        if list(found) != sorted(set(found)) or len(found) > most:
+        characters, most = self.characters, len(LETTERS)
+        if list(characters) != sorted(set(characters)) or len(characters) > most:
             raise InputError(
                 f"an alphabet has at most {most:,} characters in ascending order, each once. Use Alphabet.of, which "
                 "takes the most frequent ones."
             )
-        if wrong := [c for c in found if c.isspace() or c == WORD_START or ord(c) in LETTERS]:
+        if wrong := [c for c in characters if c.isspace() or c == WORD_START or ord(c) in LETTERS]:
             raise InputError(
                 f"{wrong[0]!r} (U+{ord(wrong[0]):04X}) cannot be in an alphabet: blanks and {WORD_START} are not "
                 "transliterated, and text with Tangut letters is transliterated already. Use Alphabet.of."
@@ -78,13 +78,13 @@ class Alphabet:
         for word in words:
             counts.update(word)
         normalizer = None if tokenizer is None else tokenizer.backend_tokenizer.normalizer
-        found: set[str] = set()
+        chosen: set[str] = set()
         for character in sorted(counts, key=lambda c: (-counts[c], c)):
             normal = "" if normalizer is None else normalized_character(normalizer, character)
             new = {c for c in character + normal if not c.isspace() and c != WORD_START}
-            if len(found | new) <= len(LETTERS):
-                found |= new
-        return cls("".join(sorted(found)))
+            if len(chosen | new) <= len(LETTERS):
+                chosen |= new
+        return cls("".join(sorted(chosen)))
 
     def __len__(self) -> int:
         return len(self.characters)
@@ -153,9 +153,9 @@ def _stays(shared: SharedPieces, word: str) -> tuple[bool, ...]:
     inside: list[set[bool]] = [set() for _ in word]
     for number, piece, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets):
         if piece != WORD_START:
-            for place in range(start, end):
-                inside[place].add(number in pieces)
-    return tuple(found == {True} for found in inside)
+            for position in range(start, end):
+                inside[position].add(number in pieces)
+    return tuple(memberships == {True} for memberships in inside)
 
 
 @functools.lru_cache(maxsize=16)
@@ -272,11 +272,11 @@ class DerivedLanguage:
 
     def save(self, path: str | os.PathLike) -> str:
         """Write the language as JSON, with its alphabet and word order, and return the path."""
-        about = {"format": _FORMAT, "version": _VERSION, **vars(self)}
-        about["alphabet"] = self.alphabet and self.alphabet.characters
-        about["word_order"] = self.word_order and self.word_order.to_json()
-        about["shared"] = self.shared and vars(self.shared)
-        return str(write_text(Path(path), json.dumps(about, ensure_ascii=False, indent=1) + "\n"))
+        content = {"format": _FORMAT, "version": _VERSION, **vars(self)}
+        content["alphabet"] = self.alphabet and self.alphabet.characters
+        content["word_order"] = self.word_order and self.word_order.to_json()
+        content["shared"] = self.shared and vars(self.shared)
+        return str(write_text(Path(path), json.dumps(content, ensure_ascii=False, indent=1) + "\n"))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
@@ -286,15 +286,15 @@ class DerivedLanguage:
             return cls._from_json(read_json(path, fault))
 
     @classmethod
-    def _from_json(cls, about: Any) -> DerivedLanguage:
-        found = (about.pop("format", None), about.pop("version", None)) if isinstance(about, dict) else None
-        if found != (_FORMAT, _VERSION):
+    def _from_json(cls, content: Any) -> DerivedLanguage:
+        header = (content.pop("format", None), content.pop("version", None)) if isinstance(content, dict) else None
+        if header != (_FORMAT, _VERSION):
             raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
         for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
-            about[name] = None if about[name] is None else make(about[name])
-        if shared := about["shared"]:
-            about["shared"] = SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
-        return cls(**about)
+            content[name] = None if content[name] is None else make(content[name])
+        if shared := content["shared"]:
+            content["shared"] = SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
+        return cls(**content)
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
         assert self.word_order is not None  # checked in the constructor

@@ -35,17 +35,17 @@ def derive(
     """
     trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
     _check_columns(dataset, trees, *([] if labels is None else [labels]))
-    named = {*columns, labels}
-    kept = [name for name, feature in dataset.features.items() if name in named or not _is_list(feature)]
-    if left := sorted(set(dataset.column_names).difference(kept, *tree_columns(columns).values())):
+    read = {*columns, labels}
+    columns_left = [name for name, feature in dataset.features.items() if name in read or not _is_list(feature)]
+    if left := sorted(set(dataset.column_names).difference(columns_left, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row or ()))
     return map_rows(
         dataset,
         _derive_batch,
         with_indices=True,
-        remove_columns=[name for name in dataset.column_names if name not in kept],
-        features=Features({name: dataset.features[name] for name in kept}),
+        remove_columns=[name for name in dataset.column_names if name not in columns_left],
+        features=Features({name: dataset.features[name] for name in columns_left}),
         fn_kwargs={"language": language, "trees": trees, "labels": labels, "spans": spans},
         desc=f"Deriving {language.code}",
     )
@@ -56,7 +56,7 @@ def tree_columns(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
     With several text columns, each name begins with that of its text, as in `text_b_heads`.
     """
-    return {name: tuple(f"{name}_{part}" if len(columns) > 1 else part for part in TREE_COLUMNS) for name in columns}
+    return {name: tuple(f"{name}_{end}" if len(columns) > 1 else end for end in TREE_COLUMNS) for name in columns}
 
 
 def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Dataset:
@@ -113,19 +113,19 @@ def _derive_batch(
     labels: str | None,
     spans: bool,
 ) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: [] for name in (*trees, *([labels] if labels else []))}
+    rewritten: dict[str, list[Any]] = {name: [] for name in (*trees, *([labels] if labels else []))}
     for i, row in enumerate(rows):
         for name, columns in trees.items():
             value = batch[name][i]
             words, order, derived = _sentence(batch, i, row, name, columns, language)
-            found[name].append(" ".join(derived) if isinstance(value, str) else derived)
+            rewritten[name].append(" ".join(derived) if isinstance(value, str) else derived)
         if labels:
             values = batch[labels][i] or ()
             with explained(f"row {row}"):
                 check_lengths("word", **{f"words in {name}": words, f"values in {labels}": values})
             with explained(f"row {row}, {labels}"):
-                found[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
-    return found
+                rewritten[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
+    return rewritten
 
 
 def _pair_batch(
@@ -144,7 +144,7 @@ def _pair_batch(
         for start, stop in pairwise([0, *stops]):
             if start < stop:
                 sides = derived[start:stop], words[start:stop]
-                links = [[place, index - start] for place, index in enumerate(order[start:stop])]
+                links = [[new_index, index - start] for new_index, index in enumerate(order[start:stop])]
                 pairs.append((*map(" ".join, sides), language.code, language.base, *sides, links))
     return {name: [pair[k] for pair in pairs] for k, name in enumerate(_PAIR)}
 

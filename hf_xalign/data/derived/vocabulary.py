@@ -49,9 +49,9 @@ def extend_tokenizer(
     spec = tokenizer_spec(tokenizer)
     name = tokenizer_name(tokenizer)
     model = spec["model"]
-    parts = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
+    pipeline = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
     instead = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
-    if '"ByteLevel"' in parts or model.get("byte_fallback"):
+    if '"ByteLevel"' in pipeline or model.get("byte_fallback"):
         raise InputError(f"{name}: the tokenizer works on bytes, which transliteration changes; {instead}")
     if model["type"] not in ("Unigram", "BPE", "WordPiece"):
         raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {instead}")
@@ -120,15 +120,15 @@ def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str
     }
 
 
-def _pre_tokenizer(part: dict[str, Any], alphabet: Alphabet, name: str) -> dict[str, Any]:
+def _pre_tokenizer(rules: dict[str, Any], alphabet: Alphabet, name: str) -> dict[str, Any]:
     """Return the pre-tokenizer, extended to split off the letters of characters that it splits off."""
-    if part["type"] == "Sequence":
-        return {**part, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in part["pretokenizers"]]}
-    unknown = f"{name}: the rules of the pre-tokenizer {part['type']} cannot be copied for another script. "
+    if rules["type"] == "Sequence":
+        return {**rules, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in rules["pretokenizers"]]}
+    unknown = f"{name}: the rules of the pre-tokenizer {rules['type']} cannot be copied for another script. "
     unknown += "Train a tokenizer by train_tokenizer."
-    if part["type"] not in _SPLITTERS:
+    if rules["type"] not in _SPLITTERS:
         raise InputError(unknown)
-    splitter = Tokenizer.from_str(json.dumps({**_NOTHING, "pre_tokenizer": part})).pre_tokenizer
+    splitter = Tokenizer.from_str(json.dumps({**_NOTHING, "pre_tokenizer": rules})).pre_tokenizer
     assert splitter is not None
     single, run = [], []
     for character in alphabet.characters:
@@ -145,4 +145,4 @@ def _pre_tokenizer(part: dict[str, Any], alphabet: Alphabet, name: str) -> dict[
         for group, repeat in ((single, ""), (run, "+"))
         if group
     ]
-    return {"type": "Sequence", "pretokenizers": [part, *splits]} if splits else part
+    return {"type": "Sequence", "pretokenizers": [rules, *splits]} if splits else rules

@@ -20,7 +20,6 @@ from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
-
 TREE_COLUMNS = ("upos", "heads", "deprels")
 
 
@@ -136,8 +135,8 @@ class WordOrder:
             raise InputError("no noun or verb of the trees has a dependent to learn an order from. Take more trees.")
         # In sorted order, so that equal counts have equal fingerprints.
         nested: dict[str, dict[str, dict[str, int]]] = {category: defaultdict(dict) for category in counts}
-        for category, found in counts.items():
-            for (first, second), count in sorted(found.items()):
+        for category, orders in counts.items():
+            for (first, second), count in sorted(orders.items()):
                 nested[category][first][second] = count
         return cls({category: dict(table) for category, table in nested.items()})
 

@@ -37,8 +37,8 @@ def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
             "tokenizer.add_special_tokens({'mask_token': '[MASK]'}) and model.resize_token_embeddings(len(tokenizer))"
         )
     special = np.unique(tokenizer.all_special_ids)
-    known = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
-    return MaskingVocabulary(tokenizer.mask_token_id, special, np.setdiff1d(known, special))
+    ids = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
+    return MaskingVocabulary(tokenizer.mask_token_id, special, np.setdiff1d(ids, special))
 
 
 def example_draws(
@@ -54,8 +54,8 @@ def example_draws(
     DICT-MLM's translations.
     """
     key = np.zeros(1, dtype=np.uint64)
-    for part in (seed, epoch, stream):
-        key = _mixed(key + _GOLDEN + np.uint64(part))
+    for number in (seed, epoch, stream):
+        key = _mixed(key + _GOLDEN + np.uint64(number))
     examples = np.asarray(examples)
     counts = np.broadcast_to(counts, examples.shape)
     starts = _mixed(key + _GOLDEN + examples.astype(np.uint64))
@@ -168,14 +168,14 @@ def dict_mlm_inputs(
     ids, int64 (B, T) each.
     """
     changed, draws = _changed(labels, examples, probability, seed, epoch)
-    numbers = translations.draw(languages[changed] * LANGUAGE + labels[changed], draws)
+    translated = translations.draw(languages[changed] * LANGUAGE + labels[changed], draws)
     inputs, switched = masked.copy(), languages.copy()
-    switched[changed], inputs[changed] = np.divmod(numbers, LANGUAGE)
+    switched[changed], inputs[changed] = np.divmod(translated, LANGUAGE)
     return inputs, switched
 
 
-def _mixed(numbers: np.ndarray) -> np.ndarray:
+def _mixed(bits: np.ndarray) -> np.ndarray:
     """Apply SplitMix64's finalizer, a one-to-one map of uint64."""
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

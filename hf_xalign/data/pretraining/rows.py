@@ -34,7 +34,6 @@ from hf_xalign.record import write_text
 
 logger = logging.getLogger(__name__)
 
-
 _MANY = 0.05  # share of pairs left out that is worth a warning
 _ROW = Features(
     {
@@ -62,8 +61,8 @@ class TextCounts(NamedTuple):
     unused: int = 0
 
     def __str__(self) -> str:
-        found = {"left out": self.left_out, "cut": self.cut, "rows beyond pair_share": self.unused}
-        rest = ", ".join(f"{count:,} {name}" for name, count in found.items() if count)
+        counts = {"left out": self.left_out, "cut": self.cut, "rows beyond pair_share": self.unused}
+        rest = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         made = f"{self.rows:,} rows, {self.tokens:,} tokens of {self.sentences:,} sentences"
         return f"{made} ({rest})" if rest else made
 
@@ -113,17 +112,17 @@ def encode_pretraining(
         raise InputError("there is no text to train on. Name at least one corpus.")
     check_block_size(block_size, tokenizer, config, pairs=pairs is not None)
     counts: dict[str, TextCounts] = {}
-    parts = []
+    packed = []
     for language, corpus in corpora.items():
-        found, counts[language] = _monolingual(corpus, tokenizer, language, block_size, long_sentences)
-        parts.append(found)
+        text_rows, counts[language] = _monolingual(corpus, tokenizer, language, block_size, long_sentences)
+        packed.append(text_rows)
     if pairs is not None:
         check_range(above=0, pair_share=pair_share)
-        wanted = max(1, round(pair_share * sum(map(len, parts))))
-        found, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, pair_halves == "padded")
-        parts.append(found)
+        wanted = max(1, round(pair_share * sum(map(len, packed))))
+        text_rows, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, pair_halves == "padded")
+        packed.append(text_rows)
         counts |= pair_counts
-    rows = datasets.concatenate_datasets(parts)
+    rows = datasets.concatenate_datasets(packed)
     for name, n in counts.items():
         logger.info("%s: %s", name, n)
     return PretrainingRows(rows.add_column("example", np.arange(len(rows))), counts)
@@ -164,14 +163,14 @@ def _monolingual(
     check_vocabulary(tokenizer, corpus[column], language, name)
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        pieces, numbers = [], []
+        pieces, chunk_numbers = [], []
         for ids in token_ids(encoder, batch, column, rows, name):
             if long_sentences == "drop" and len(ids) > room:
                 continue
-            for number, start in enumerate(range(0, len(ids), room)):
+            for chunk, start in enumerate(range(0, len(ids), room)):
                 pieces.append(ids[start : start + room])
-                numbers.append(number)
-        return {"ids_0": pieces, "size_0": [len(piece) for piece in pieces], "number": numbers}
+                chunk_numbers.append(chunk)
+        return {"ids_0": pieces, "size_0": [len(piece) for piece in pieces], "number": chunk_numbers}
 
     encoded = map_rows(
         corpus.select_columns([column]),
@@ -184,12 +183,12 @@ def _monolingual(
     if not len(encoded):
         fitting = f" of at most {room} tokens" if long_sentences == "drop" else ""
         raise InputError(f"{name} has no text{fitting} in its {len(corpus)} rows")
-    numbers = _array(encoded, "number")
+    chunk_numbers = _array(encoded, "number")
     rows = _rows(encoded, room, [before, after], [language])
     return rows, TextCounts(
         sentences=len(corpus),
-        left_out=len(corpus) - int((numbers == 0).sum()),
-        cut=int((numbers == 1).sum()),
+        left_out=len(corpus) - int((chunk_numbers == 0).sum()),
+        cut=int((chunk_numbers == 1).sum()),
         rows=len(rows),
         tokens=int(_array(encoded, "size_0").sum()),
     )
@@ -221,36 +220,38 @@ def _bilingual(
     fits = ((sizes > 0) & (sizes <= room)).all(axis=1)
     languages = [_array(encoded, f"{side}_lang").astype(str) for side in ("target", "source")]
     names = np.strings.add(np.strings.add(languages[0], "+"), languages[1])
-    parts, counts = [], {}
+    packed, counts = [], {}
     for name in np.unique(names):
-        (own,) = np.nonzero(names == name)
-        left = own[np.take(fits, own)]
-        counts[str(name)] = TextCounts(len(own), len(own) - len(left), cut=0, rows=0, tokens=0)
+        (rows_of_pair,) = np.nonzero(names == name)
+        left = rows_of_pair[np.take(fits, rows_of_pair)]
+        counts[str(name)] = TextCounts(len(rows_of_pair), len(rows_of_pair) - len(left), cut=0, rows=0, tokens=0)
         if len(left):
             codes = [str(side[left[0]]) for side in languages]
             padding = tokenizer.pad_token_id if padded else None
-            parts.append(_rows(encoded.select(left), room, list(frame), codes, padding))
-    if not parts:
+            packed.append(_rows(encoded.select(left), room, list(frame), codes, padding))
+    if not packed:
         raise InputError(
             f"none of the {len(pairs)} sentence pairs fits: each side may have 1 to {room} tokens with "
             f"block_size={block_size}"
         )
-    rows = datasets.concatenate_datasets(parts)
+    rows = datasets.concatenate_datasets(packed)
     if (long := int(((sizes > 0).all(axis=1) & ~fits).sum())) > _MANY * len(sizes):
         logger.warning(
             "%d of %d sentence pairs have a side of more than %d tokens and are left out: raise block_size=%d",
             *(long, len(sizes), room, block_size),
         )
-    made = _array(rows, "source_lang")
+    packed_names = _array(rows, "source_lang")
     if len(rows) > wanted:
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
     elif len(rows) < wanted:
         logger.warning("the sentence pairs give %d TLM rows, of %d that pair_share asks for", len(rows), wanted)
-    kept = _array(rows, "source_lang")
+    sampled_names = _array(rows, "source_lang")
     for name, n in counts.items():
-        lengths = _array(rows, "length")[kept == name]
+        lengths = _array(rows, "length")[sampled_names == name]
         tokens = int(lengths.sum()) - len(lengths) * frame.pair_specials
-        counts[name] = n._replace(rows=len(lengths), tokens=tokens, unused=int((made == name).sum()) - len(lengths))
+        counts[name] = n._replace(
+            rows=len(lengths), tokens=tokens, unused=int((packed_names == name).sum()) - len(lengths)
+        )
     return rows, counts
 
 
@@ -271,9 +272,9 @@ def _rows(
         # The rows that begin in this batch.
         lowest, highest = np.searchsorted(bounds[:-1], [start, stop])
         if highest > lowest and bounds[highest] > stop:
-            more = sentences[stop : int(bounds[highest])]
-            batch = {name: batch[name] + more[name] for name in names}
-        ids, parts, lengths = [], [], []
+            following = sentences[stop : int(bounds[highest])]
+            batch = {name: batch[name] + following[name] for name in names}
+        ids, sizes, lengths = [], [], []
         for k in range(lowest, highest):
             first, last = bounds[k] - start, bounds[k + 1] - start
             row, filled = list(frame[0]), 0
@@ -287,12 +288,12 @@ def _rows(
                 ends.append(len(row))
             ids.append(row)
             lengths.append(len(row) - filled)
-            parts.append(np.diff(ends, prepend=0))
+            sizes.append(np.diff(ends, prepend=0))
         return {
             "input_ids": ids,
             "length": lengths,
             "languages": [languages] * len(ids),
-            "parts": parts,
+            "parts": sizes,
             "source_lang": ["+".join(languages)] * len(ids),
         }
 
@@ -377,22 +378,22 @@ class TokenEntries:
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
-        found: dict[tuple[Any, Any], None] = {}
+        pairs: dict[tuple[Any, Any], None] = {}
         for pair in zip(*pieces, strict=True):
             tests = {reason: reason in pair for reason in ("unknown", "several_pieces")}
-            tests |= {"same_piece": pair[0] == pair[1], "repeated": pair in found}
+            tests |= {"same_piece": pair[0] == pair[1], "repeated": pair in pairs}
             if reason := next((reason for reason, true in tests.items() if true), None):
                 dropped[reason] += 1
             else:
-                found[pair] = None
-        if not found:
+                pairs[pair] = None
+        if not pairs:
             reasons = ", ".join(f"{why.replace('_', ' ')}: {count}" for why, count in sorted(dropped.items()))
             raise InputError(
                 f"{name}: none of its {len(words)} entries has two different words of one piece each ({reasons}). "
                 "Take a larger dictionary, or a tokenizer that was trained on these languages."
             )
-        ids = _draw(np.array([*found], dtype=np.int64), share, seed, name)
-        origin = f"{name}: {len(ids)} of the {len(found)} entries with one piece for each word, of {len(words)} in all"
+        ids = _draw(np.array([*pairs], dtype=np.int64), share, seed, name)
+        origin = f"{name}: {len(ids)} of the {len(pairs)} entries with one piece for each word, of {len(words)} in all"
         return cls(ids, origin, share, seed, dict(sorted(dropped.items())), _pairs(ids, languages))
 
     @classmethod
@@ -400,12 +401,12 @@ class TokenEntries:
         """Join the entries of several dictionaries that were drawn with the same share and seed."""
         rows: dict[tuple[int, int], int] = {}
         pairs: dict[str, list[int]] = {}
-        for part in parts:
-            own = [rows.setdefault((pivot, other), len(rows)) for pivot, other in part.ids.tolist()]
-            for name, places in part.pairs.items():
-                pairs.setdefault(name, []).extend(own[place] for place in places)
-        dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
-        origin = "; ".join(part.origin for part in parts)
+        for entries in parts:
+            new_rows = [rows.setdefault((pivot, word), len(rows)) for pivot, word in entries.ids.tolist()]
+            for name, rows_of_pair in entries.pairs.items():
+                pairs.setdefault(name, []).extend(new_rows[row] for row in rows_of_pair)
+        dropped = sum((Counter(entries.dropped) for entries in parts), Counter[str]())
+        origin = "; ".join(entries.origin for entries in parts)
         ids = np.array([*rows], dtype=np.int64)
         return cls(ids, origin, parts[0].share, parts[0].seed, dict(sorted(dropped.items())), pairs)
 
@@ -432,11 +433,11 @@ class TokenEntries:
         with explained(f"{path}: cannot be read", OSError, advice=advice), content_errors(path, *wrong):
             content = read_json(path, *wrong)
             ids = np.array(content["entries"], dtype=np.int64)
-            found = {name: content[name] for name in ("origin", "share", "seed", "dropped", "pairs")}
+            fields = {name: content[name] for name in ("origin", "share", "seed", "dropped", "pairs")}
             good = ids.shape[1:] == (2,) and len(ids) and ids.min() >= 0 and (ids[:, 0] != ids[:, 1]).all()
             if not good or len(np.unique(ids, axis=0)) < len(ids):
                 raise ValueError("the entries must be pairs of two different tokens, none of them twice")
-        entries = cls(ids, **found)
+        entries = cls(ids, **fields)
         entries.check_vocabulary(vocab_size, path)
         return entries
 

@@ -118,13 +118,13 @@ def cut_tokenizer(
     counts, characters = _usage(Tokenizer.from_str(json.dumps(spec)), texts, len(vocabulary))
     if not counts.any():
         raise InputError("there is no text to choose the pieces by")
-    kept = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
+    kept_ids = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
     singles = {WORD_START, *characters, *(WORD_START + c for c in characters)}
-    kept.update(i for i, (piece, _) in enumerate(vocabulary) if piece in singles)
+    kept_ids.update(i for i, (piece, _) in enumerate(vocabulary) if piece in singles)
     with explained("special tokens and single characters"):
-        check_range(least=len(kept), vocab_size=vocab_size)
-    used = [int(i) for i in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)] if i not in kept]
-    old_ids = np.array(sorted(kept.union(used[: vocab_size - len(kept)])), dtype=np.int64)
+        check_range(least=len(kept_ids), vocab_size=vocab_size)
+    used = [int(i) for i in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)] if i not in kept_ids]
+    old_ids = np.array(sorted(kept_ids.union(used[: vocab_size - len(kept_ids)])), dtype=np.int64)
     if len(old_ids) < vocab_size:
         logger.info("the texts use only %s pieces, less than vocab_size=%s", f"{len(old_ids):,}", f"{vocab_size:,}")
     new_id = {old: new for new, old in enumerate(old_ids.tolist())}
@@ -166,15 +166,15 @@ def add_pieces(
         raise InputError(
             f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
         )
-    known = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
+    vocabulary = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
     units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
-    missing = sorted(set(itertools.chain.from_iterable(units.values())) - known)
+    missing = sorted(set(itertools.chain.from_iterable(units.values())) - vocabulary)
     if count < len(missing):
         raise InputError(f"{count} new pieces are too few: {len(missing)} characters of the text have no piece")
     fresh = set(missing)
     if kind == "BPE":
         # New merges continue the vocabulary's own, so they start from the tokens that it splits words into.
-        model["vocab"] |= {piece: len(known) + k for k, piece in enumerate(missing)}
+        model["vocab"] |= {piece: len(vocabulary) + k for k, piece in enumerate(missing)}
         split = _core(model)
         for word in words:
             tokens = split.tokenize(word)
@@ -185,19 +185,19 @@ def add_pieces(
     merges = [
         pair for pair in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE") if fresh & {*pair[0], *pair[1]}
     ]
-    pieces = [piece for pair in merges if (piece := _join([*pair[0], *pair[1]], prefix)) not in known]
+    pieces = [piece for pair in merges if (piece := _join([*pair[0], *pair[1]], prefix)) not in vocabulary]
     new = list(dict.fromkeys([*missing, *pieces]))
     if kind == "Unigram":
         _add_scored(model, words, missing, new, count, competing=split_over is not None)
     elif kind == "WordPiece":
         old = model["vocab"]
         used = _usage_of(
-            {**model, "vocab": old | {piece: len(known) + k for k, piece in enumerate(new[:count])}}, words
+            {**model, "vocab": old | {piece: len(vocabulary) + k for k, piece in enumerate(new[:count])}}, words
         )
-        kept = [piece for piece in new[:count] if used[piece] or piece in missing]
-        model["vocab"] = old | {piece: len(known) + k for k, piece in enumerate(kept)}
+        used_pieces = [piece for piece in new[:count] if used[piece] or piece in missing]
+        model["vocab"] = old | {piece: len(vocabulary) + k for k, piece in enumerate(used_pieces)}
     else:
-        _add_merges(model, words, [(_join(a), _join(b)) for a, b in merges], len(known) + count)
+        _add_merges(model, words, [(_join(a), _join(b)) for a, b in merges], len(vocabulary) + count)
     return rebuild(tokenizer, spec)
 
 
@@ -219,15 +219,15 @@ def _badly_written(
         pieces = sum(token.value != WORD_START for token in tokens)
         return any(map(unwritable, tokens)) or (split_over is not None and pieces > split_over)
 
-    words, marks, kept = Counter[str](), Counter[str](), Counter[str]()
+    words, marks, kept_marks = Counter[str](), Counter[str](), Counter[str]()
     for text in texts:
         normal = text if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(text)
         marks.update(_marks(text))
-        kept.update(_marks(normal if not bytewise else text))
+        kept_marks.update(_marks(normal if not bytewise else text))
         split = tokenizer.pre_tokenizer
-        parts = [normal] if split is None else [part for part, _ in split.pre_tokenize_str(normal)]
-        words.update(word for part in parts for word in re.split(f"(?<!^)(?={WORD_START})", part))
-    if lost := marks - kept:
+        chunks = [normal] if split is None else [chunk for chunk, _ in split.pre_tokenize_str(normal)]
+        words.update(word for chunk in chunks for word in re.split(f"(?<!^)(?={WORD_START})", chunk))
+    if lost := marks - kept_marks:
         names = ", ".join(unicodedata.name(mark, f"U+{ord(mark):04X}") for mark, _ in lost.most_common(3))
         logger.warning(
             "%s: its normalizer strips %s of the %s combining marks of the text (%s), so words that differ only in "
@@ -251,11 +251,11 @@ def _core(model: dict[str, Any]) -> Any:
 
 def _usage_of(model: dict[str, Any], words: Counter[str]) -> Counter[str]:
     """Count the pieces that words are split into."""
-    split, found = _core(model), Counter[str]()
+    split, counts = _core(model), Counter[str]()
     for word, times in words.items():
         for token in split.tokenize(word):
-            found[token.value] += times
-    return found
+            counts[token.value] += times
+    return counts
 
 
 def _join(units: Sequence[str], prefix: str = "") -> str:
@@ -277,8 +277,8 @@ def _learn_merges(
         marks = {codes[u] for u in units[word] if not bytewise and unicodedata.category(u[-1]).startswith("P")}
         for mark in marks:
             run = run.replace(mark, " ")
-        for part in run.split():
-            runs[part] += times
+        for piece in run.split():
+            runs[piece] += times
     trained = Tokenizer(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=len(codes) + count, show_progress=False)
     trained.train_from_iterator(runs.elements(), trainer)
@@ -298,8 +298,8 @@ def _add_scored(
     """
     lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)
     # A model of 250,000 pieces takes seconds to build, so it holds only pieces that occur in these words.
-    parts = {word[a : b + 1] for word in words for a in range(len(word)) for b in range(a, len(word))}
-    old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in parts)]
+    substrings = {word[a : b + 1] for word in words for a in range(len(word)) for b in range(a, len(word))}
+    old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in substrings)]
     small = {**model, "unk_id": 0}
     scores = dict.fromkeys(pieces, lowest - 10 * scale)
     for _ in range(_ROUNDS):
@@ -308,7 +308,7 @@ def _add_scored(
         most = [*missing, *(piece for piece in most if piece not in missing)][:count]
         scores = {piece: lowest + scale * math.log((used[piece] or 0.5) / used.total()) for piece in most}
     used = _usage_of({**small, "vocab": [*old, *scores.items()]}, words)
-    model["vocab"] += ([piece, own] for piece, own in scores.items() if piece in missing or used[piece])
+    model["vocab"] += ([piece, score] for piece, score in scores.items() if piece in missing or used[piece])
 
 
 def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[str, str]], most: int) -> None:
@@ -318,14 +318,14 @@ def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[s
         if len(model["vocab"]) < most and {first, second} <= model["vocab"].keys():
             model["merges"].append([first, second])
             model["vocab"].setdefault(first + second, len(model["vocab"]))
-    needed, kept = set(_usage_of(model, words)), list[list[str]]()
+    needed, needed_merges = set(_usage_of(model, words)), list[list[str]]()
     for first, second in reversed(model["merges"][old:]):
         if first + second in needed:
             needed |= {first, second}
-            kept.insert(0, [first, second])
-    model["merges"][old:] = kept
+            needed_merges.insert(0, [first, second])
+    model["merges"][old:] = needed_merges
     model["vocab"] = start
-    for first, second in kept:
+    for first, second in needed_merges:
         start.setdefault(first + second, len(start))
 
 
@@ -358,11 +358,11 @@ def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrai
     """
     by_content = {token.content: token for token in tokenizer.added_tokens_decoder.values()}
     roles = {role: by_content.get(str(token), str(token)) for role, token in tokenizer.special_tokens_map.items()}
-    named = set(map(str, roles.values()))
+    role_names = set(map(str, roles.values()))
     return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(spec)),
         **roles,
-        extra_special_tokens=[by_content[token] for token in tokenizer.all_special_tokens if token not in named],
+        extra_special_tokens=[by_content[token] for token in tokenizer.all_special_tokens if token not in role_names],
         model_max_length=tokenizer.model_max_length,
         model_input_names=list(tokenizer.model_input_names),
         padding_side=tokenizer.padding_side,
@@ -387,8 +387,8 @@ def _renumber(processor: dict[str, Any] | None, new_id: Callable[[int], int]) ->
     """Give the special tokens of a post-processor their new ids."""
     if processor is None:
         return
-    for part in processor.get("processors", []):
-        _renumber(part, new_id)
+    for inner in processor.get("processors", []):
+        _renumber(inner, new_id)
     for token in processor.get("special_tokens", {}).values():
         token["ids"] = [new_id(old) for old in token["ids"]]
     for role in ("cls", "sep"):

@@ -28,5 +28,5 @@ class BilingualLexiconInduction(base.Module):
 
     columns = Features({"entries": Sequence(base.TEXT)})
 
-    def _compute(self, **given):
-        return lexicon_induction(**given)
+    def _compute(self, **arguments):
+        return lexicon_induction(**arguments)

@@ -25,5 +25,5 @@ class EmbeddingAlignment(base.Module):
 
     columns = Features({"entries": Sequence(base.INTEGER)})
 
-    def _compute(self, bootstrap=1000, seed=0, **given):
-        return alignment_of_entries(**given).scores(bootstrap=bootstrap, seed=seed)
+    def _compute(self, bootstrap=1000, seed=0, **arguments):
+        return alignment_of_entries(**arguments).scores(bootstrap=bootstrap, seed=seed)

@@ -21,5 +21,5 @@ class TransferGap(base.Module):
 
     columns = Features({"supervised": base.NUMBER, "zero_shot": base.NUMBER})
 
-    def _compute(self, **given):
-        return transfer_gap(**given)
+    def _compute(self, **arguments):
+        return transfer_gap(**arguments)

@@ -18,7 +18,7 @@ from hf_xalign.data.encoding import word_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, held_out_words
-from hf_xalign.mapping.anchors.anchors import Anchors, make_anchors
+from hf_xalign.mapping.anchors import Anchors, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning

@@ -16,7 +16,7 @@ from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.anchors.cover import count_words, lower_word
+from hf_xalign.mapping.anchors import count_words, lower_word
 from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
 from hf_xalign.recipes.parts.parallel import Corpus, source_entry
 

@@ -19,7 +19,7 @@ from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.scores import read_protocols
 from hf_xalign.language_codes import check_language
-from hf_xalign.mapping.anchors.anchors import Anchors
+from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.mapping.supervision import Coverage
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling.loading import choose_device

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import heapq
 import json
 import logging
 import os
 import time
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
+from datasets import Column
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import cache_dir, is_whole, locked, seal
+from hf_xalign.cache import cache_dir, digest, is_whole, locked, seal
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.pairs import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
+from hf_xalign.data.words import has_letter, lower_word, split_words
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, content_errors
-from hf_xalign.mapping.anchors.cover import (
-    CountedText,
-    CoverReport,
-    FindCut,
-    choose_sentences,
-    count_words,
-    distinct_words,
-    lower_word,
-    vocabulary_rows,
-)
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import layer_index
@@ -49,8 +44,10 @@ logger = logging.getLogger(__name__)
 
 _FORMAT = "hf_xalign.anchors"
 _VERSION = "1"
-_BLOCK = 10_000  # sentences tokenized at a time
+_READ_AT_ONCE, _TOKENIZED_AT_ONCE = 1_000, 10_000  # sentences
 _MARK_SECONDS = 120.0  # between writes of the progress file: the work that a killed run may lose
+FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
+"""Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +129,11 @@ class Anchors:
         """
         if broken := [word for word in self.words if "\n" in word]:
             raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
-        about = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
-        about["cover"] = None if self.cover is None else self.cover._asdict()
+        fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
+        fields["cover"] = None if self.cover is None else self.cover._asdict()
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
-        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(about)})
+        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(fields)})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Anchors:
@@ -147,11 +144,11 @@ class Anchors:
         """
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         with content_errors(path, "not whole anchors", "Make them again."):
-            about = json.loads(metadata["anchors"])
+            fields = json.loads(metadata["anchors"])
             words = tensors["words"].numpy().tobytes().decode().split("\n")
-            layers, cover = tuple(about.pop("layers")), about.pop("cover")
+            layers, cover = tuple(fields.pop("layers")), fields.pop("cover")
             cover = None if cover is None else CoverReport(**cover)
-            return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **about)
+            return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **fields)
 
 
 def make_anchors(
@@ -220,43 +217,44 @@ def make_anchors(
         vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
         most = len(counted) if sentences_per_word is None else sentences_per_word
         chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), most)
-        found = find_occurrences(
+        occurrences = find_occurrences(
             model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
         )
         # A tokenizer may drop a word.
-        there = np.flatnonzero(found.counts)
-        names = [counted.types[vocabulary[row]] for row in there]
-        short = int((found.counts[there] < (sentences_per_word or 0)).sum())
-        report = CoverReport(len(names), short, missing, len(found), bound, len(counted))
+        occurring = np.flatnonzero(occurrences.counts)
+        names = [counted.types[vocabulary[row]] for row in occurring]
+        short = int((occurrences.counts[occurring] < (sentences_per_word or 0)).sum())
+        report = CoverReport(len(names), short, missing, len(occurrences), bound, len(counted))
         logger.info("anchors of %s: %s", lang, report)
         fingerprint = _fingerprint(model)
-        identity = [_VERSION, fingerprint, found.fingerprint(), names, lang, index, pooling, str(dtype), lowercase]
-        key = hashlib.blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
+        content = occurrences.fingerprint()
+        identity = [_VERSION, fingerprint, content, names, lang, index, pooling, str(dtype), lowercase]
+        key = digest(*identity)
         home = Path(folder) / key if folder else cache_dir("anchors", key)
         home.mkdir(parents=True, exist_ok=True)
         stack.enter_context(locked(home))
-        path, progress = home / "anchors.safetensors", home / "progress.safetensors"
+        path, partial = home / "anchors.safetensors", home / "progress.safetensors"
         if is_whole(path):
             logger.info("using the anchors in %s", path)
             return replace(Anchors.load(path), layers=tuple(layers), cover=report)
         sums = sum_vectors(
             model,
-            found,
+            occurrences,
             index,
             pooling=pooling,
             pad_token_id=tokenizer.pad_token_id,
             batch_size=batch_size,
             dtype=dtype,
-            progress=progress,
+            progress=partial,
             ray=ray,
             desc=f"Averaging word vectors ({lang})",
         )
-        counts = torch.from_numpy(found.counts[there])
-        vectors = sums[torch.from_numpy(there)] / counts[:, None, None]
+        counts = torch.from_numpy(occurrences.counts[occurring])
+        vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
         anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint, report)
         anchors.save(path)
         seal(path)
-        for file in home.glob(f"{progress.name}*"):
+        for file in home.glob(f"{partial.name}*"):
             file.unlink()
         return anchors
 
@@ -293,11 +291,190 @@ def _fingerprint(model: PreTrainedModel) -> str:
     if not acting:
         return model_fingerprint(model)
     configs = {name: config.to_dict() for name, config in cast(Any, model).peft_config.items()}
-    parts = [model_fingerprint(model), None if top is None else model_fingerprint(top), sorted(acting), configs]
+    identity = [model_fingerprint(model), None if top is None else model_fingerprint(top), sorted(acting), configs]
     text = json.dumps(
-        parts, sort_keys=True, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
+        identity, sort_keys=True, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
     )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class CoverReport(NamedTuple):
+    """Numbers of words and sentences behind a set of anchors.
+
+    `words` have an anchor, `short` of them have fewer sentences than requested, and `missing` requested words do not
+    occur. The encoder reads `sentences` of the `distinct` sentences of the text; `bound` is their lower bound (see
+    [`choose_sentences`]).
+    """
+
+    words: int
+    short: int
+    missing: int
+    sentences: int
+    bound: int
+    distinct: int
+
+
+@dataclass(frozen=True, eq=False)
+class CountedText:
+    """Distinct sentences of a text, with their words as numbers.
+
+    `rows` int64 are the rows of the sentences' first occurrences in `texts`, and `types` the word types in order of
+    first occurrence. Sentence `s` has the `words` `offsets[s]` to `offsets[s + 1]`: int32 types, -1 for a truncated
+    word.
+    """
+
+    texts: Sequence[str] | Sequence[list[str]]
+    lang: str
+    rows: np.ndarray
+    types: list[str]
+    offsets: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        """Return the number of distinct sentences."""
+        return len(self.rows)
+
+    def split(self, sentences: np.ndarray) -> list[list[str]]:
+        """Return the words of some sentences as written."""
+        rows = self.rows[sentences].tolist()
+        texts = self.texts[rows] if isinstance(self.texts, Column) else [self.texts[row] for row in rows]
+        return [_words(text, self.lang) for text in texts]
+
+    def vocabulary(self, max_words: int) -> np.ndarray:
+        """Return at most `max_words` types with a letter, int64, most frequent first, ties in text order."""
+        counts = np.bincount(self.words[self.words >= 0], minlength=len(self.types))
+        order = np.argsort(-counts, kind="stable")
+        order = order[counts[order] > 0]
+        lettered = (word_type for word_type in order.tolist() if has_letter(self.types[word_type]))
+        return np.fromiter(islice(lettered, max_words), np.int64)
+
+    def find(self, words: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+        """Return the types of distinct words, int64 in their order, and the words that do not occur."""
+        occurring = {self.types[word_type]: word_type for word_type in np.unique(self.words[self.words >= 0]).tolist()}
+        types = [occurring[word] for word in words if word in occurring]
+        return np.array(types, dtype=np.int64), sorted(set(words) - set(occurring))
+
+
+def count_words(
+    texts: Sequence[str] | Sequence[list[str]], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
+) -> CountedText:
+    """Split texts (in any Unicode normal form, or given as words) and number their words, each sentence once.
+
+    `find_cut` finds truncated words; by default no word is truncated.
+    """
+    types: dict[str, int] = {}
+
+    @cache
+    def number(word: str) -> int:
+        return types.setdefault(lower_word(word, lang) if lowercase else word, len(types))
+
+    seen: set[bytes] = set()
+    rows, words, lengths = array("q"), array("i"), array("q")
+    for start in progress(range(0, len(texts), _READ_AT_ONCE), desc=f"Counting words ({lang})"):
+        block = texts[start : start + _READ_AT_ONCE]
+        split = []
+        for row, text in enumerate(block, start=start):
+            if not isinstance(text, str | list):
+                raise InputError(f"text in {lang}, row {row}: {text!r} is not a string. Pass strings.")
+            joined = unicodedata.normalize("NFC", text if isinstance(text, str) else "\0".join(text))
+            key = hashlib.blake2b(joined.encode(), digest_size=16).digest()
+            if key not in seen:
+                seen.add(key)
+                rows.append(row)
+                split.append(_words(text, lang))
+        cut = find_cut(split) if find_cut else {}
+        for k, sentence in enumerate(split):
+            numbered = [number(word) for word in sentence]
+            if k in cut:
+                numbered = np.where(cut[k], -1, numbered).tolist()
+            words.extend(numbered)
+            lengths.append(len(numbered))
+    if not words:
+        raise InputError(f"text in {lang}: there are no words in its {len(texts)} rows. Pass one sentence per row.")
+    return CountedText(
+        texts,
+        lang,
+        np.array(rows, dtype=np.int64),
+        list(types),
+        np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        np.array(words, dtype=np.int32),
+    )
+
+
+def _words(text: str | list[str], lang: str) -> list[str]:
+    """Return the words of a text, or given words, in NFC."""
+    if isinstance(text, str):
+        return split_words(unicodedata.normalize("NFC", text), lang)
+    return [unicodedata.normalize("NFC", word) for word in text]
+
+
+def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> tuple[np.ndarray, int]:
+    """Greedily choose few sentences in which every word occurs `per_word` times, or in all its sentences.
+
+    Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. Then the
+    sentence with the most words that still lack sentences is taken, again and again; among equals, the first in the
+    text. The lower bound adds to the forced sentences the larger of two numbers: the largest number of sentences that
+    a word lacks, and the fewest sentences whose words could add up to all that is lacking.
+
+    Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. Returns the chosen
+    sentences, int64, ascending, and the bound.
+    """
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    total = np.bincount(words)
+    forced = np.zeros(len(offsets) - 1, dtype=bool)
+    forced[owner[(total <= per_word)[words]]] = True
+    need = np.minimum(total, per_word) - np.bincount(words[forced[owner]], minlength=len(total))
+    need = np.maximum(need, 0)
+    useful = np.bincount(owner[(need > 0)[words] & ~forced[owner]], minlength=len(forced))
+    bound = int(forced.sum())
+    if need.any():
+        reach = np.cumsum(-np.sort(-useful))
+        bound += max(int(need.max()), int(np.searchsorted(reach, need.sum())) + 1)
+    chosen = [np.flatnonzero(forced), np.array(_greedy(offsets, words, need, useful), dtype=np.int64)]
+    return np.sort(np.concatenate(chosen)), bound
+
+
+def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:
+    """Take sentences until `need` int64 (words,) is met; `useful` is each sentence's number of needed words.
+
+    These numbers only fall, so a sentence at the top of the heap is the best one if counting again confirms its
+    number.
+    """
+    heap = [(-size, sentence) for sentence, size in enumerate(useful.tolist()) if size]
+    heapq.heapify(heap)
+    chosen: list[int] = []
+    missing = int(need.sum())
+    while missing:
+        size, sentence = heapq.heappop(heap)
+        lacking = words[offsets[sentence] : offsets[sentence + 1]]
+        lacking = lacking[need[lacking] > 0]
+        if len(lacking) == -size:
+            need[lacking] -= 1
+            missing -= len(lacking)
+            chosen.append(sentence)
+        elif len(lacking):
+            heapq.heappush(heap, (-len(lacking), sentence))
+    return chosen
+
+
+def distinct_words(counted: CountedText, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arguments of [`choose_sentences`]: offsets, and the distinct vocabulary words of each sentence.
+
+    `chosen` are the int64 types of the vocabulary; words are its rows, ascending within a sentence.
+    """
+    rows = vocabulary_rows(len(counted.types), chosen)[counted.words]
+    owner = np.repeat(np.arange(len(counted)), np.diff(counted.offsets))
+    pairs = np.sort(owner[rows >= 0] * len(chosen) + rows[rows >= 0])
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # np.unique is many times slower on millions
+    counts = np.bincount(pairs // len(chosen), minlength=len(counted))
+    return np.concatenate([[0], np.cumsum(counts)]), pairs % len(chosen)
+
+
+def vocabulary_rows(types: int, chosen: np.ndarray) -> np.ndarray:
+    """Return the vocabulary row of each type, int64 (types + 1,), -1 for none; the last is for truncated words."""
+    rows = np.full(types + 1, -1)
+    rows[chosen] = np.arange(len(chosen))
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,10 +505,10 @@ class Occurrences:
 
     def fingerprint(self) -> str:
         """Return a hash of all that the sums depend on, except the encoder."""
-        digest = hashlib.blake2b(digest_size=16)
-        for array in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        content = hashlib.blake2b(digest_size=16)
+        for column in (self.tokens, self.token_offsets, self.offsets, self.spans, self.words, self.counts):
+            content.update(np.ascontiguousarray(column).data)
+        return content.hexdigest()
 
 
 def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
@@ -370,29 +547,29 @@ def find_occurrences(
     """
     rows_of = vocabulary_rows(len(counted.types), vocabulary)
     tokens, sizes, owners, words, spans = [], [], [], [], []
-    for start in progress(range(0, len(sentences), _BLOCK), desc=f"Encoding sentences ({counted.lang})"):
-        block = sentences[start : start + _BLOCK]
-        ids, parts = word_spans(model, tokenizer, counted.split(block), max_length)
+    for start in progress(range(0, len(sentences), _TOKENIZED_AT_ONCE), desc=f"Encoding sentences ({counted.lang})"):
+        block = sentences[start : start + _TOKENIZED_AT_ONCE]
+        ids, block_spans = word_spans(model, tokenizer, counted.split(block), max_length)
         tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
         sizes.append(np.array([len(row) for row in ids]))
         begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
-        rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(parts)
-        here = (rows >= 0) & (span[:, 1] > 0)
-        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[here])
-        words.append(rows[here])
-        spans.append(span[here])
+        rows, span = rows_of[counted.words[ranges(begins, counts)]], np.concatenate(block_spans)
+        inside = (rows >= 0) & (span[:, 1] > 0)
+        owners.append(np.repeat(np.arange(start, start + len(block)), counts)[inside])
+        words.append(rows[inside])
+        spans.append(span[inside])
     # Keep occurrences in the first `per_word` sentences of their word, and sort sentences by length.
-    token, lengths, owner, word = (np.concatenate(parts) for parts in (tokens, sizes, owners, words))
+    token, lengths, owner, word = (np.concatenate(blocks) for blocks in (tokens, sizes, owners, words))
     pairs, pair_of, times = np.unique(word * len(lengths) + owner, return_inverse=True, return_counts=True)
     word_of_pair = pairs // len(lengths)
     totals = np.bincount(word_of_pair, minlength=len(vocabulary))
-    place = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
-    kept = (place < (len(lengths) if per_word is None else per_word))[pair_of]
-    counts = np.bincount(owner[kept], minlength=len(lengths))
+    rank = np.arange(len(pairs)) - (np.cumsum(totals) - totals)[word_of_pair]
+    used = (rank < (len(lengths) if per_word is None else per_word))[pair_of]
+    counts = np.bincount(owner[used], minlength=len(lengths))
     order = np.argsort(-lengths, kind="stable")
     order = order[counts[order] > 0]
     begins = np.cumsum(counts) - counts
-    chosen = np.flatnonzero(kept)[ranges(begins[order], counts[order])]
+    chosen = np.flatnonzero(used)[ranges(begins[order], counts[order])]
     return Occurrences(
         token[ranges((np.cumsum(lengths) - lengths)[order], lengths[order])],
         np.concatenate([[0], np.cumsum(lengths[order])]),
@@ -408,7 +585,7 @@ def find_occurrences(
 
 def sum_vectors(
     model: PreTrainedModel,
-    found: Occurrences,
+    occurrences: Occurrences,
     layers: list[int],
     *,
     pooling: Pooling,
@@ -426,7 +603,7 @@ def sum_vectors(
     removes it.
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
-    done, sums = 0, torch.zeros(len(found.counts), len(layers), model.config.hidden_size)
+    done, sums = 0, torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size)
     if progress is not None and is_whole(progress):
         with safe_open(progress, "pt") as file:
             done, sums = int(file.metadata()["sentences"]), file.get_tensor("sums")
@@ -435,7 +612,7 @@ def sum_vectors(
     with contextlib.ExitStack() as stack:
         batches = hidden_batches(
             model,
-            found.token_ids()[done:],
+            occurrences.token_ids()[done:],
             pad_token_id,
             layers,
             batch_size=batch_size,
@@ -446,11 +623,12 @@ def sum_vectors(
         stack.enter_context(contextlib.closing(batches))  # restores the model's mode at once, also on a full disk
         for rows, mask, states in batches:
             # Sentences are sorted as in hidden_batches, so a batch is a contiguous range.
-            bounds = found.offsets[done : done + len(rows) + 1]
+            bounds = occurrences.offsets[done : done + len(rows) + 1]
             here = slice(bounds[0], bounds[-1])
             owners = np.repeat(np.arange(len(rows)), np.diff(bounds))
-            tokens = word_token_index(found.spans[here], owners, mask.shape[1], pooling).to(device)
-            words, weights = (torch.from_numpy(part[here]).to(device) for part in (found.words, found.weights))
+            tokens = word_token_index(occurrences.spans[here], owners, mask.shape[1], pooling).to(device)
+            words = torch.from_numpy(occurrences.words[here]).to(device)
+            weights = torch.from_numpy(occurrences.weights[here]).to(device)
             if tokens.word is not None and tokens.counts is not None:
                 words, weights = words[tokens.word], (weights / tokens.counts)[tokens.word]
             for k, hidden in enumerate(states):

@@ -1,1 +1,0 @@
-"""Anchors: mean contextual vectors of a vocabulary."""

@@ -27,14 +27,17 @@ from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-# XLM-R puts a lone word-boundary mark before some words; it is not part of the word.
-_BOUNDARY = "▁"
+# XLM-R puts a lone word-boundary mark before some words; it is not part of the word. Byte-level pieces have another.
+_BOUNDARY, _BYTES_BOUNDARY = "▁", "Ġ"
 # Words with an unknown piece: share of a language's words that is warned of, share that is refused, sampled texts.
 _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
 _CHARACTERS = 1_000_000  # characters of sentences that are encoded at once
 # Model types whose position numbers begin after the padding token's id.
-_OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
+_OFFSET = {
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "ibert"),
+    *("luke", "longformer", "data2vec-text", "lilt", "markuplm", "esm"),
+}
 # A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
 _HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
 # Encoders whose tokenizer was said not to fit.
@@ -94,11 +97,14 @@ def tokenize_words(
     """
     limit = token_limit(tokenizer, max_length)
     ids, spans = [], []
+    pre_tokenizer: Any = tokenizer.backend_tokenizer.pre_tokenizer
+    byte_level = pre_tokenizer is not None and b"ByteLevel" in pre_tokenizer.__getstate__()
+    boundary = _BYTES_BOUNDARY if byte_level else _BOUNDARY
     for encoding, words in _encodings(tokenizer, sentences, limit):
         ids.append(encoding.ids)
         span = np.zeros((len(words), 2), dtype=np.int32)
         for position, (word, token) in enumerate(zip(encoding.word_ids, encoding.tokens, strict=True)):
-            if word is None or (token == _BOUNDARY and span[word, 1] == 0 and words[word] != _BOUNDARY):
+            if word is None or (token == boundary and span[word, 1] == 0 and words[word] != _BOUNDARY):
                 continue
             if span[word, 1] == 0:
                 span[word, 0] = position
@@ -253,6 +259,8 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     config, cause = model.config, ""
     if getattr(config, "is_encoder_decoder", False) and hasattr(model, "decoder"):
         cause = "has a decoder. Take an encoder, or the encoder of T5's family alone, such as MT5EncoderModel."
+    elif config.model_type == "xlm" and config.use_lang_emb and config.n_langs > 1:
+        cause = "adds the embedding of a language only if it is told. Take an encoder without, such as XLM-R."
     elif getattr(config, "default_language", "") is None:  # X-MOD
         cause = "has adapters for each language. Set default_language in its config, to read all text by one of them."
     try:
@@ -344,6 +352,7 @@ class _PairEncoder:
         self.tokenizer = word_tokenizer(tokenizer)
         self.max_length = max_length
         self.subwords = subwords
+        self.version = 2  # raise it when other spans are given: the cache of encoded rows depends on it
 
     def __call__(self, batch: dict[str, list], rows: Sequence[int] | None = None) -> dict[str, list]:
         """Encode the pairs; errors name a pair by its number in `rows`."""

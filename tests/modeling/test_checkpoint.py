@@ -9,7 +9,7 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, NEWER, save_base
 from support.tiny import make_encoder
-from transformers import AutoModel, AutoModelForMaskedLM, XLNetConfig
+from transformers import AutoModel, AutoModelForMaskedLM, MPNetConfig, XLNetConfig
 
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
@@ -86,10 +86,12 @@ def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
 
 def test_positions_of_roberta_begin_after_the_padding_token():
     assert position_limit(CONFIGS["bert"]()) == 80
-    assert position_limit(CONFIGS["xlm-roberta"]()) == 79
     assert position_limit(XLNetConfig()) == 512
-    with torch.no_grad():
-        model = AutoModel.from_config(CONFIGS["xlm-roberta"]()).eval()
-        model(input_ids=torch.full((1, 79), 5))
-        with pytest.raises((IndexError, RuntimeError)):
-            model(input_ids=torch.full((1, 80), 5))
+    mpnet = MPNetConfig(**{**CONFIGS["xlm-roberta"]().to_dict(), "pad_token_id": 1, "model_type": "mpnet"})
+    for config, most in ((CONFIGS["xlm-roberta"](), 79), (mpnet, 78)):
+        assert position_limit(config) == most
+        model = AutoModel.from_config(config).eval()
+        with torch.no_grad():
+            model(input_ids=torch.full((1, most), 5))
+            with pytest.raises((IndexError, RuntimeError)):
+                model(input_ids=torch.full((1, most + 1), 5))

@@ -25,6 +25,8 @@ from transformers import (
     CanineModel,
     MBartConfig,
     MBartModel,
+    XLMConfig,
+    XLMModel,
     XmodConfig,
     XmodModel,
 )
@@ -144,6 +146,9 @@ def test_what_fao_cannot_train(tmp_path):
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
             "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
             "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},
+            "type xlm adds the embedding of a language only": {
+                "model": XLMModel(XLMConfig(vocab_size=160, emb_dim=16, n_layers=1, n_heads=2, n_langs=2))
+            },
             "type canine has no embeddings of tokens": {"model": CanineModel(CanineConfig(**TINY))},
             "its device is meta": {"model": make_encoder().to("meta")},
             "every weight of this BertModel is frozen": {"model": make_encoder().requires_grad_(False)},

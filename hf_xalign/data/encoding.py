@@ -288,14 +288,11 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
 def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: int) -> None:
     """Warn once of a tokenizer of fewer than half of the encoder's `tokens`, or with another padding token."""
-    rows, padding, own = (
-        len(cast(Any, model).get_input_embeddings().weight),
-        model.config.pad_token_id,
-        tokenizer.pad_token_id,
-    )
+    rows = len(cast(Any, model).get_input_embeddings().weight)
     signs = [f"it has {tokens:,} tokens for {rows:,} word embeddings"] if 2 * tokens < rows else []
-    if None not in (padding, own) and padding != own:
-        signs.append(f"its padding token has the id {own}, the encoder's {padding}")
+    padding, known = tokenizer.pad_token_id, getattr(model.config, "pad_token_id", None)  # a tagger's config has none
+    if None not in (padding, known) and padding != known:
+        signs.append(f"its padding token has the id {padding}, the encoder's {known}")
     if signs and model not in _MISFITS:
         _MISFITS.add(model)
         name = tokenizer_name(tokenizer)

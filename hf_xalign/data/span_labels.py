@@ -205,7 +205,7 @@ def _check_scheme(
                 if end - start == 1:
                     wrong = first not in (singles or "B")
                 else:
-                    wrong = first != "B" or (ends and last not in ends)
+                    wrong = first != "B" or bool(ends and last not in ends)
                 if wrong:
                     raise InputError(
                         f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is not a whole span "

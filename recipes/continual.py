@@ -47,6 +47,7 @@ class ContinualArguments(TaskArguments, PairColumns):
         """Refuse files and folders that are not there."""
         super().check_files()
         check_models([self.reference], whole=False)
+        self.check_pivot(pairs=self.pairs)
         check_files(self.pairs)
 
     def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
@@ -67,7 +68,7 @@ class ContinualArguments(TaskArguments, PairColumns):
         with args.main_process_first(desc="linking words"):
             options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
             pairs, sizes = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
-            drawn = [{"pairs": size} for size in sizes]
+            drawn = [{"source": item, "pairs": size} for item, size in zip(self.pairs, sizes)]
             pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
         return {"pairs": pairs, "reference": load_encoder(reference)}
 

@@ -196,6 +196,7 @@ class ContinualTrainer(TaskTrainer):
         sampler = cast(PairSampler, super()._get_train_sampler(streams.task))
         step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
         lengths, languages, _ = lengths_and_languages(streams.pairs)
+        self._row_counts["pairs"] = len(lengths)
         stream = PairSampler(
             lengths,
             languages,

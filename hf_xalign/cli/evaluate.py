@@ -127,6 +127,8 @@ def run(args: Arguments) -> None:
         rows = [(language, metric, after) for language, metric, _, after, _ in rows]
         rows[0] = ("language", "metric", "score")
     print("\n".join([*lines, *[""] * bool(lines), table(rows, len(rows[0]) - 2)]))
+    if any("retrieval_words" in found for found in scores["after"].values()):
+        print("\nretrieval_words: the module reads whole words; a linear map gives the scores of retrieval_mean.")
     if args.json:
         content = {"models": names, "text": lines, "scores": scores}
         write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")

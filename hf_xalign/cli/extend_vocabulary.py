@@ -61,11 +61,8 @@ def run(args: Arguments) -> None:
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     model, old = load_encoder(args.model, torch.device("cpu"))
     tokenizer = add_pieces(old, text["source"][:], args.pieces, split_over=args.split_over)
-    prefix, carried = carried_weights(model)
-    tokens = model.config.vocab_size
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
-    # The weights of the language-model head have the size of the old vocabulary.
-    carried = {name: tensor for name, tensor in carried.items() if tokens not in tensor.shape}
+    prefix, carried = carried_weights(model)
     tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
     try:
         save_encoder(model, folder, prefix, carried)

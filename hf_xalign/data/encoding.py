@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from datasets import Column, Dataset
@@ -27,16 +27,21 @@ from hf_xalign.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-# XLM-R puts a lone word-boundary mark before some words; it is not part of the word.
-_BOUNDARY = "▁"
+# XLM-R puts a lone word-boundary mark before some words; it is not part of the word. Byte-level pieces have another.
+_BOUNDARY, _BYTES_BOUNDARY = "▁", "Ġ"
 # Words with an unknown piece: share of a language's words that is warned of, share that is refused, sampled texts.
 _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
 _CHARACTERS = 1_000_000  # characters of sentences that are encoded at once
 # Model types whose position numbers begin after the padding token's id.
-_OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert"}
+_OFFSET = {
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "ibert"),
+    *("luke", "longformer", "data2vec-text", "lilt", "markuplm", "esm"),
+}
 # A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
 _HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
+# Encoders whose tokenizer was said not to fit.
+_MISFITS: WeakSet[PreTrainedModel] = WeakSet()
 # Special tokens that tokenizers and masking insert; other special tokens occur only if the text spells them out.
 _PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
@@ -92,11 +97,14 @@ def tokenize_words(
     """
     limit = token_limit(tokenizer, max_length)
     ids, spans = [], []
+    pre_tokenizer: Any = tokenizer.backend_tokenizer.pre_tokenizer
+    byte_level = pre_tokenizer is not None and b"ByteLevel" in pre_tokenizer.__getstate__()
+    boundary = _BYTES_BOUNDARY if byte_level else _BOUNDARY
     for encoding, words in _encodings(tokenizer, sentences, limit):
         ids.append(encoding.ids)
         span = np.zeros((len(words), 2), dtype=np.int32)
         for position, (word, token) in enumerate(zip(encoding.word_ids, encoding.tokens, strict=True)):
-            if word is None or (token == _BOUNDARY and span[word, 1] == 0 and words[word] != _BOUNDARY):
+            if word is None or (token == boundary and span[word, 1] == 0 and words[word] != _BOUNDARY):
                 continue
             if span[word, 1] == 0:
                 span[word, 0] = position
@@ -251,6 +259,8 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
     config, cause = model.config, ""
     if getattr(config, "is_encoder_decoder", False) and hasattr(model, "decoder"):
         cause = "has a decoder. Take an encoder, or the encoder of T5's family alone, such as MT5EncoderModel."
+    elif config.model_type == "xlm" and config.use_lang_emb and config.n_langs > 1:
+        cause = "adds the embedding of a language only if it is told. Take an encoder without, such as XLM-R."
     elif getattr(config, "default_language", "") is None:  # X-MOD
         cause = "has adapters for each language. Set default_language in its config, to read all text by one of them."
     try:
@@ -267,11 +277,30 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         idle = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special} - put_in
         _HIGHEST[tokenizer] = state, max(set(tokenizer.get_vocab().values()) - idle, default=0)
     highest = _HIGHEST[tokenizer][1]
+    _warn_of_misfit(model, tokenizer, highest + 1)
     if highest >= len(weight):
         raise InputError(
             f"the tokenizer {tokenizer_name(tokenizer)} has ids up to {highest}, but the encoder has only "
             f"{len(weight)} word embeddings. Take the encoder's own tokenizer, or call "
             "model.resize_token_embeddings(len(tokenizer)) first"
+        )
+
+
+def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: int) -> None:
+    """Warn once of a tokenizer of fewer than half of the encoder's `tokens`, or with another padding token."""
+    rows, padding, own = (
+        len(cast(Any, model).get_input_embeddings().weight),
+        model.config.pad_token_id,
+        tokenizer.pad_token_id,
+    )
+    signs = [f"it has {tokens:,} tokens for {rows:,} word embeddings"] if 2 * tokens < rows else []
+    if None not in (padding, own) and padding != own:
+        signs.append(f"its padding token has the id {own}, the encoder's {padding}")
+    if signs and model not in _MISFITS:
+        _MISFITS.add(model)
+        name = tokenizer_name(tokenizer)
+        logger.warning(
+            "the tokenizer %s may be of another model: %s. Take the encoder's own.", name, " and ".join(signs)
         )
 
 
@@ -323,6 +352,7 @@ class _PairEncoder:
         self.tokenizer = word_tokenizer(tokenizer)
         self.max_length = max_length
         self.subwords = subwords
+        self.version = 2  # raise it when other spans are given: the cache of encoded rows depends on it
 
     def __call__(self, batch: dict[str, list], rows: Sequence[int] | None = None) -> dict[str, list]:
         """Encode the pairs; errors name a pair by its number in `rows`."""

@@ -556,7 +556,7 @@ def _read(
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     said = form in (".tsv", ".csv")  # the reader of the header has logged it
     for row, record in rows:
-        if record is None:
+        if record is None or record.get("translation", ...) is None:
             yield row, None, (None, None)
             continue
         if not said and (pair_columns := columns.locate(record)[1]):

@@ -204,8 +204,8 @@ def read_json(path: str | Path) -> Rows:
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield `(row, cells)` of a TSV or CSV file; an empty line has no cells.
 
-    TSV has no quoting. CSV quotes by double quotes, and separates by commas, by semicolons if the first line has more
-    of them, or by the character in Excel's first line `sep=;`.
+    TSV has no quoting. CSV quotes by double quotes, and separates by commas, by semicolons or tabs if the first line
+    has more of them, or by the character in Excel's first line `sep=;`.
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
@@ -214,7 +214,7 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     _, first = next(lines, (1, ""))
     text = (f"{line}\n" for line in itertools.chain([first], (line for _, line in lines)))
     excel = _EXCEL.fullmatch(first)
-    separator = excel[1] if excel else ";" if first.count(";") > first.count(",") else ","
+    separator = excel[1] if excel else max(",;\t", key=first.count)
     reader = csv.reader(text, delimiter=separator, strict=True)
     try:
         for cells in itertools.islice(reader, 1 if excel else 0, None):
@@ -223,10 +223,24 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, row {reader.line_num}: not CSV ({error})") from error
 
 
+def _is_quoted(cell: str) -> bool:
+    """Return whether a cell is quoted as in CSV, with quotation marks inside that are doubled."""
+    inside = cell[1:-1]
+    return cell[:1] == cell[-1:] == '"' and '""' in inside and '"' not in inside.replace('""', "")
+
+
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
-    """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names."""
+    """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names.
+
+    A warning names the first row of a TSV file that looks quoted.
+    """
     header = list(names)
+    look = file_format(Path(path)) != ".csv"
     for row, cells in read_cells(path):
+        if look and (quoted := next(filter(_is_quoted, cells), None)):
+            look = False
+            advice = "TSV has no quoting, so all quotation marks are text. If they are not, call the file .csv"
+            logger.warning("%s, row %d: %.60s looks quoted. %s", path, row, quoted, advice)
         if not header:
             header = _distinct(cells, path)
         elif not cells:

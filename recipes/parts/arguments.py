@@ -6,8 +6,9 @@ from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Literal
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import check_files, check_models
+from hf_xalign.data.sources import BUILTIN, check_files, check_models
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import same_language
 
 _DATA = "Model and data"
 
@@ -52,6 +53,16 @@ class PairColumns:
         columns = {"source_column": self.source_column, "target_column": self.target_column}
         return {"target_lang": self.target_lang, "revision": self.dataset_revision, **columns}
 
+    def check_pivot(self, **texts: list[str]) -> None:
+        """Refuse text of the package, which may be the default of an option, with another pivot than English."""
+        for name, items in texts.items():
+            inside = [item for item in items if item.startswith(BUILTIN)]
+            if inside and not same_language(self.target_lang, "en"):
+                raise InputError(
+                    f"target_lang={self.target_lang}: {name} is {' '.join(inside)}, text of the package, whose pivot "
+                    f"is English. Give --{name} LANG=FILE."
+                )
+
 
 @dataclass
 class ParallelText(PairColumns):
@@ -71,7 +82,11 @@ class ParallelText(PairColumns):
 
     def check_files(self) -> None:
         """Refuse files that are not there."""
-        check_files([*self.train_data, *([] if getattr(self, "eval_links", None) else self.eval_data)])
+        texts = {"train_data": self.train_data, "eval_data": self.eval_data}
+        if getattr(self, "eval_links", None):
+            del texts["eval_data"]
+        self.check_pivot(**texts)
+        check_files([item for items in texts.values() for item in items])
 
 
 @dataclass

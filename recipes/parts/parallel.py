@@ -215,7 +215,8 @@ def link_text(
     if encoder and data.max_train_pairs is not None:
         # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
         most = data.max_train_pairs * 11 // 10 + 100
-        train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed, draw)
+        if any(entry["pairs"] > most for entry in sources["train"]):
+            train = draw_pairs(train, np.ones(len(train), dtype=bool), sources["train"], most, seed, draw)
     pairs, fit = train, corpus.more
     if subwords and "source_words" in train.column_names:
         raise InputError(
@@ -312,6 +313,10 @@ def draw_pairs(
         if max_pairs is not None:
             drawn = rows if draw == "first" else np.random.default_rng([seed, number]).permutation(rows)
             rows = np.sort(drawn[:max_pairs])
+            if len(rows) < max_pairs:
+                logger.warning(
+                    "%s: all %s pairs are used: %s were asked for", entry["source"], f"{len(rows):,}", f"{max_pairs:,}"
+                )
             entry |= {"pairs": len(rows), "draw": draw}
         chosen.append(rows)
     return text.select(np.concatenate(chosen))

@@ -105,11 +105,20 @@ def test_details_of_content(tmp_path, caplog):
         ("m.tmx", tmx([("de-AT", "x"), ("de", seg), ("en", "Click!")]), {}, [("Klick hier, jetzt!", "Click!")]),
         ("q.csv", 'y,x\n"one, ""1""\nmore","eins"\n', named, [("eins", 'one, "1"\nmore')]),
         ("e.tsv", "a\tb\n\n\tc\nd\te\n", {"on_empty": "drop"}, [("a", "b"), ("d", "e")]),
+        ("t.csv", '"a\t""1"""\tb, c; d\n', {}, [('a\t"1"', "b, c; d")]),
+        ("q.tsv", '"a"\tb\n"ein ""a"""\t""c""\n', {}, [('"a"', "b"), ('"ein ""a"""', '""c""')]),
+        (
+            "t.jsonl",
+            '{"translation": {"de": "a", "en": "b"}}\n{"translation": null}\n',
+            {"on_empty": "drop"},
+            [("a", "b")],
+        ),
     ):
         with caplog.at_level("INFO"):
             loaded = load_parallel(write(tmp_path / name, text), source_lang="de", **options)
         assert rows(loaded) == [(*pair, "de", "en") for pair in expected]
     assert "dropped 2 pairs" in caplog.text
+    assert caplog.text.count("looks quoted") == 1 and 'q.tsv, row 2: "ein ""a""" looks quoted' in caplog.text
 
 
 UNITS = [

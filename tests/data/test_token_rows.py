@@ -150,6 +150,15 @@ def test_words_keep_the_blank_before_them(make):
     assert tokenizer.convert_ids_to_tokens(tokenizer("the cat").input_ids) == ["the", f"{mark}cat"]
 
 
+def test_a_lone_mark_of_bytes_is_no_part_of_a_word():
+    backend = Tokenizer(models.BPE({letter: k for k, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = word_tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend))
+    encoded = tokenize_words(tokenizer, [["ab", "Ġ", "é"]])
+    assert tokenizer.convert_ids_to_tokens(encoded.input_ids[0]) == [*"ĠabĠÄłĠÃ©"]
+    assert encoded.spans[0].tolist() == [[1, 3], [4, 6], [7, 9]]
+
+
 def slow_pair(row, tokenizer, limit):
     """Return the sentences' ids, the kept links and their words as token ids, one call of the tokenizer a word."""
     words = (row["source_words"], row["target_words"])

@@ -9,7 +9,7 @@ from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, NEWER, save_base
 from support.tiny import make_encoder
-from transformers import AutoModel, XLNetConfig
+from transformers import AutoModel, AutoModelForMaskedLM, MPNetConfig, XLNetConfig
 
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.checkpoint import carried_weights, load_encoder, load_weights, save_encoder
@@ -54,6 +54,20 @@ def test_save_load_round_trip(subtests, tmp_path):
             assert all(torch.equal(tensor, first[name]) for name, tensor in model.state_dict().items())
 
 
+def test_a_head_of_another_number_of_tokens_is_left_out(tmp_path, caplog):
+    for family, left in (("bert", "cls.predictions.bias"), ("electra", "generator_lm_head.bias")):
+        save_base(family, tmp_path / family)
+        model = load_encoder(str(tmp_path / family))
+        before = carried_weights(model)[1]
+        model.resize_token_embeddings(171, mean_resizing=False)
+        prefix, carried = carried_weights(model)
+        assert before.keys() - carried.keys() == {left}
+        assert f"171 tokens and the checkpoint's 160, so weights of its head are left out: {left}" in caplog.text
+        save_encoder(model, tmp_path / f"{family}-out", prefix, carried)
+        whole = AutoModelForMaskedLM.from_pretrained(tmp_path / f"{family}-out")
+        assert len(whole.get_output_embeddings().weight) == 171
+
+
 def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
     model = make_encoder()
     model.embeddings.requires_grad_(False)
@@ -72,10 +86,12 @@ def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
 
 def test_positions_of_roberta_begin_after_the_padding_token():
     assert position_limit(CONFIGS["bert"]()) == 80
-    assert position_limit(CONFIGS["xlm-roberta"]()) == 79
     assert position_limit(XLNetConfig()) == 512
-    with torch.no_grad():
-        model = AutoModel.from_config(CONFIGS["xlm-roberta"]()).eval()
-        model(input_ids=torch.full((1, 79), 5))
-        with pytest.raises((IndexError, RuntimeError)):
-            model(input_ids=torch.full((1, 80), 5))
+    mpnet = MPNetConfig(**{**CONFIGS["xlm-roberta"]().to_dict(), "pad_token_id": 1, "model_type": "mpnet"})
+    for config, most in ((CONFIGS["xlm-roberta"](), 79), (mpnet, 78)):
+        assert position_limit(config) == most
+        model = AutoModel.from_config(config).eval()
+        with torch.no_grad():
+            model(input_ids=torch.full((1, most), 5))
+            with pytest.raises((IndexError, RuntimeError)):
+                model(input_ids=torch.full((1, most + 1), 5))

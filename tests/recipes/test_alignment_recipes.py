@@ -109,8 +109,11 @@ def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwor
     return link_text(text, seed=seed, draw=draw, drop_identical=drop_identical, subwords=subwords)
 
 
-def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path):
+def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path, caplog):
     whole = drawn(files, None)
+    assert "were asked for" not in caplog.text
+    drawn(files, 100_000)
+    assert caplog.text.count("pairs are used: 100,000 were asked for") == 2
     links = dict(zip(whole.train["target"], whole.train["links"]))  # the second source numbers its sentences
     few, more, other = (drawn(files, most, seed) for most, seed in ((5, 0), (9, 0), (5, 1)))
     assert [entry["pairs"] for entry in few.sources["train"]] == [5, 5] and len(few.train) == 10
@@ -158,6 +161,8 @@ def test_mao(mao_run, files):
     assert before["retrieval_words"] == before["retrieval_mean"]
     # A linear map of a mean is the mean of the linear maps. Both scores are a share of the pool.
     assert_rounding(after["retrieval_words"], after["retrieval_mean"], operations=2)
+    shown = output_of(cli, ["evaluate", str(folder), "--tasks", "words", "--device", "cpu"])
+    assert "retrieval_words: the module reads whole words" in shown
     assert record["trainable"]["parameters"] == 16 * 16
     assert not list(folder.glob("model*.safetensors"))
     tokenizer, model = AutoTokenizer.from_pretrained(folder), hf_xalign.load(folder)

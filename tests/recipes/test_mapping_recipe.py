@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 import hf_xalign
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import HeldOutWords, held_out_words, read_protocols, score_retrieval
+from hf_xalign.hub.files import Contents
 from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, LanguageMap, SideMap, read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig, set_language
@@ -328,6 +329,8 @@ def test_word_vectors_with_a_test_dictionary(tmp_path):
     assert after["pool_bli"] == 50 and after["bli_coverage"] == 13 / 15 and after["bli_p@1"] == 1.0
     assert record["maps"]["dictionary"]["de"] == {"entries": 45, "source": 37, "target": 37, "used": 37}
     assert Anchors.load(tmp_path / "out/vectors/de.safetensors").words == [f"w{k}" for k in range(50)]
+    pushed = Contents(tmp_path / "out").read("me/map")  # no model must be pushed before it
+    assert any(name.startswith("maps/") for name in pushed)
     # Its own code of the card runs.
     code = (tmp_path / "out/README.md").read_text().partition("```python\n")[2].partition("```")[0]
     exec(code.replace("path/to/this/folder", str(tmp_path / "out")), {})

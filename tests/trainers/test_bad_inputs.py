@@ -25,6 +25,8 @@ from transformers import (
     CanineModel,
     MBartConfig,
     MBartModel,
+    XLMConfig,
+    XLMModel,
     XmodConfig,
     XmodModel,
 )
@@ -144,6 +146,9 @@ def test_what_fao_cannot_train(tmp_path):
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
             "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
             "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},
+            "type xlm adds the embedding of a language only": {
+                "model": XLMModel(XLMConfig(vocab_size=160, emb_dim=16, n_layers=1, n_heads=2, n_langs=2))
+            },
             "type canine has no embeddings of tokens": {"model": CanineModel(CanineConfig(**TINY))},
             "its device is meta": {"model": make_encoder().to("meta")},
             "every weight of this BertModel is frozen": {"model": make_encoder().requires_grad_(False)},
@@ -473,10 +478,14 @@ RESUMED = {
         "preset is mao there and cao_code here; .*, and [1-9] more": {"preset": "cao_code"},
         "seed is 42 there and 7 here": {"seed": 7},
         "has 4 rows there and 12 here": {"gradient_accumulation_steps": 3},
+        "other text: 24 rows of de there and 20 rows of de here": {"pairs": 20},
     },
     mao: {"init is identity there and random here": {"init": "random"}, "adam_beta2 is": {"adam_beta2": 0.5}},
     align_mlm: {"objective is align_mlm there and mlm here": {"objective": "mlm", "entries": None}},
-    ppa: {"contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"}},
+    ppa: {
+        "contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"},
+        "8 rows of nl there and 8 rows of de, 4": {"data": ppa.make_pairs(12)},
+    },
     continual: {"alpha is 0.01 there and 1.0 here": {"alpha": 1.0}, "warmup_steps is 0.0": {"warmup_steps": 3}},
 }
 

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import re
 from functools import partial
 from inspect import Parameter, signature
 from unittest import mock
@@ -452,6 +453,25 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_everywhere(tmp_path):
     small.resize_token_embeddings(100)
     reference = partial(continual.make, tmp_path, reference=small)
     assert_refused({"the reference of continual learning": (reference, "the encoder has only 100 word embeddings")})
+
+
+def test_a_tokenizer_of_another_model_is_warned_of_once(caplog):
+    small, odd = make_encoder(), make_encoder()
+    small.resize_token_embeddings(2 * len(make_tokenizer()) + 2)
+    odd.config.pad_token_id = 1
+    signs = {
+        small: r"it has \d+ tokens for \d+ word embeddings",
+        odd: "its padding token has the id 0, the encoder's 1",
+    }
+    for encoder, sign in signs.items():
+        caplog.clear()
+        encode_sentences(encoder, make_tokenizer(), ["the cat"])
+        encode_sentences(encoder, make_tokenizer(), ["the cat"])
+        [message] = caplog.messages
+        assert re.fullmatch(f"the tokenizer .* may be of another model: {sign}. Take the encoder's own.", message)
+    caplog.clear()
+    encode_sentences(make_encoder(), make_tokenizer(), ["the cat"])
+    assert not caplog.messages
 
 
 def test_a_special_token_that_nothing_puts_in_needs_no_embedding():

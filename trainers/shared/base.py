@@ -66,6 +66,7 @@ from hf_xalign.trainers.shared.checkpoints import (
     StepEnd,
     check_output_dir,
     check_same_adapter,
+    check_same_rows,
     clear_run,
     last_complete_checkpoint,
     mark_complete,
@@ -221,6 +222,8 @@ class AlignmentTrainer(HubTrainer):
     _growing_term: str = ""
     # True if `cache_start` was called.
     _start_cached: bool = False
+    # Numbers of training rows by language.
+    _row_counts: dict[str, int]
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
 
@@ -431,6 +434,7 @@ class AlignmentTrainer(HubTrainer):
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
+        self._row_counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
         # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
         whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
@@ -809,7 +813,7 @@ class AlignmentTrainer(HubTrainer):
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(folder)
+            mark_complete(folder, self._row_counts)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _saving(self, folder: Path) -> AbstractContextManager[None]:
@@ -867,6 +871,8 @@ class AlignmentTrainer(HubTrainer):
         save_optimizer(self, Path(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None and not self.args.ignore_data_skip:
+            check_same_rows(checkpoint, self._row_counts)
         if not self.is_fsdp_enabled or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +53,25 @@ _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetens
 _MORE = (LOCAL, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*")
 
 
-def mark_complete(checkpoint: str | os.PathLike) -> None:
-    """Mark `checkpoint` as complete by the checksums of its files, after all processes have written theirs."""
+def mark_complete(checkpoint: str | os.PathLike, rows: Mapping[str, int] | None = None) -> None:
+    """Mark `checkpoint` as complete by the checksums of its files, after all processes have written theirs.
+
+    `rows` are the numbers of training rows by language, for [`check_same_rows`].
+    """
     folder = Path(checkpoint)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE]
-    write_mark(folder / COMPLETE, {}, files)
+    write_mark(folder / COMPLETE, {"rows": dict(rows or {})}, files)
+
+
+def check_same_rows(checkpoint: str | os.PathLike, rows: Mapping[str, int]) -> None:
+    """Raise an InputError if a checkpoint was trained on other numbers of rows."""
+    there = json.loads(Path(checkpoint, COMPLETE).read_text(encoding="utf-8")).get("rows")
+    if there and there != rows:
+        shown = (", ".join(f"{count:,} rows of {name}" for name, count in own.items()) for own in (there, rows))
+        raise InputError(
+            f"{checkpoint} was trained on other text: {' there and '.join(shown)} here. Give that text, start over "
+            "in another output_dir, or set ignore_data_skip=true to resume on this text"
+        )
 
 
 def find_damage(checkpoint: str | os.PathLike) -> str | None:

@@ -285,14 +285,15 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
 
 def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: int) -> None:
-    """Warn once of a tokenizer of fewer than half of the encoder's `tokens`, or with another padding token."""
+    """Warn once of a tokenizer of fewer than half of the encoder's tokens, or whose padding moves positions."""
     rows, padding, own = (
-        len(cast(Any, model).get_input_embeddings().weight),
+        len(cast(Any, model.get_input_embeddings()).weight),
         model.config.pad_token_id,
         tokenizer.pad_token_id,
     )
     signs = [f"it has {tokens:,} tokens for {rows:,} word embeddings"] if 2 * tokens < rows else []
-    if None not in (padding, own) and padding != own:
+    # E5 and MiniLM have BERT's padding in their config and XLM-R's tokenizer, but their positions do not depend on it.
+    if model.config.model_type in _OFFSET and own not in (None, padding):
         signs.append(f"its padding token has the id {own}, the encoder's {padding}")
     if signs and model not in _MISFITS:
         _MISFITS.add(model)

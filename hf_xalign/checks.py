@@ -23,7 +23,6 @@ GIVEN: Any = object()  # any value except None, 0, false and empty ones
 ONE: Any = object()  # a list of one item
 EMPTY: Any = object()  # None, 0, false or an empty value
 _CHANGED: Any = object()
-_LONGEST = 200  # characters of a value in a message
 _BOUNDS = ("least", "above", "most", "below")
 
 
@@ -86,93 +85,94 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
     Raises:
         SettingError: a value, or a combination of values, is not allowed.
     """
-    fields = {field.name: (own, field) for own in objects for field in dataclasses.fields(own)}
-    values = {name: getattr(own, name, None) for name, (own, _) in fields.items()}
-    given: set[str] | None = None
-    for name, (own, field) in fields.items():
-        kind: Any = type(own)
+    fields = {field.name: (instance, field) for instance in objects for field in dataclasses.fields(instance)}
+    values = {name: getattr(instance, name, None) for name, (instance, _) in fields.items()}
+    changed: set[str] | None = None
+    for name, (instance, field) in fields.items():
+        cls: Any = type(instance)
         metadata, value = {**field.metadata, **(inherited or {}).get(name, {})}, values[name]
-        if value is not None and (choices := metadata.get("choices") or _literals(kind).get(name)):
-            for one in value if isinstance(value, list | tuple) else [value]:
-                check_choice(choices, **{name: one})
+        if value is not None and (choices := metadata.get("choices") or _literals(cls).get(name)):
+            for item in value if isinstance(value, list | tuple) else [value]:
+                check_choice(choices, **{name: item})
         if value is not None and any(bound in metadata for bound in _BOUNDS):
             check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
         if metadata.get("distinct") and value is not None:
             check_distinct(**{name: value})
         for rule in metadata.get("rules", ()):
-            given = _changed(objects) if given is None else given
-            if name in given if rule.when is _CHANGED else _holds(value, rule.when):
+            changed = _changed(objects) if changed is None else changed
+            if name in changed if rule.when is _CHANGED else _holds(value, rule.when):
                 _check_rule(rule, name, values)
 
 
 def _check_rule(rule: Rule, name: str, values: Mapping[str, Any]) -> None:
     if not rule.others.keys() <= values.keys():
         return
-    shown, reason = f"{name}={show(values[name])}", f" ({rule.why})" if rule.why else ""
-    held = {other: _holds(values[other], wanted) for other, wanted in rule.others.items()}
-    if rule.needed and not all(held.values()):
-        wanted = " and ".join(_describe(other, rule.others[other]) for other, holds in held.items() if not holds)
-        raise SettingError(f"{shown} needs {wanted}{reason}: set it, or leave {name} out", name)
-    if not rule.needed and all(held.values()):
-        there = " and ".join(f"{other}={show(values[other])}" for other in held)
-        raise SettingError(f"{shown} does not go with {there}{reason}: change one of them", name)
+    setting, reason = f"{name}={show(values[name])}", f" ({rule.why})" if rule.why else ""
+    unmet = [other for other, expected in rule.others.items() if not _holds(values[other], expected)]
+    if rule.needed and unmet:
+        requirements = " and ".join(_describe(other, rule.others[other]) for other in unmet)
+        raise SettingError(f"{setting} needs {requirements}{reason}: set it, or leave {name} out", name)
+    if not rule.needed and not unmet:
+        conflicts = " and ".join(f"{other}={show(values[other])}" for other in rule.others)
+        raise SettingError(f"{setting} does not go with {conflicts}{reason}: change one of them", name)
 
 
-def _holds(value: Any, wanted: Any) -> bool:
-    if wanted is GIVEN:
+def _holds(value: Any, expected: Any) -> bool:
+    if expected is GIVEN:
         return bool(value)
-    if wanted is EMPTY:
+    if expected is EMPTY:
         return not value
-    if wanted is ONE:
+    if expected is ONE:
         return len(value or ()) == 1
-    if isinstance(wanted, tuple):
-        return any(_holds(value, one) for one in wanted)
-    return wanted in value if isinstance(value, list | tuple) else getattr(value, "value", value) == wanted
+    if isinstance(expected, tuple):
+        return any(_holds(value, choice) for choice in expected)
+    return expected in value if isinstance(value, list | tuple) else getattr(value, "value", value) == expected
 
 
-def _describe(name: str, wanted: Any) -> str:
-    if wanted is GIVEN:
+def _describe(name: str, expected: Any) -> str:
+    if expected is GIVEN:
         return name
-    if wanted is EMPTY:
+    if expected is EMPTY:
         return f"no {name}"
-    if wanted is ONE:
+    if expected is ONE:
         return f"one of {name}"
-    *first, last = (show(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,)) if one is not None)
-    return f"{name}={', '.join(first)} or {last}" if first else f"{name}={last}"
+    choices = expected if isinstance(expected, tuple) else (expected,)
+    *others, last = (show(choice) for choice in choices if choice is not None)
+    return f"{name}={', '.join(others)} or {last}" if others else f"{name}={last}"
 
 
 def show(value: Any) -> str:
-    """Return a value as it is written in a configuration file or a command line."""
+    """Return a value as it is written in a configuration file or a command line, at most 200 characters of it."""
     value = getattr(value, "value", value)
     if isinstance(value, list | tuple):
         return " ".join(map(show, value)) or "none"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 @cache
 def _literals(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
     """Return the choices of the fields whose type is a Literal or a list of one, also with None."""
-    found = {}
+    choices = {}
     for name, hint in get_type_hints(cls).items():
-        for part in (hint, *get_args(hint), *(item for inner in get_args(hint) for item in get_args(inner))):
-            if get_origin(part) is Literal:
-                found[name] = get_args(part)
-    return found
+        for inner_hint in (hint, *get_args(hint), *(item for inner in get_args(hint) for item in get_args(inner))):
+            if get_origin(inner_hint) is Literal:
+                choices[name] = get_args(inner_hint)
+    return choices
 
 
 def _changed(objects: Iterable[Any]) -> set[str]:
-    found = set()
-    for own in objects:
-        if hasattr(own, "changed"):
-            found |= set(own.changed())
+    names = set()
+    for instance in objects:
+        if hasattr(instance, "changed"):
+            names |= set(instance.changed())
             continue
-        for field in dataclasses.fields(own):
-            made = field.default_factory
-            default = field.default if made is dataclasses.MISSING else made()
-            if getattr(own, field.name, None) != default:
-                found.add(field.name)
-    return found
+        for field in dataclasses.fields(instance):
+            factory = field.default_factory
+            default = field.default if factory is dataclasses.MISSING else factory()
+            if getattr(instance, field.name, None) != default:
+                names.add(field.name)
+    return names
 
 
 def check_choice(choices: Collection[Any], **values: Any) -> None:
@@ -185,9 +185,9 @@ def check_choice(choices: Collection[Any], **values: Any) -> None:
     """
     for name, value in values.items():
         if value not in choices:
-            known = [show(choice) for choice in choices]
+            words = [show(choice) for choice in choices]
             raise SettingError(
-                f"{name}={show(value)}: choose one of {', '.join(known)}{suggestion(str(value), known)}", name
+                f"{name}={show(value)}: choose one of {', '.join(words)}{suggestion(str(value), words)}", name
             )
 
 
@@ -213,9 +213,9 @@ def check_range(
             inside &= (most is None or number <= most) and (below is None or number < below)
             if not inside or not isfinite(number):
                 bounds = {"at least": least, "above": above, "at most": most, "below": below}
-                said = [f"{word} {bound:g}" for word, bound in bounds.items() if bound is not None]
-                said += ["finite"] if isinstance(number, float) and number == float("inf") else []
-                raise SettingError(f"{name}={show(value)}: must be {' and '.join(said)}", name)
+                limits = [f"{word} {bound:g}" for word, bound in bounds.items() if bound is not None]
+                limits += ["finite"] if isinstance(number, float) and number == float("inf") else []
+                raise SettingError(f"{name}={show(value)}: must be {' and '.join(limits)}", name)
 
 
 def check_distinct(**lists: Any) -> None:
@@ -229,8 +229,8 @@ def check_lengths(each: str, **columns: Sequence[Any] | Any) -> None:
     """Raise an InputError if columns have different lengths; `each` names the unit of an entry in the message."""
     sizes = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(sizes.values())) > 1:
-        said = ", ".join(f"{size} {name}" for name, size in sizes.items())
-        raise InputError(f"{said}: one for each {each} is needed")
+        counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
+        raise InputError(f"{counts}: one for each {each} is needed")
 
 
 def require(module: str, what: str, extra: str = "") -> ModuleType:

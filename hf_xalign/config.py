@@ -41,16 +41,6 @@ _UNSET = object()
 # YAML 1.1 reads `1e-5` as text, because its floats need a dot.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _NO_TOKENS = "is not allowed, because settings are pickled and pushed with the model. Set HF_TOKEN in the environment."
-# Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
-# compare with would reset accelerate's state in the middle of a run.
-_RESOLVED_DEFAULTS: dict[str, Any] = {
-    "output_dir": "trainer_output",
-    "activation_checkpointing": False,
-    "gradient_checkpointing": False,
-    "disable_tqdm": False,
-    "report_to": [],
-    "debug": [],
-}
 
 
 def parse(
@@ -117,11 +107,11 @@ def parse_command(
     Raises:
         InputError: an unknown option, or a wrong value.
     """
-    at = words.index("--") if passing and "--" in words else len(words)
+    end = words.index("--") if passing and "--" in words else len(words)
     parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
     if not passing:
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    options, extra = parser.parse_options(words[:at])
+    options, extra = parser.parse_options(words[:end])
     options.pop("debug", None)
     if extra and not passing:
         name = extra[0].partition("=")[0]
@@ -130,9 +120,9 @@ def parse_command(
             if field.metadata.get("positional") and hint.endswith(f"'--{field.name}'?"):
                 hint = f"; write {field.metadata['metavar']} alone, without an option's name"
         parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
-    made = cls(**options)
-    checks.check(made)
-    return (made, [*extra, *words[at + 1 :]]) if passing else made
+    command = cls(**options)
+    checks.check(command)
+    return (command, [*extra, *words[end + 1 :]]) if passing else command
 
 
 def list_options(dataclass_types: Sequence[type[Any]]) -> str:
@@ -150,19 +140,20 @@ def _names(name: str) -> list[str]:
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None
     body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-    homes = {one.name: str(part.module) for part in body if isinstance(part, ast.ImportFrom) for one in part.names}
-    found = next(part for part in body if isinstance(part, ast.ClassDef) and part.name == cls)
-    fields = [part for part in found.body if isinstance(part, ast.AnnAssign)]
-    own = [ast.unparse(part.target) for part in fields if not ast.unparse(part.annotation).startswith("ClassVar")]
-    bases = (base.id for base in found.bases if isinstance(base, ast.Name))
-    return [*own, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
+    imports = [node for node in body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    definition = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == cls)
+    fields = [node for node in definition.body if isinstance(node, ast.AnnAssign)]
+    names = [ast.unparse(field.target) for field in fields if not ast.unparse(field.annotation).startswith("ClassVar")]
+    bases = (base.id for base in definition.bases if isinstance(base, ast.Name))
+    return [*names, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
 
 
 def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, later: Sequence[str] = ()) -> tuple:
     """Return an instance of each class; options and keys in `later` are not checked."""
     hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
-    known = [name for name in hints if not is_secret(name, hints[name])]
-    known += [name for name in later if not is_secret_name(name)]
+    option_names = [name for name in hints if not is_secret(name, hints[name])]
+    option_names += [name for name in later if not is_secret_name(name)]
     if hidden := next((word for word in words if mask_secrets(word) != word), None):
         raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
     options, extra = parser.parse_options(words)
@@ -170,26 +161,38 @@ def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, lat
         names = {word: word.lstrip("-").partition("=")[0].replace("-", "_") for word in extra if word.startswith("--")}
         extra = [word for word, name in names.items() if not {name, name.removeprefix("no_")} & set(later)]
     if extra:
-        raise InputError(_unknown_option(extra[0], known))
+        raise InputError(_unknown_option(extra[0], option_names))
     config_file = options.pop("config", None)
-    read = _read_config(packaged_file(config_file, "configs", "--config")) if config_file else {}
-    given: dict[str, Any] = {}
-    for key, (value, place) in read.items():
-        if key not in known and is_secret_name(key):
-            raise InputError(f"{place}: {key} {_NO_TOKENS}")
-        if key not in known:
-            raise InputError(f"{place}: unknown key {key!r}{suggestion(key.replace('-', '_'), known)}")
+    entries = _read_config(packaged_file(config_file, "configs", "--config")) if config_file else {}
+    values: dict[str, Any] = {}
+    for key, (value, location) in entries.items():
+        if key not in option_names and is_secret_name(key):
+            raise InputError(f"{location}: {key} {_NO_TOKENS}")
+        if key not in option_names:
+            raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), option_names)}")
         if key in hints:
-            given[key] = coerce(value, hints[key], f"{place}: {key}")
+            values[key] = coerce(value, hints[key], f"{location}: {key}")
     for name, value in options.items():
-        given[name] = coerce(value, hints[name], f"--{name}")
-    places = {name: f"{place}: " for name, (_, place) in read.items() if name not in options}
+        values[name] = coerce(value, hints[name], f"--{name}")
+    places = {name: f"{location}: " for name, (_, location) in entries.items() if name not in options}
     try:
-        made = tuple(_build(cls, {k: v for k, v in given.items() if k in _hints(cls)}) for cls in types)
-        checks.check(*made)
+        instances = tuple(_build(cls, {k: v for k, v in values.items() if k in _hints(cls)}) for cls in types)
+        checks.check(*instances)
     except checks.SettingError as error:
         raise InputError(places.get(error.setting, "") + str(error)) from error
-    return made
+    return instances
+
+
+# Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
+# compare with would reset accelerate's state in the middle of a run.
+_RESOLVED_DEFAULTS: dict[str, Any] = {
+    "output_dir": "trainer_output",
+    "activation_checkpointing": False,
+    "gradient_checkpointing": False,
+    "disable_tqdm": False,
+    "report_to": [],
+    "debug": [],
+}
 
 
 def non_default_fields(config: Any) -> dict[str, Any]:
@@ -199,7 +202,7 @@ def non_default_fields(config: Any) -> dict[str, Any]:
     (`report_to`, `debug`, ...) are not.
     """
     training = any(_inherited(owner) for owner in type(config).__mro__)
-    found = {}
+    settings = {}
     for field in dataclasses.fields(config):
         if not field.init or is_secret_name(field.name) or field.name == "local_rank":  # of the process
             continue
@@ -209,8 +212,8 @@ def non_default_fields(config: Any) -> dict[str, Any]:
             if field.name == "accelerator_config":
                 default = type(value)()
         if default is _UNSET or to_plain(value) != to_plain(default):
-            found[field.name] = to_plain(value, field.name)
-    return found
+            settings[field.name] = to_plain(value, field.name)
+    return settings
 
 
 def is_secret(name: str, hint: Any) -> bool:
@@ -226,8 +229,8 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
     try:
         return _convert(value, hint)
     except _MismatchError:
-        shown = json.dumps(value, ensure_ascii=False, default=str)
-        message, choices = f"{where}: expected {_describe(hint)}, got {shown}", _choices(hint)
+        as_json = json.dumps(value, ensure_ascii=False, default=str)
+        message, choices = f"{where}: expected {_describe(hint)}, got {as_json}", _choices(hint)
         if isinstance(value, str):
             message += suggestion(value, choices)
         elif value is not None and not isinstance(value, dict) and (choices or str in _members(hint)):
@@ -240,8 +243,8 @@ class _MismatchError(Exception): ...
 
 def _convert(value: Any, hint: Any) -> Any:
     """Convert `value` to `hint` or raise `_MismatchError`."""
-    kind, members = get_origin(hint) or hint, get_args(hint)
-    if kind in (Union, UnionType):
+    origin, members = get_origin(hint) or hint, get_args(hint)
+    if origin in (Union, UnionType):
         # `SchedulerType | str` means the enum: keep the text, but check it against the enum.
         enums = [m for m in members if _is_enum(m)]
         if enums and isinstance(value, str):
@@ -249,28 +252,28 @@ def _convert(value: Any, hint: Any) -> Any:
         for member in sorted(members, key=lambda m: m is not type(value)):
             with contextlib.suppress(_MismatchError):
                 return _convert(value, member)
-    elif kind is Literal:
+    elif origin is Literal:
         for choice in members:
             if choice == value and type(choice) is type(value):
                 return choice
-    elif kind is list and value is not None and not isinstance(value, dict):
+    elif origin is list and value is not None and not isinstance(value, dict):
         items = value if isinstance(value, list) else [value]
         return [_convert(item, members[0] if members else Any) for item in items]
-    elif kind is dict and isinstance(value, dict):
+    elif origin is dict and isinstance(value, dict):
         keys, values = members or (Any, Any)
         return {_convert(k, keys): _convert(v, values) for k, v in value.items()}
-    elif kind in (int, float) and not isinstance(value, bool):
+    elif origin in (int, float) and not isinstance(value, bool):
         number = float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
-        if isinstance(number, (int, float)) and (kind is float or number == number // 1):
-            return kind(number)
-    elif _is_enum(kind):
-        if value in [member.value for member in kind]:
-            return kind(value)
-    elif kind is Any or (kind is NoneType and value is None):
+        if isinstance(number, (int, float)) and (origin is float or number == number // 1):
+            return origin(number)
+    elif _is_enum(origin):
+        if value in [member.value for member in origin]:
+            return origin(value)
+    elif origin is Any or (origin is NoneType and value is None):
         return value
-    elif kind is Path and isinstance(value, str):
+    elif origin is Path and isinstance(value, str):
         return Path(value)
-    elif kind not in (int, float, list, dict) and isinstance(kind, type) and isinstance(value, kind):
+    elif origin not in (int, float, list, dict) and isinstance(origin, type) and isinstance(value, origin):
         return value
     raise _MismatchError
 
@@ -296,13 +299,13 @@ def _describe(hint: Any) -> str:
     """Describe a type hint in words."""
     if _choices(hint):
         return "one of " + ", ".join(_choices(hint))
-    kind, members = get_origin(hint) or hint, get_args(hint)
-    if kind in (Union, UnionType):
+    origin, members = get_origin(hint) or hint, get_args(hint)
+    if origin in (Union, UnionType):
         return " or ".join(map(_describe, members))
-    if kind is list and members:
+    if origin is list and members:
         return f"a list [{_describe(members[0])}, ...]"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
-    return (words | {dict: "a mapping", list: "a list"}).get(kind, getattr(kind, "__name__", str(kind)))
+    return (words | {dict: "a mapping", list: "a list"}).get(origin, getattr(origin, "__name__", str(origin)))
 
 
 def packaged_file(name: str, kind: str, option: str) -> Path:
@@ -320,26 +323,26 @@ def packaged_file(name: str, kind: str, option: str) -> Path:
         return path
     recipes = importlib.util.find_spec("hf_xalign.recipes")
     folder = Path(str(recipes.origin)).parent / kind if recipes else Path(kind)
-    known = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    if (wanted := name.removesuffix(".yaml").replace(f"_{OLD_NAME}", "_builtin")) in known:
-        return known[wanted]
-    close = difflib.get_close_matches(wanted, known, n=2)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"the package has {', '.join(known)}"
+    files_by_name = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if (wanted := name.removesuffix(".yaml").replace(f"_{OLD_NAME}", "_builtin")) in files_by_name:
+        return files_by_name[wanted]
+    close = difflib.get_close_matches(wanted, files_by_name, n=2)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"the package has {', '.join(files_by_name)}"
     raise InputError(f"{option} {name}: no such file here or in the package; {hint}")
 
 
 def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[Any, str]]:
     """Return the fields of a YAML file and, below them, of its `base`."""
-    found = _read_yaml(path)
-    if "base" not in found:
-        return found
-    name, place = found.pop("base")
-    base = path.parent / coerce(name, str, f"{place}: base")
+    fields = _read_yaml(path)
+    if "base" not in fields:
+        return fields
+    name, location = fields.pop("base")
+    base = path.parent / coerce(name, str, f"{location}: base")
     if not base.exists():
-        base = packaged_file(name, "configs", f"{place}: base")
+        base = packaged_file(name, "configs", f"{location}: base")
     if base.resolve() in (above := (*above, path.resolve())):
-        raise InputError(f"{place}: base: {base} has this file as its own base")
-    return _read_config(base, above) | found
+        raise InputError(f"{location}: base: {base} has this file as its own base")
+    return _read_config(base, above) | fields
 
 
 def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
@@ -347,40 +350,40 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
     check_regular(path)
     with explained(f"--config {path}", OSError), content_errors(path, "not valid YAML"):
         text = path.read_text(encoding="utf-8")
-        found: dict[str, tuple[Any, str]] = {}
+        fields: dict[str, tuple[Any, str]] = {}
         try:
             loader = yaml.SafeLoader(text)  # which looks for characters that YAML does not allow
             root = loader.get_single_node()
             if root is not None and not isinstance(root, yaml.MappingNode):
                 raise InputError(f"{path}:{root.start_mark.line + 1}: expected lines of the form 'field: value'")
             for key_node, value_node in root.value if root else ():
-                key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
-                if key in found:
-                    raise InputError(f"{where}: {key} is given twice, first at {found[key][1]}")
-                found[key] = (loader.construct_object(value_node, deep=True), where)
+                key, location = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
+                if key in fields:
+                    raise InputError(f"{location}: {key} is given twice, first at {fields[key][1]}")
+                fields[key] = (loader.construct_object(value_node, deep=True), location)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = mark.line + 1 if mark else "?"
             problem = " ".join(str(getattr(error, "problem", error)).split())
             raise InputError(f"{path}:{line}: not valid YAML: {problem}") from error
-        return found
+        return fields
 
 
-def _build(cls: type[Any], given: Mapping[str, Any]) -> Any:
+def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(cls):
-        if field.init and field.name not in given and _default(field) is _UNSET:
+        if field.init and field.name not in values and _default(field) is _UNSET:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
     with explained(cls.__name__, ValueError):  # from __post_init__
-        return cls(**given)
+        return cls(**values)
 
 
-def _unknown_option(option: str, known: Sequence[str]) -> str:
+def _unknown_option(option: str, names: Sequence[str]) -> str:
     name = option.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {option!r}: write --field before each value"
     if is_secret_name(name):
         return f"{name} {_NO_TOKENS}"
-    close = suggestion("--" + name.lstrip("-").replace("-", "_"), [f"--{field}" for field in (*known, "config")])
+    close = suggestion("--" + name.lstrip("-").replace("-", "_"), [f"--{field}" for field in (*names, "config")])
     return f"unknown option {name}{close or ' (--help lists all)'}"
 
 
@@ -424,7 +427,7 @@ class _Parser(ArgumentParser):
         if recipe:
             text = "YAML file of 'field: value' lines, or name of one in the package; options override it"
             self.add_argument("--config", metavar="FILE", help=text)
-        ours, inherited = [], []
+        declared, inherited = [], []
         for cls in types:
             fields, hints = {f.name: f for f in dataclasses.fields(cls)}, _hints(cls)
             # Subclasses first, each in its own order.
@@ -436,9 +439,9 @@ class _Parser(ArgumentParser):
                     inherited.append((f"Inherited from transformers.{owner.__name__}", cls, fields[name]))
                 else:
                     heading = cls.__name__ if recipe else ""
-                    ours.append((fields[name].metadata.get("group", heading), cls, fields[name]))
+                    declared.append((fields[name].metadata.get("group", heading), cls, fields[name]))
         groups: dict[str, Any] = {"": self}
-        for heading, cls, field in ours + inherited:
+        for heading, cls, field in declared + inherited:
             if heading not in groups:
                 groups[heading] = self.add_argument_group(heading)
             self._add_field(groups[heading], cls, field)
@@ -449,20 +452,20 @@ class _Parser(ArgumentParser):
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
         if not _inherited(_owner(cls, field.name)):
             text = text.replace("%", "%%")
-        name, hint, default, about = field.name, _hints(cls)[field.name], _default(field), field.metadata
+        name, hint, default, metadata = field.name, _hints(cls)[field.name], _default(field), field.metadata
         options: dict[str, Any] = {"help": text, "default": None if default is _UNSET else default}
         if default is _UNSET and self._recipe:
             options["help"] = f"{text} (required)".strip()
         options |= _argparse_type(hint)
-        options |= {key: about[key] for key in ("metavar", "nargs") if key in about}
-        if about.get("positional"):
+        options |= {key: metadata[key] for key in ("metavar", "nargs") if key in metadata}
+        if metadata.get("positional"):
             del options["default"]
             group.add_argument(name, **{**options, "nargs": options.get("nargs")})
             return
-        if about.get("flag"):
+        if metadata.get("flag"):
             options = {"help": text, "default": default, "action": "store_true"}
-        elif "bare" in about:
-            options |= {"nargs": "?", "const": about["bare"]}
+        elif "bare" in metadata:
+            options |= {"nargs": "?", "const": metadata["bare"]}
         elif hint is bool or (hint == bool | None and default is not None):
             options |= {"nargs": "?", "const": True}
         # The YAML file may set what is required; `_build` checks.
@@ -476,8 +479,8 @@ class _Parser(ArgumentParser):
         typed = {(_with_underscores(word) if self._recipe else word): word for word in argv}
         words = [_with_underscores(word) for word in argv] if self._recipe else argv
         namespace, extra = self.parse_known_args(words, unset)
-        given = {name: value for name, value in vars(namespace).items() if value is not _UNSET}
-        return given, [typed.get(word, word) for word in extra]
+        options = {name: value for name, value in vars(namespace).items() if value is not _UNSET}
+        return options, [typed.get(word, word) for word in extra]
 
     def error(self, message: str) -> NoReturn:
         """Raise an `InputError` instead of printing the usage, which has hundreds of lines."""
@@ -513,20 +516,18 @@ def _argparse_type(hint: Any) -> dict[str, Any]:
     members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
     if len(members) > 1 and (str not in members or bool in members):
         return {"type": _yaml_text, "metavar": "YAML"}
-    kind: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
-    if get_origin(kind) is Literal or _is_enum(kind):
-        choices = get_args(kind) if get_origin(kind) is Literal else [member.value for member in kind]
-        return {"type": str, "choices": [*map(str, choices)]}
-    if kind is bool:
+    member: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
+    is_list = get_origin(member) is list
+    if choices := _choices(member):
+        return {"type": str, "choices": choices, **({"nargs": "+"} if is_list else {})}
+    if member is bool:
         return {"type": _true_or_false}
-    if get_origin(kind) is list and get_args(kind)[0] in (str, int, float):
-        return {"type": get_args(kind)[0], "nargs": "+"}
-    if get_origin(kind) is list and get_origin(get_args(kind)[0]) is Literal:
-        return {"choices": [*map(str, get_args(get_args(kind)[0]))], "nargs": "+"}
-    if kind == list[list[str]]:
+    if is_list and get_args(member)[0] in (str, int, float):
+        return {"type": get_args(member)[0], "nargs": "+"}
+    if member == list[list[str]]:
         return {"nargs": "+", "action": _Add}
-    if kind in (int, float, str, Path):
-        return {"type": kind}
+    if member in (int, float, str, Path):
+        return {"type": member}
     return {"type": _yaml_text, "metavar": "YAML"}
 
 

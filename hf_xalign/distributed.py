@@ -32,11 +32,11 @@ def gather_rows(rows: torch.Tensor) -> torch.Tensor:
     sizes = torch.cat(counts).tolist()
     padded = rows.detach().new_zeros(max(sizes), *rows.shape[1:])
     padded[: len(rows)] = rows.detach()
-    parts = [torch.empty_like(padded) for _ in range(processes)]
-    dist.all_gather(parts, padded)
-    parts = [part[:size] for part, size in zip(parts, sizes, strict=True)]
-    parts[dist.get_rank()] = rows
-    return torch.cat(parts)
+    gathered = [torch.empty_like(padded) for _ in range(processes)]
+    dist.all_gather(gathered, padded)
+    gathered = [padded_rows[:size] for padded_rows, size in zip(gathered, sizes, strict=True)]
+    gathered[dist.get_rank()] = rows
+    return torch.cat(gathered)
 
 
 def whole_loss(loss: torch.Tensor) -> torch.Tensor:
@@ -82,7 +82,7 @@ def is_sharded(module: nn.Module) -> bool:
 def unsharded_class(module: nn.Module) -> type[Any]:
     """Return a module's class without the subclass that FSDP2 gives it."""
     sharded = _imported("torch.distributed.fsdp", "FSDPModule")
-    return next(kind for kind in type(module).__mro__ if not issubclass(kind, sharded))
+    return next(cls for cls in type(module).__mro__ if not issubclass(cls, sharded))
 
 
 def _is_sharded_tensor(tensor: torch.Tensor) -> bool:

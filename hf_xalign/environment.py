@@ -26,11 +26,11 @@ _PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "p
 
 def versions() -> dict[str, str | None]:
     """Return the versions of hf_xalign, Python and packages that affect results, or None for missing packages."""
-    found: dict[str, str | None] = dict.fromkeys(_PACKAGES)
+    installed: dict[str, str | None] = dict.fromkeys(_PACKAGES)
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return {"hf_xalign": __version__, "python": platform.python_version(), **found}
+            installed[package] = metadata.version(package)
+    return {"hf_xalign": __version__, "python": platform.python_version(), **installed}
 
 
 def git_state() -> dict[str, Any] | None:

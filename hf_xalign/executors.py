@@ -2,6 +2,7 @@
 
 The executors are context managers that yield a function, which calls another function for each task, and yields the
 names of the tasks with their results or errors in the order in which they end. `ray_map` keeps the tasks' order.
+[`MarkedTasks`] resumes tasks that write files.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
+from pathlib import Path
 from typing import Any
 
+from hf_xalign.cache import disk_errors, read_mark, write_mark
 from hf_xalign.checks import require
-from hf_xalign.errors import InputError, explained
+from hf_xalign.environment import progress
+from hf_xalign.errors import InputError, explained, find_disk_full
 
 Tasks = Iterable[tuple[str, tuple[Any, ...]]]
 """Names of tasks and the arguments of each."""
@@ -99,10 +104,10 @@ def ray_map(address: str, make: Callable[..., Any], *arguments: Any, gpus: int =
         InputError: Ray is missing, no cluster answers, or it has no GPU.
     """
     with _cluster(address) as ray:
-        kind = "GPU" if gpus else "CPU"
-        workers = int(ray.cluster_resources().get(kind, 0)) // (gpus or 1)
+        resource = "GPU" if gpus else "CPU"
+        workers = int(ray.cluster_resources().get(resource, 0)) // (gpus or 1)
         if not workers:
-            raise InputError(f"the Ray cluster at {address} has no {kind} for a worker.")
+            raise InputError(f"the Ray cluster at {address} has no {resource} for a worker.")
         # If a machine is lost, its worker starts on another one and repeats its task.
         worker = ray.remote(_Worker).options(num_cpus=1, num_gpus=gpus, max_restarts=3, max_task_retries=3)
         sent = [ray.put(argument) for argument in arguments]  # kept here, for workers that start again
@@ -155,3 +160,77 @@ def _call(function: Callable[..., Any], task: tuple[Any, ...]) -> Future[Any]:
     except Exception as error:
         future.set_exception(error)
     return future
+
+
+@dataclass(frozen=True)
+class MarkedTasks:
+    """Tasks of one run, each with a marker in a work folder when it is finished.
+
+    A task is a function and its arguments. It returns the content of its marker and the files that it wrote. A task is
+    run again if its marker or one of its files is missing or damaged.
+
+    Attributes:
+        folder: folder of the files.
+        work: folder of the markers.
+        settings: digest of the run's settings and input. Markers with another digest are ignored.
+        around: context manager that each task runs in.
+    """
+
+    folder: Path
+    work: Path
+    settings: str
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def finish(self, tasks: Mapping[str, tuple[Any, ...]], run: Run, desc: str) -> list[dict[str, Any]]:
+        """Run the named tasks that are not finished, and return the markers of all.
+
+        Raises:
+            InputError: a task failed. All others are finished first, unless the disk is full.
+        """
+        markers = {name: marker for name in tasks if (marker := self._finished(name)) is not None}
+        unfinished = {name: (self, name, *task) for name, task in tasks.items() if name not in markers}
+        failed: dict[str, BaseException] = {}
+        with progress(total=len(tasks), initial=len(markers), desc=desc) as bar:
+            for name, future in run(MarkedTasks.perform, unfinished.items()):
+                if error := future.exception():
+                    failed[name] = getattr(error, "cause", error)  # Ray wraps the error
+                    if find_disk_full(error):
+                        break
+                else:
+                    markers[name] = future.result()
+                bar.update()
+        if failed:
+            name, error = min(failed.items())
+            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            raise InputError(
+                f"{name} ({len(failed)} of {len(tasks)} failed): {reason.strip().rstrip('.')}. Finished tasks are "
+                "kept. Run again to resume."
+            ) from error
+        return [markers[name] for name in tasks]
+
+    def perform(
+        self, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any
+    ) -> dict[str, Any]:
+        """Run one task, write its marker and return the content."""
+        with self.around(), disk_errors(self.folder / name):
+            content, files = function(*arguments)
+        write_mark(self._path(name), {"settings": self.settings, **content}, files)
+        return content
+
+    def marker(self, name: str) -> dict[str, Any]:
+        """Return the marker of a finished task.
+
+        Raises:
+            InputError: the marker or one of the task's files has been damaged.
+        """
+        if (marker := self._finished(name)) is None:
+            raise InputError(f"{self._path(name)}: the marker or a file of this task was damaged. Run again.")
+        return marker
+
+    def _path(self, name: str) -> Path:
+        return self.work / f"{name}.json"
+
+    def _finished(self, name: str) -> dict[str, Any] | None:
+        """Return the marker of a task, or None if it or a file is missing or damaged."""
+        marker = read_mark(self._path(name))
+        return marker if marker is not None and marker["settings"] == self.settings else None

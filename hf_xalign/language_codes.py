@@ -13,25 +13,11 @@ from hf_xalign.errors import InputError
 
 # A code becomes a key of records and part of file names, so it has no dots, slashes or spaces.
 LANGUAGE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*"
-_LONGEST = 35  # characters, as RFC 5646, section 4.4.1, recommends
 _PATTERN = re.compile(LANGUAGE)
 # Codes with the same meaning. CLDR's locale `no` is Bokmål, and the script Han is the likely one of a language.
 _SAME = {"nb": "no"}
 _SAME_SCRIPT = {"Aran": "Arab", "Hang": "Kore", "Hani": None}
 _SUBTAG = re.compile("[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3}")  # a script or a region
-# Common names that are different in CLDR's English list.
-_OTHER_NAMES = {
-    "bengali": "bn",
-    "farsi": "fa",
-    "kinyarwanda": "rw",
-    "mandarin": "zh",
-    "norwegian": "no",
-    "oriya": "or",
-    "panjabi": "pa",
-    "sinhalese": "si",
-    "tagalog": "fil",
-    "uighur": "ug",
-}
 
 
 class Language(NamedTuple):
@@ -47,7 +33,8 @@ def check_language(code: Any, where: str) -> str:
 
     Otherwise, or if it has more than 35 characters, raise an InputError that begins with `where`.
     """
-    if isinstance(code, str) and len(code) <= _LONGEST and _PATTERN.fullmatch(code):
+    # RFC 5646, section 4.4.1, recommends 35 characters.
+    if isinstance(code, str) and len(code) <= 35 and _PATTERN.fullmatch(code):
         return code
     shown = repr(code)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
@@ -66,9 +53,9 @@ def parse_language(code: str) -> Language:
     """
     first, *rest = re.split("[-_]", code)
     language, *implied = (get_global("language_aliases").get(first.lower()) or first.lower()).split("_")
-    parts = [*rest, *implied]
-    script = next((part.title() for part in parts if len(part) == 4 and part.isalpha()), None)
-    region = next((part.upper() for part in parts if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part)), None)
+    subtags = [*rest, *implied]
+    script = next((subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
+    region = next((subtag.upper() for subtag in subtags if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", subtag)), None)
     return Language(_SAME.get(language, language), _SAME_SCRIPT.get(script or "", script), region)
 
 
@@ -80,12 +67,12 @@ def likely_language(code: str) -> Language:
         >>> likely_language("pa-PK").script, likely_language("sr").script
         ('Arab', 'Cyrl')
     """
-    own = parse_language(code)
+    language, script, region = parse_language(code)
     likely = get_global("likely_subtags")
-    asked = ((own.script, own.region), (None, own.region), (own.script, None), (None, None))
-    names = ("_".join(filter(None, (own.language, *subtags))) for subtags in asked)
-    language = Language(*next((likely[name] for name in names if name in likely), own.language).split("_"))
-    return Language(own.language, own.script or language.script, own.region or language.region)
+    endings = ((script, region), (None, region), (script, None), (None, None))
+    names = ("_".join(filter(None, (language, *ending))) for ending in endings)
+    likeliest = Language(*next((likely[name] for name in names if name in likely), language).split("_"))
+    return Language(language, script or likeliest.script, region or likeliest.region)
 
 
 def canonical_language(code: str) -> str:
@@ -95,10 +82,10 @@ def canonical_language(code: str) -> str:
         >>> [canonical_language(code) for code in ("deu", "de_DE", "deu_Latn", "zh-TW", "zho_Hant", "pt-PT")]
         ['de', 'de', 'de', 'zh-Hant', 'zh-Hant', 'pt-PT']
     """
-    own = likely_language(code)
-    shorter = (own[:1], own[:2], (own.language, own.region), own)
+    language = likely_language(code)
+    shorter = (language[:1], language[:2], (language.language, language.region), language)
     names = ("-".join(filter(None, subtags)) for subtags in shorter)
-    return next(name for name in names if likely_language(name) == own)
+    return next(name for name in names if likely_language(name) == language)
 
 
 @cache
@@ -118,15 +105,15 @@ def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | N
         >>> closest_language("zh-Hans", ("en", "zh-TW", "zh_CN")), closest_language("sr-Latn", ("sr", "en"))
         (('zh_CN', True), None)
     """
-    own = likely_language(asked)
-    found = []
-    for place, code in enumerate(codes):
-        other = likely_language(code)
-        if own.language == other.language and (own.script or other.script) == (other.script or own.script):
+    wanted = likely_language(asked)
+    candidates = []
+    for position, code in enumerate(codes):
+        language, script, _ = likely_language(code)
+        if language == wanted.language and (script == wanted.script or not (script and wanted.script)):
             literal = code.lower().replace("_", "-") == asked.lower().replace("_", "-")
             same = same_language(code, asked)
-            found.append((not literal, not same, parse_language(code).region is not None, place, code, same))
-    return min(found)[-2:] if found else None
+            candidates.append((not literal, not same, parse_language(code).region is not None, position, code, same))
+    return min(candidates)[-2:] if candidates else None
 
 
 def _variants(code: str) -> list[str]:
@@ -134,15 +121,30 @@ def _variants(code: str) -> list[str]:
     return [part for part in re.split("[-_]", code.lower())[1:] if not _SUBTAG.fullmatch(part)]
 
 
+# Common names that are different in CLDR's English list.
+_OTHER_NAMES = {
+    "bengali": "bn",
+    "farsi": "fa",
+    "kinyarwanda": "rw",
+    "mandarin": "zh",
+    "norwegian": "no",
+    "oriya": "or",
+    "panjabi": "pa",
+    "sinhalese": "si",
+    "tagalog": "fil",
+    "uighur": "ug",
+}
+
+
 @cache
 def _names(locale: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return {name in lower case: code} in a locale for languages, and for the scripts and regions after them."""
     try:
-        known = Locale.parse(locale, sep="_")
+        locale_names = Locale.parse(locale, sep="_")
     except (UnknownLocaleError, ValueError):
         return {}, {}
-    languages = {name.casefold(): code.replace("_", "-") for code, name in known.languages.items()}
-    places = {name.casefold(): code for code, name in {**known.territories, **known.scripts}.items()}
+    languages = {name.casefold(): code.replace("_", "-") for code, name in locale_names.languages.items()}
+    places = {name.casefold(): code for code, name in {**locale_names.territories, **locale_names.scripts}.items()}
     return languages | (_OTHER_NAMES if locale == "en" else {}), places
 
 
@@ -171,5 +173,5 @@ def find_language(text: str, *speakers: str) -> str | None:
     if not _PATTERN.fullmatch(text):
         return None
     language = parse_language(text).language
-    known = language in Locale("en").languages or language in get_global("likely_subtags")
-    return text if known and all(map(_SUBTAG.fullmatch, re.split("[-_]", text)[1:])) else None
+    is_language = language in Locale("en").languages or language in get_global("likely_subtags")
+    return text if is_language and all(map(_SUBTAG.fullmatch, re.split("[-_]", text)[1:])) else None

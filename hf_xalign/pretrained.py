@@ -25,63 +25,10 @@ from hf_xalign.errors import InputError, content_errors
 from hf_xalign.record import check_run
 
 _LONGEST_JSON = 16 << 20  # bytes of a config or index
-_REGEX_SECONDS = 1.0
-_OWN_TYPES = {"xalign-bilstm-crf", "xalign-mapped"}
-_OWN_PEFT_TYPES = {"XALIGN"}
-
-# Integers that sizes of tensors follow; those that are at least 1; those that some tensor has where there are weights
-# (others, such as an attention head's, may be in no shape).
-_SIZE = re.compile(r"(?:num|n|d)_\w+|dim|\w+_(?:dim|size|heads|layers)|max_position_embeddings|r|reduction_factor")
-_POSITIVE = re.compile(
-    r"d_model|dim|n_embd|(?:hidden|vocab|intermediate|embedding|feedforward)_size|d_ff|ffn_dim|hidden_dim|r"
-    r"|(?:num_hidden|num|n)_layers?|(?:num_attention|num_key_value|num|n)_heads?|max_position_embeddings"
-    r"|reduction_factor|num_labels"
-)
-_IN_WEIGHTS = re.compile(r"hidden_size|d_model|n_embd|vocab_size")
-_LAYERS = re.compile(r"num_hidden_layers|num_layers|n_layers?")
-# Fields that change how a model is built or what it returns, with the values that are read.
-_FIXED: dict[str, tuple[Any, ...]] = {
-    "quantization_config": (None,),
-    "attn_implementation": ("sdpa", "eager"),
-    "_attn_implementation": ("sdpa", "eager"),
-    "chunk_size_feed_forward": (0,),
-    "return_dict": (True,),
-}
-_FIXED_OF_ADAPTERS = {"megatron_config": (None,), "pooling": ("first", "last", "mean")}
-_DEFAULTS = ("hidden_size", "num_hidden_layers", "vocab_size")
-_WIDTH = re.compile(r"hidden_size|d_model|n_embd|dim")
 _IN_LAYER = re.compile(r"\.(\d+)\.")
-# {field: part of the name of the table whose rows it counts}
-_TABLES = {
-    "max_position_embeddings": "position_embeddings.w",
-    "type_vocab_size": "token_type_embeddings.w",
-    "vocab_size": "word_embeddings.w",
-    "intermediate_size": "intermediate.dense.w",
-}
-# Fields of an adapter's config: of patterns or lists of names, and objects whose keys are patterns.
-_PATTERNS = ("target_modules", "exclude_modules", "layers_pattern")
-_TABLES_OF_PATTERNS = ("rank_pattern", "alpha_pattern")
 # What a module saved with a task model names as its base. A folder's path would be another machine's, and the base on
 # the Hub would be loaded in place of the fine-tuned model. This is neither, and the error that prints it explains it.
 BASE_IN_FOLDER = "(the model in this folder: download it, or load it by hf_xalign.load)"
-# Files of a tokenizer's vocabulary, and tokenizers that have none.
-_VOCABULARY = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
-_WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
-# Part of the name of a tensor that an adapter has: by its kind, and by a field that is set.
-_NEEDED_BY_KIND = {"ADALORA": "lora_E", "PREFIX_TUNING": "prompt_embeddings"}
-_NEEDED_BY_FIELD = {
-    "use_dora": "lora_magnitude_vector",
-    "lora_bias": "lora_B.bias",
-    "trainable_token_indices": "trainable_tokens_delta",
-}
-# Kinds that put vectors of their own between the words, or want more than a sentence.
-_NO_WORD_VECTORS = ("PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "ADAPTION_PROMPT", "POLY")
-_MATRIX = re.compile(r"(?:.*\.)?((?:\w+\.\d+\.|\w*embed).*)\.weight")
-# Integer of the bits of a number of each dtype, and those bits that are all set in NaN and infinity.
-_EXPONENT = {
-    "F64": ("<u8", 0x7FF0_0000_0000_0000), "F32": ("<u4", 0x7F80_0000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)
-}  # fmt: skip
-_DTYPE = re.compile(r"(?:torch\.)?(?:auto|half|float|double|bfloat16|float(?:8\w*|16|32|64))")
 
 
 def check_model_folder(folder: str | os.PathLike) -> None:
@@ -99,13 +46,19 @@ def check_model_folder(folder: str | os.PathLike) -> None:
     folder = Path(folder)
     check_files(folder)
     config, adapter = _read_object(folder / "config.json"), _read_object(folder / "adapter_config.json")
-    shapes, own_shapes = _weights(folder, "model"), _weights(folder, "adapter_model")
+    shapes, adapter_shapes = _weights(folder, "model"), _weights(folder, "adapter_model")
     if shapes and not (config or adapter):
         raise InputError(f"{folder} has weights, and no config.json. Save or download the whole model again.")
     if config:
-        _check_config(config, shapes, f"{folder}/config.json")
+        _refuse(f"{folder}/config.json", _config_faults(config, shapes))
     if adapter:
-        _check_adapter(adapter, own_shapes, f"{folder}/adapter_config.json")
+        _refuse(f"{folder}/adapter_config.json", _adapter_faults(adapter, adapter_shapes))
+
+
+def _refuse(path: str | os.PathLike, faults: Iterator[str]) -> None:
+    """Raise an InputError that names a file and the first of its faults, if there are any."""
+    if fault := next(faults, None):
+        raise InputError(f"{path}: {fault}")
 
 
 def check_files(folder: Path) -> None:
@@ -146,44 +99,44 @@ def _read_object(path: Path) -> dict[str, Any]:
 def _check_tokenizer(folder: Path) -> None:
     """Check a tokenizer's files; tokenizer.json is parsed, and if it is short, loaded: a long one takes a second."""
     settings = {name: folder / f"{name}.json" for name in ("tokenizer_config", "special_tokens_map", "added_tokens")}
-    read = {name: read_json(path, remedy="Save it again.") for name, path in settings.items() if path.exists()}
-    for name, content in read.items():
+    contents = {name: read_json(path, remedy="Save it again.") for name, path in settings.items() if path.exists()}
+    for name, content in contents.items():
         if not isinstance(content, dict):
             raise InputError(f"{settings[name]}: no JSON object. Save the tokenizer again.")
-    for name, value in read.get("tokenizer_config", {}).items():
-        right, wanted = True, ""
+    for name, value in contents.get("tokenizer_config", {}).items():
+        valid, expected = True, ""
         if name == "tokenizer_class":
-            right, wanted = isinstance(value, (str, type(None))), "a name"
+            valid, expected = isinstance(value, (str, type(None))), "a name"
         elif name == "model_max_length":
-            right, wanted = isinstance(value, (int, float, type(None))) and (value is None or value > 0), "above 0"
+            valid, expected = isinstance(value, (int, float, type(None))) and (value is None or value > 0), "above 0"
         elif name == "padding_side":
-            right, wanted = value in ("left", "right"), "left or right"
+            valid, expected = value in ("left", "right"), "left or right"
         elif name == "added_tokens_decoder":
-            right = isinstance(value, dict) and all(k.isdecimal() and isinstance(v, dict) for k, v in value.items())
-            wanted = "an object of tokens by their number"
+            valid = isinstance(value, dict) and all(k.isdecimal() and isinstance(v, dict) for k, v in value.items())
+            expected = "an object of tokens by their number"
         elif name.endswith("_token") and not name.startswith("add_"):
-            right, wanted = isinstance(value, (str, dict, bool, type(None))), "a token"
+            valid, expected = isinstance(value, (str, dict, bool, type(None))), "a token"
             if name == "pad_token" and value is None:
-                right, wanted = False, "a token, which shorter sentences are filled up with"
-        if not right:
-            raise InputError(f"{settings['tokenizer_config']}: {name} is {value!r}; it is {wanted}. Correct it.")
+                valid, expected = False, "a token, which shorter sentences are filled up with"
+        if not valid:
+            raise InputError(f"{settings['tokenizer_config']}: {name} is {value!r}; it is {expected}. Correct it.")
     path = folder / "tokenizer.json"
     if path.exists():
         try:
             content = json.loads(path.read_text("utf-8"))
-            kinds = ("BPE", "Unigram", "WordLevel", "WordPiece")
+            model_types = ("BPE", "Unigram", "WordLevel", "WordPiece")
             vocabulary = content["model"]["vocab"]
             highest = max(vocabulary.values()) if isinstance(vocabulary, dict) else len(vocabulary) - 1
             added = (token["id"] for token in content.get("added_tokens") or () if not token["special"])
             highest = max([highest, *added])
-            whole = content["model"].get("type") in (None, *kinds) and highest >= 0
-            if whole and path.stat().st_size < 1 << 20:
+            complete = content["model"].get("type") in (None, *model_types) and highest >= 0
+            if complete and path.stat().st_size < 1 << 20:
                 from tokenizers import Tokenizer
 
                 Tokenizer.from_file(str(path))
         except Exception:  # tokenizers raises bare exceptions
-            whole = False
-        if not whole:
+            complete = False
+        if not complete:
             raise InputError(f"{path} is no whole tokenizer. Save or download the tokenizer again.")
         config = _read_object(folder / "config.json")
         if isinstance(rows := config.get("vocab_size"), int) and highest >= rows:
@@ -193,8 +146,10 @@ def _check_tokenizer(folder: Path) -> None:
     for path in (folder / name for name in names if name in ("vocab.txt", "vocab.json")):
         with content_errors(path, "no vocabulary", "Save or download the tokenizer again."):
             path.read_text("utf-8") if path.suffix == ".txt" else read_json(path)
-    kind = read.get("tokenizer_config", {}).get("tokenizer_class")
-    if not any(map(_VOCABULARY.fullmatch, names)) and kind not in _WITHOUT_FILES:
+    tokenizer_class = contents.get("tokenizer_config", {}).get("tokenizer_class")
+    vocabulary_file = re.compile(r"vocab\.(txt|json)|\S+\.model|tekken\.json")
+    without_files = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+    if not any(map(vocabulary_file.fullmatch, names)) and tokenizer_class not in without_files:
         raise InputError(f"{folder} has no tokenizer's files: save the model's tokenizer in the same folder.")
 
 
@@ -214,6 +169,12 @@ def _weights(folder: Path, stem: str) -> dict[str, list[int]]:
     return {name: entry["shape"] for file in files if file.exists() for name, entry in _header(file)[0].items()}
 
 
+# Integer of the bits of a number of each dtype, and those bits that are all set in NaN and infinity.
+_EXPONENT = {
+    "F64": ("<u8", 0x7FF0_0000_0000_0000), "F32": ("<u4", 0x7F80_0000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)
+}  # fmt: skip
+
+
 def check_finite(path: Path) -> None:
     """Refuse a safetensors file with a number that is NaN or infinite. Imports no torch, and holds 4 MiB at a time.
 
@@ -225,13 +186,13 @@ def check_finite(path: Path) -> None:
     entries, start = _header(path)
     with path.open("rb") as file:
         for name, entry in entries.items():
-            kind, bits = _EXPONENT.get(entry["dtype"], ("", 0))
+            integer_type, bits = _EXPONENT.get(entry["dtype"], ("", 0))
             file.seek(start + entry["data_offsets"][0])
-            left = math.prod(entry["shape"]) if kind else 0
-            while left > 0:
-                numbers = np.fromfile(file, kind, min(left, (4 << 20) // np.dtype(kind).itemsize))
-                left -= max(len(numbers), 1)
-                if (numbers & bits == bits).any():
+            remaining = math.prod(entry["shape"]) if integer_type else 0
+            while remaining > 0:
+                values = np.fromfile(file, integer_type, min(remaining, (4 << 20) // np.dtype(integer_type).itemsize))
+                remaining -= max(len(values), 1)
+                if (values & bits == bits).any():
                     raise InputError(nonfinite(path, name))
 
 
@@ -245,105 +206,126 @@ def nonfinite(where: str | os.PathLike, name: str) -> str:
 
 def _header(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
     """Return {name: entry} of a safetensors file, whose tensors fill it one after another, and where they begin."""
-    wrong = InputError(f"{path} is no whole safetensors file. Save or download the model again.")
+    damaged = InputError(f"{path} is no whole safetensors file. Save or download the model again.")
     if not path.is_file():
-        raise wrong
+        raise damaged
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
         if length > min(size - 8, 8 * _LONGEST_JSON):
-            raise wrong
+            raise damaged
         try:
             header = json.loads(file.read(length))
-            about = header.pop("__metadata__", {})
-            at, whole = 0, _fits(ast.parse("dict[str, str]", mode="eval").body, about)
+            metadata = header.pop("__metadata__", {})
+            position, complete = 0, _fits(ast.parse("dict[str, str]", mode="eval").body, metadata)
             for entry in sorted(header.values(), key=lambda entry: entry["data_offsets"]):
                 start, end = entry["data_offsets"]
                 bits = int(re.findall(r"\d+", entry["dtype"].replace("BOOL", "8"))[0])
                 if not all(isinstance(n, int) and n >= 0 for n in entry["shape"]):  # a product with text repeats it
-                    raise wrong
-                whole &= start == at and 8 * (end - start) == bits * math.prod(entry["shape"])
-                at = end
+                    raise damaged
+                complete &= start == position and 8 * (end - start) == bits * math.prod(entry["shape"])
+                position = end
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            raise wrong from error
-    if not whole or at != size - 8 - length:
-        raise wrong
+            raise damaged from error
+    if not complete or position != size - 8 - length:
+        raise damaged
     return header, 8 + length
 
 
-def _check_config(config: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
-    known = {*_strings("transformers", "models/auto/*.py"), *_OWN_TYPES}
-    kind = config.get("model_type")
-    if ("model_type" in config or shapes) and not (isinstance(kind, str) and kind in known):
-        raise InputError(f"{where}: model_type is {kind!r}, which the installed transformers does not know.")
+# {field: part of the name of the table whose rows it counts}
+_TABLES = {
+    "max_position_embeddings": "position_embeddings.w",
+    "type_vocab_size": "token_type_embeddings.w",
+    "vocab_size": "word_embeddings.w",
+    "intermediate_size": "intermediate.dense.w",
+}
+
+
+def _config_faults(config: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> Iterator[str]:
+    """Yield what is wrong in the config of a model whose weights have these shapes."""
+    model_types = {*_strings("transformers", "models/auto/*.py"), "xalign-bilstm-crf", "xalign-mapped"}
+    model_type = config.get("model_type")
+    if ("model_type" in config or shapes) and not (isinstance(model_type, str) and model_type in model_types):
+        yield f"model_type is {model_type!r}, which the installed transformers does not know."
     if shapes:  # a field that is left out has its default
-        fields = {name: field for name, field in _declared_config(kind).items() if name in _DEFAULTS}
-        values = {name: field.value for name, field in fields.items() if field.value}
-        config = {name: ast.literal_eval(ast.unparse(value)) for name, value in values.items()} | dict(config)
+        for name, declared in _declared_config(model_type).items():
+            if name in ("hidden_size", "num_hidden_layers", "vocab_size") and declared.value:
+                config = {name: ast.literal_eval(declared.value), **config}
     dims = {n for shape in shapes.values() for n in shape}
     for path, name, value, sizes in _fields(config):
-        at = f"{where}: {path}"
-        kind = sizes.get("model_type")
         rows = {shape[0] for tensor, shape in shapes.items() if _TABLES.get(name, "\0") in tensor and shape}
         if _SIZE.fullmatch(name):
-            _check_size(name, value, at, set() if rows else dims)
-        _check_form(name, value, at, str(kind), sizes.get("vocab_size"))
+            yield from _size_faults(name, value, path, set() if rows else dims)
+        yield from _form_faults(name, value, path, str(sizes.get("model_type")), sizes.get("vocab_size"))
         if not _SIZE.fullmatch(name) or not isinstance(value, int):  # null, or one for each layer
             continue
         # Some families have two positions more than they say.
         if rows and value not in rows | ({n - 2 for n in rows} if name == "max_position_embeddings" else set()):
-            raise InputError(f"{at} is {value:,}, and the weights have {max(rows):,}. Correct it.")
+            yield f"{path} is {value:,}, and the weights have {max(rows):,}. Correct it."
         shared = "num_hidden_groups" in sizes  # ALBERT's layers share weights
-        if _LAYERS.fullmatch(name) and shapes and not shared and value > (there := _layers(shapes)):
-            raise InputError(f"{at} is {value:,}, and the weights have {there:,}. Correct it.")
-        if sizes is config and _WIDTH.fullmatch(name):
+        counts_layers = name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+        if counts_layers and shapes and not shared and value > (layers := _layers(shapes)):
+            yield f"{path} is {value:,}, and the weights have {layers:,}. Correct it."
+        if sizes is config and name in ("hidden_size", "d_model", "n_embd", "dim"):
             matrices = [shape for tensor, shape in shapes.items() if _IN_LAYER.search(tensor) and len(shape) == 2]
             if 2 * sum(value in shape for shape in matrices) < len(matrices):
-                raise InputError(f"{at} is {value:,}, which most matrices of the weights do not have. Correct it.")
+                yield f"{path} is {value:,}, which most matrices of the weights do not have. Correct it."
         heads = sizes.get("num_attention_heads") if name == "hidden_size" else None
         if isinstance(heads, int) and heads and not {"head_dim", "d_kv"} & sizes.keys() and value % heads:
-            raise InputError(f"{at} is {value:,}, which {heads:,} attention heads do not divide. Correct one of them.")
-    _check_memory(config, where)
+            yield f"{path} is {value:,}, which {heads:,} attention heads do not divide. Correct one of them."
+    yield from _memory_faults(config)
     if shapes:
-        _check_names(str(kind), shapes, where)
+        yield from _name_faults(str(model_type), shapes)
 
 
-def _check_names(kind: str, tensors: Iterable[str], where: str) -> None:
+def _name_faults(model_type: str, tensors: Iterable[str]) -> Iterator[str]:
     """Refuse weights of which most have names that the source of such a model does not have."""
-    known = _strings("transformers", f"models/{kind.replace('-', '_')}/modeling_*.py", r"self\.(\w+)")
-    if known and kind not in _strings("transformers", "conversion_mapping.py"):
-        known |= {"weight", "bias", "gamma", "beta"}
-        fits = [all(part in known or part.isdigit() for part in name.split(".")) for name in tensors]
+    source_names = _strings("transformers", f"models/{model_type.replace('-', '_')}/modeling_*.py", r"self\.(\w+)")
+    if source_names and model_type not in _strings("transformers", "conversion_mapping.py"):
+        source_names |= {"weight", "bias", "gamma", "beta"}
+        fits = [all(part in source_names or part.isdigit() for part in name.split(".")) for name in tensors]
         if 2 * sum(fits) < len(fits):
-            raise InputError(f"{where}: model_type is {kind!r}, and the weights' names are not those of such a model.")
+            yield f"model_type is {model_type!r}, and the weights' names are not those of such a model."
 
 
-def _check_form(name: str, value: Any, where: str, kind: str, vocabulary: Any) -> None:
+# Fields that change how a model is built or what it returns, with the values that are read.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "quantization_config": (None,),
+    "attn_implementation": ("sdpa", "eager"),
+    "_attn_implementation": ("sdpa", "eager"),
+    "chunk_size_feed_forward": (0,),
+    "return_dict": (True,),
+}
+
+
+def _form_faults(name: str, value: Any, path: str, model_type: str, vocabulary: Any) -> Iterator[str]:
     """Check a field that is no size."""
-    wanted, right = "", True
+    expected, valid = "", True
     if name in ("id2label", "label2id", "auto_map"):
-        right, wanted = isinstance(value, dict), "an object"
+        valid, expected = isinstance(value, dict), "an object"
     elif name in ("dtype", "torch_dtype"):
-        right, wanted = isinstance(value, str) and bool(_DTYPE.fullmatch(value)), "the name of a floating-point dtype"
+        dtypes = r"(?:torch\.)?(?:auto|half|float|double|bfloat16|float(?:8\w*|16|32|64))"
+        valid = isinstance(value, str) and bool(re.fullmatch(dtypes, value))
+        expected = "the name of a floating-point dtype"
     elif name == "pad_token_id":
         rows = vocabulary if isinstance(vocabulary, int) and vocabulary > 0 else math.inf
-        right = isinstance(value, int) and -rows <= value < rows
-        wanted = "a whole number below vocab_size"
+        valid = isinstance(value, int) and -rows <= value < rows
+        expected = "a whole number below vocab_size"
     elif "dropout" in name or name.endswith("_eps"):
-        right = not isinstance(value, str) and (not isinstance(value, (int, float)) or 0 <= value <= 1)
-        wanted = "a number from 0 to 1"
+        valid = not isinstance(value, str) and (not isinstance(value, (int, float)) or 0 <= value <= 1)
+        expected = "a number from 0 to 1"
     elif name in ("hidden_act", "hidden_activation", "activation_function"):
         # A model may know more of them than transformers has in one place.
-        files = ("activations.py", f"models/{kind.replace('-', '_')}/*.py")
-        right = not isinstance(value, str) or any(value in _strings("transformers", file) for file in files)
-        wanted = "an activation of transformers"
+        files = ("activations.py", f"models/{model_type.replace('-', '_')}/*.py")
+        valid = not isinstance(value, str) or any(value in _strings("transformers", file) for file in files)
+        expected = "an activation of transformers"
     elif name in _FIXED:
-        right, wanted = value in _FIXED[name], f"{_FIXED[name][0]!r}, as others are not read"
-    if value is None or right:
-        right, wanted = _is_declared(_declared_config(kind).get(name), value)
-    if not right:
-        raise InputError(f"{where} is {value!r}; it is {wanted}. Correct it.")
+        valid, expected = value in _FIXED[name], f"{_FIXED[name][0]!r}, as others are not read"
+    if value is None or valid:
+        valid, expected = _is_declared(_declared_config(model_type).get(name), value)
+    if not valid:
+        yield f"{path} is {value!r}; it is {expected}. Correct it."
 
 
 @cache
@@ -354,21 +336,21 @@ def _declared(package: str, files: str, mark: str) -> dict[str, ast.AnnAssign]:
         text = path.read_text(encoding="utf-8")
         for node in ast.parse(text).body if mark in text else ():
             if isinstance(node, ast.ClassDef) and mark in (ast.get_source_segment(text, node) or ""):
-                return {ast.unparse(one.target): one for one in node.body if isinstance(one, ast.AnnAssign)}
+                return {ast.unparse(field.target): field for field in node.body if isinstance(field, ast.AnnAssign)}
     return {}
 
 
-def _declared_config(kind: Any) -> dict[str, ast.AnnAssign]:
+def _declared_config(model_type: Any) -> dict[str, ast.AnnAssign]:
     """Return the fields of a kind of models' config in transformers."""
     common = _declared("transformers", "configuration_utils.py", "class PreTrainedConfig")
-    return {**common, **_declared("transformers", "models/*/configuration_*.py", f'model_type = "{kind}"')}
+    return {**common, **_declared("transformers", "models/*/configuration_*.py", f'model_type = "{model_type}"')}
 
 
 def _is_declared(field: ast.AnnAssign | None, value: Any) -> tuple[bool, str]:
     """Return whether a value of JSON is of a field's type, and the type in words; an unknown field has any value."""
-    return (
-        (True, "") if field is None else (_fits(field.annotation, value), f"of type {ast.unparse(field.annotation)}")
-    )
+    if field is None:
+        return True, ""
+    return _fits(field.annotation, value), f"of type {ast.unparse(field.annotation)}"
 
 
 _PLAIN = {"int": int, "float": (int, float), "str": str, "bool": bool, "dict": dict, "list": list, "set": list}
@@ -405,85 +387,96 @@ def _fits(annotation: ast.expr, value: Any) -> bool:
     return True
 
 
-def _check_adapter(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
-    kind = adapter.get("peft_type")
-    known = {*_strings("peft", "utils/peft_types.py"), *_OWN_PEFT_TYPES}
-    if not isinstance(kind, str) or kind not in known:
-        raise InputError(
-            f"{where}: peft_type is {kind!r}, which the installed PEFT does not know ({len(known)} kinds)."
-        )
-    if kind in _NO_WORD_VECTORS:
-        raise InputError(f"{where}: peft_type is {kind}, with which an encoder gives no vectors of words alone.")
-    sources = ("hf_xalign", "modeling/xalign/config.py", "XAlignPeftType.XALIGN")
-    if kind not in _OWN_PEFT_TYPES:
-        sources = ("peft", "tuners/*/config.py", f"self.peft_type = PeftType.{kind}\n")
+# Part of the name of a tensor that an adapter has: by its kind, and by a field that is set.
+_NEEDED_BY_KIND = {"ADALORA": "lora_E", "PREFIX_TUNING": "prompt_embeddings"}
+_NEEDED_BY_FIELD = {
+    "use_dora": "lora_magnitude_vector",
+    "lora_bias": "lora_B.bias",
+    "trainable_token_indices": "trainable_tokens_delta",
+}
+# Kinds that put vectors of their own between the words, or want more than a sentence.
+_NO_WORD_VECTORS = ("PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "ADAPTION_PROMPT", "POLY")
+
+
+def _adapter_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> Iterator[str]:
+    """Yield what is wrong in the config of an adapter whose weights have these shapes."""
+    peft_type = adapter.get("peft_type")
+    peft_names = {*_strings("peft", "utils/peft_types.py"), "XALIGN"}
+    if not isinstance(peft_type, str) or peft_type not in peft_names:
+        yield f"peft_type is {peft_type!r}, which the installed PEFT does not know ({len(peft_names)} kinds)."
+        return
+    if peft_type in _NO_WORD_VECTORS:
+        yield f"peft_type is {peft_type}, with which an encoder gives no vectors of words alone."
+    sources = ("peft", "tuners/*/config.py", f"self.peft_type = PeftType.{peft_type}\n")
+    if peft_type == "XALIGN":
+        sources = ("hf_xalign", "modeling/xalign/config.py", "XAlignPeftType.XALIGN")
     common = (_declared("peft", "config.py", f"class {name}") for name in ("PeftConfigMixin", "PeftConfig("))
     declared = {**next(common), **next(common), **_declared(*sources)}
     dims = {n for shape in shapes.values() for n in shape}
+    readable: dict[str, tuple[Any, ...]] = {"megatron_config": (None,), "pooling": ("first", "last", "mean")}
     for name, value in adapter.items():
-        if name in _FIXED_OF_ADAPTERS and value not in _FIXED_OF_ADAPTERS[name]:
-            read = ", ".join(map(str, _FIXED_OF_ADAPTERS[name]))
-            raise InputError(f"{where}: {name} is {value!r}; what is read is {read}. Correct it.")
-        if name in ("r", "reduction_factor", "num_heads", "feedforward_size") and kind != "OFT":
-            _check_size(name, value, f"{where}: {name}", set())
+        if value not in readable.get(name, (value,)):
+            allowed = ", ".join(map(str, readable[name]))
+            yield f"{name} is {value!r}; what is read is {allowed}. Correct it."
+        if name in ("r", "reduction_factor", "num_heads", "feedforward_size") and peft_type != "OFT":
+            yield from _size_faults(name, value, name, set())
             if name == "r" and dims and value > max(dims):
-                raise InputError(f"{where}: r is {value:,}, and the largest size of the weights is {max(dims):,}.")
+                yield f"r is {value:,}, and the largest size of the weights is {max(dims):,}."
         elif ("dropout" in name or name.endswith("alpha")) and (
             not isinstance(value, (int, float))
             or not math.isfinite(value)
             or ("dropout" in name and not 0 <= value <= 1)
         ):
-            raise InputError(f"{where}: {name} is {value!r}; it is a number. Correct it.")
-        right, wanted = _is_declared(declared.get(name), value)
-        if not (right or name.endswith("alpha")):
-            raise InputError(f"{where}: {name} is {value!r}; it is {wanted}. Correct it.")
+            yield f"{name} is {value!r}; it is a number. Correct it."
+        valid, expected = _is_declared(declared.get(name), value)
+        if not (valid or name.endswith("alpha")):
+            yield f"{name} is {value!r}; it is {expected}. Correct it."
     if not isinstance(base := (adapter.get("auto_mapping") or {}).get("base_model_class"), (str, type(None))):
-        raise InputError(f"{where}: auto_mapping has the base_model_class {base!r}; it is a name. Correct it.")
-    if (task := adapter.get("task_type")) is not None and task not in known:
-        raise InputError(f"{where}: task_type is {task!r}, which the installed PEFT does not know.")
-    for name in _TABLES_OF_PATTERNS:
+        yield f"auto_mapping has the base_model_class {base!r}; it is a name. Correct it."
+    if (task := adapter.get("task_type")) is not None and task not in peft_names:
+        yield f"task_type is {task!r}, which the installed PEFT does not know."
+    tables = ("rank_pattern", "alpha_pattern")  # objects whose keys are patterns
+    for name in tables:
         table, kinds = adapter.get(name) or {}, int if name == "rank_pattern" else (int, float)
         if not all(isinstance(value, kinds) and 0 < value < 1 << 20 for value in table.values()):
-            raise InputError(f"{where}: {name} is {table!r}; it has positive numbers for patterns. Correct it.")
-    patterns = [adapter.get(name) for name in _PATTERNS]
-    patterns += [pattern for name in _TABLES_OF_PATTERNS for pattern in adapter.get(name) or ()]
+            yield f"{name} is {table!r}; it has positive numbers for patterns. Correct it."
+    patterns = [adapter.get(name) for name in ("target_modules", "exclude_modules", "layers_pattern")]
+    patterns += [pattern for name in tables for pattern in adapter.get(name) or ()]
     for pattern in patterns:
         if isinstance(pattern, str) and not re.fullmatch(r"[\w.-]*", pattern):
-            _check_regex(pattern, sorted(shapes), where)
-    prefix = _strings("peft", f"tuners/{kind.lower()}/model.py", r'^    prefix: str = "(\w+)"')
+            yield from _regex_faults(pattern, sorted(shapes))
+    prefix = _strings("peft", f"tuners/{peft_type.lower()}/model.py", r'^    prefix: str = "(\w+)"')
     head = {"SEQ_CLS": r"classifier|score", "TOKEN_CLS": r"classifier|score", "QUESTION_ANS": "qa_outputs"}
-    needed = [*prefix, _NEEDED_BY_KIND.get(kind), head.get(str(adapter.get("task_type")))]
-    needed += [part for field, part in _NEEDED_BY_FIELD.items() if adapter.get(field)]
-    needed += [] if kind in _NEEDED_BY_KIND else ["^base_model"]
-    expected = [part for part in needed if part and shapes]
-    if lacking := next((one for one in expected if not any(re.search(one, name) for name in shapes)), None):
-        lacking = lacking.lstrip("^")
-        raise InputError(
-            f"{where}: such an adapter has weights called {lacking}, and its file has none. Save it again."
-        )
-    if kind == "LORA" and shapes:
-        _check_lora(adapter, shapes, where)
+    needed = [*prefix, _NEEDED_BY_KIND.get(peft_type), head.get(str(adapter.get("task_type")))]
+    needed += [fragment for field, fragment in _NEEDED_BY_FIELD.items() if adapter.get(field)]
+    needed += [] if peft_type in _NEEDED_BY_KIND else ["^base_model"]
+    for fragment in filter(None, needed if shapes else ()):
+        if not any(re.search(fragment, name) for name in shapes):
+            lacking = fragment.lstrip("^")
+            yield f"such an adapter has weights called {lacking}, and its file has none. Save it again."
+    if peft_type == "LORA" and shapes:
+        yield from _lora_faults(adapter, shapes)
 
 
-def _check_lora(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], where: str) -> None:
+def _lora_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> Iterator[str]:
     """Check LoRA's ranks, modules and layers against its weights."""
     modules = {
         name.partition(".lora_")[0].removeprefix("base_model.model."): name for name in shapes if ".lora_" in name
     }
     ranks = {shape[0] for name, shape in shapes.items() if name.endswith(".lora_A.weight")}
     if wrong := ranks - {adapter.get("r", 8), *(adapter.get("rank_pattern") or {}).values()}:
-        raise InputError(f"{where}: r is {adapter.get('r', 8)}, and the weights have {min(wrong)}. Correct it.")
+        yield f"r is {adapter.get('r', 8)}, and the weights have {min(wrong)}. Correct it."
     targets, layers, pattern = (adapter.get(k) for k in ("target_modules", "layers_to_transform", "layers_pattern"))
     if pattern and layers is None:
-        raise InputError(f"{where}: layers_pattern needs layers_to_transform. Give both, or remove it.")
+        yield "layers_pattern needs layers_to_transform. Give both, or remove it."
     if layers is not None and isinstance(targets, str):
-        raise InputError(f"{where}: layers_to_transform needs a list of target_modules, not a pattern. Correct it.")
-    there = {int(number) for name in modules for number in _IN_LAYER.findall(name)}
-    if missing := {*_listed(layers)} - there:
-        raise InputError(f"{where}: layers_to_transform has {min(missing)}, which has no weights. Correct it.")
+        yield "layers_to_transform needs a list of target_modules, not a pattern. Correct it."
+    layers_with_weights = {int(number) for name in modules for number in _IN_LAYER.findall(name)}
+    if missing := {*_listed(layers)} - layers_with_weights:
+        yield f"layers_to_transform has {min(missing)}, which has no weights. Correct it."
     if not any(_aims(adapter, name) for name in modules):
-        more = f" with layers_pattern {pattern}" if pattern else ""
-        raise InputError(f"{where}: target_modules {targets}{more} match no tensor of its weights. Correct it.")
+        targets = f"{targets} with layers_pattern {pattern}" if pattern else targets
+        yield f"target_modules {targets} match no tensor of its weights. Correct it."
 
 
 def _listed(value: Any) -> list[Any]:
@@ -522,72 +515,71 @@ def check_base(folder: Path, *, finite: bool = True) -> None:
         InputError: the adapter names no encoder, a folder that is not there, or one that cannot be a model.
     """
     path = folder / "adapter_config.json"
-    adapter = _read_object(path)
-    if not adapter:
-        return
+    if adapter := _read_object(path):
+        _refuse(path, _base_faults(folder, adapter, finite))
+
+
+def _base_faults(folder: Path, adapter: Mapping[str, Any], finite: bool) -> Iterator[str]:
     base = str(folder) if (folder / "config.json").exists() else adapter.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
-        raise InputError(
-            f"{path}: base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add "
-            "it, or use PeftModel.from_pretrained(encoder, adapter)."
+        yield (
+            f"base_model_name_or_path is {base!r}; it names the encoder that the adapter was trained on. Add it, or "
+            "use PeftModel.from_pretrained(encoder, adapter)."
         )
-    there = Path(os.path.expanduser(base))
-    if os.path.isdir(there):  # False for what can be no name at all
-        if not (there / "config.json").exists():
-            raise InputError(f"{path}: base_model_name_or_path is {base}, which holds no encoder. Correct it.")
-        if there != folder:
-            check_model_folder(there)
-            check_whole(there, tokenizer=False, finite=finite)
-        _check_on_base(adapter, _weights(folder, "adapter_model"), there, str(path))
+        return
+    base_folder = Path(os.path.expanduser(base))
+    if os.path.isdir(base_folder):  # False for what can be no name at all
+        if not (base_folder / "config.json").exists():
+            yield f"base_model_name_or_path is {base}, which holds no encoder. Correct it."
+        if base_folder != folder:
+            check_model_folder(base_folder)
+            check_whole(base_folder, tokenizer=False, finite=finite)
+        yield from _on_base_faults(adapter, _weights(folder, "adapter_model"), base_folder)
     elif not find_folder(base):
         if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", base):
-            raise InputError(
-                f"{path}: base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
+            yield (
+                f"base_model_name_or_path is {base}, and there is no such folder. Correct it, or use "
                 "PeftModel.from_pretrained(encoder, adapter)."
             )
         from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
 
         cached = Path(HF_HUB_CACHE, f"models--{base.replace('/', '--')}")
         if HF_HUB_OFFLINE and not any(cached.glob("snapshots/*/config.json")):
-            raise InputError(
-                f"{path}: base_model_name_or_path {base} is no folder and not in the Hub's cache, and HF_HUB_OFFLINE "
-                "is set. Unset it, or name a folder."
+            yield (
+                f"base_model_name_or_path {base} is no folder and not in the Hub's cache, and HF_HUB_OFFLINE is set. "
+                "Unset it, or name a folder."
             )
 
 
-def _check_on_base(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], folder: Path, where: str) -> None:
+def _on_base_faults(adapter: Mapping[str, Any], shapes: Mapping[str, list[int]], folder: Path) -> Iterator[str]:
     """Check that an adapter's layers, tokens and LoRA matrices are those of its encoder."""
     base = {name: shape for name, shape in _weights(folder, "model").items() if "decoder." not in name}
     layers, rows = _layers(base), max((shape[0] for name, shape in base.items() if "embed" in name), default=0)
     tokens = adapter.get("trainable_token_indices") or adapter.get("token_indices") or []
-    tokens = [n for part in tokens.values() for n in part] if isinstance(tokens, dict) else tokens
+    tokens = [n for ids in tokens.values() for n in ids] if isinstance(tokens, dict) else tokens
     if unknown := next((token for token in tokens if rows and not 0 <= token < rows), None):
-        raise InputError(f"{where}: token {unknown:,} is trained, and the encoder has {rows:,}. Correct it.")
+        yield f"token {unknown:,} is trained, and the encoder has {rows:,}. Correct it."
     if replicated := adapter.get("layer_replication"):
         if wrong := next((pair for pair in replicated if not 0 <= pair[0] < pair[1] <= layers), None):
-            raise InputError(
-                f"{where}: layer_replication has {wrong}, and the encoder has {layers} layers. Correct it."
-            )
+            yield f"layer_replication has {wrong}, and the encoder has {layers} layers. Correct it."
         return
-    kind = _read_object(folder / "config.json").get("model_type")
-    if kind in _strings("transformers", "conversion_mapping.py"):  # other names than in the file
+    model_type = _read_object(folder / "config.json").get("model_type")
+    if model_type in _strings("transformers", "conversion_mapping.py"):  # other names than in the file
         return
-    matrices = {found[1]: shape for name, shape in base.items() if (found := _MATRIX.match(name))}
-    own = set()
+    matrix = re.compile(r"(?:.*\.)?((?:\w+\.\d+\.|\w*embed).*)\.weight")
+    matrices = {match[1]: shape for name, shape in base.items() if (match := matrix.match(name))}
+    adapted_modules = set()
     for name, shape in shapes.items():
         module, lora, side = name.partition(".lora_")
-        if lora and (found := _MATRIX.match(f"{module}.weight")):
-            own.add(found[1])
+        if lora and (match := matrix.match(f"{module}.weight")):
+            adapted_modules.add(match[1])
             length = shape[-1] if "A" in side else shape[0] if "B" in side else None
-            if found[1] not in matrices or length not in {None, *matrices[found[1]]}:
-                raise InputError(f"{where}: the encoder has no matrix for {name} {shape}. Name the encoder it is for.")
+            if match[1] not in matrices or length not in {None, *matrices[match[1]]}:
+                yield f"the encoder has no matrix for {name} {shape}. Name the encoder it is for."
     targets = adapter.get("target_modules")
-    for name in matrices if own and (targets == "all-linear" or isinstance(targets, list)) else ():
-        if len(matrices[name]) > 1 and name not in own and _aims(adapter, name):
-            raise InputError(
-                f"{where}: adapter_model.safetensors has no weights for {name}, which target_modules match. Save it "
-                "again."
-            )
+    for name in matrices if adapted_modules and (targets == "all-linear" or isinstance(targets, list)) else ():
+        if len(matrices[name]) > 1 and name not in adapted_modules and _aims(adapter, name):
+            yield f"adapter_model.safetensors has no weights for {name}, which target_modules match. Save it again."
 
 
 def check_whole(folder: Path, *, tokenizer: bool = True, finite: bool = True) -> None:
@@ -600,7 +592,7 @@ def check_whole(folder: Path, *, tokenizer: bool = True, finite: bool = True) ->
     stem = "model" if (folder / "config.json").exists() else "adapter_model"
     if not (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} holds no model: it has no config.json and no adapter_config.json.")
-    if not any((folder / f"{stem}.safetensors{end}").exists() for end in ("", ".index.json")):
+    if not any((folder / f"{stem}.safetensors{ending}").exists() for ending in ("", ".index.json")):
         raise InputError(
             f"{folder} has no {stem}.safetensors, the only kind of weights that is read (others are pickles, which "
             "run code). Load it with its own library once, and save it with save_pretrained."
@@ -620,17 +612,27 @@ def _fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", name, value, config
 
 
-def _check_size(name: str, value: Any, where: str, dims: set[int]) -> None:
+# Integers that sizes of tensors follow, and those that are at least 1.
+_SIZE = re.compile(r"(?:num|n|d)_\w+|dim|\w+_(?:dim|size|heads|layers)|max_position_embeddings|r|reduction_factor")
+_POSITIVE = re.compile(
+    r"d_model|dim|n_embd|(?:hidden|vocab|intermediate|embedding|feedforward)_size|d_ff|ffn_dim|hidden_dim|r"
+    r"|(?:num_hidden|num|n)_layers?|(?:num_attention|num_key_value|num|n)_heads?|max_position_embeddings"
+    r"|reduction_factor|num_labels"
+)
+
+
+def _size_faults(name: str, value: Any, path: str, dims: set[int]) -> Iterator[str]:
     needed = name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "r")
     if not needed and (value is None or isinstance(value, (list, dict, bool))):
         return
     least = 1 if _POSITIVE.fullmatch(name) else 0
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{where} is {value!r}; it is a whole number from {least} on. Correct it.")
-    if dims and _IN_WEIGHTS.fullmatch(name) and value not in dims:
-        raise InputError(f"{where} is {value:,}, and no tensor of the weights has that size. Correct it.")
+        yield f"{path} is {value!r}; it is a whole number from {least} on. Correct it."
+    # Others, such as an attention head's, may be in no shape.
+    if dims and name in ("hidden_size", "d_model", "n_embd", "vocab_size") and value not in dims:
+        yield f"{path} is {value:,}, and no tensor of the weights has that size. Correct it."
     if value > 1_000_000_000 or (dims and least and value > 64 * max(dims)):
-        raise InputError(f"{where} is {value:,}, and the largest size of the weights is {max(dims, default=0):,}.")
+        yield f"{path} is {value:,}, and the largest size of the weights is {max(dims, default=0):,}."
 
 
 def _layers(shapes: Mapping[str, list[int]]) -> int:
@@ -638,32 +640,30 @@ def _layers(shapes: Mapping[str, list[int]]) -> int:
     return 1 + max((int(number) for name in shapes for number in re.findall(r"(?<=\.)\d+(?=\.)", name)), default=0)
 
 
-def _check_memory(config: Mapping[str, Any], where: str) -> None:
+def _memory_faults(config: Mapping[str, Any]) -> Iterator[str]:
     """Refuse a model whose weights, by the sizes in its config, need more memory than there is."""
     import psutil
 
     sizes = {name: value for _, name, value, _ in _fields(config) if isinstance(value, int)}
     width, layers = sizes.get("hidden_size", 0), sizes.get("num_hidden_layers", 0)
     layers = 1 if "num_hidden_groups" in sizes else layers
-    numbers = layers * width * (4 * width + 2 * sizes.get("intermediate_size", 0))
-    needed, there = 4 * (numbers + sizes.get("vocab_size", 0) * width), psutil.virtual_memory().total
-    if needed > 2 * there:  # a checkpoint in half precision may just fit
-        raise InputError(
-            f"{where}: weights of these sizes take {needed >> 30:,} GiB; this machine has {there >> 30:,}."
-        )
+    parameters = layers * width * (4 * width + 2 * sizes.get("intermediate_size", 0))
+    needed, memory = 4 * (parameters + sizes.get("vocab_size", 0) * width), psutil.virtual_memory().total
+    if needed > 2 * memory:  # a checkpoint in half precision may just fit
+        yield f"weights of these sizes take {needed >> 30:,} GiB; this machine has {memory >> 30:,}."
 
 
-def _check_regex(pattern: str, names: list[str], where: str) -> None:
+def _regex_faults(pattern: str, names: list[str]) -> Iterator[str]:
     """Refuse a pattern that is none, or whose search does not end: only another process can be stopped."""
     code = "import re, sys; f = re.compile(sys.argv[1]).fullmatch; [f(line.strip()) for line in sys.stdin]"
     command = [sys.executable, "-I", "-S", "-c", code, pattern]
     text = "\n".join(["base_model.model.encoder.layer.0.attention.self.query", *names])
     try:
-        subprocess.run(command, input=text, text=True, check=True, capture_output=True, timeout=_REGEX_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise InputError(f"{where}: matching {pattern[:80]!r} does not end. Name the modules in a list.") from error
-    except (subprocess.CalledProcessError, ValueError) as error:
-        raise InputError(f"{where}: {pattern[:80]!r} is no regular expression. Name the modules in a list.") from error
+        subprocess.run(command, input=text, text=True, check=True, capture_output=True, timeout=1.0)
+    except subprocess.TimeoutExpired:
+        yield f"matching {pattern[:80]!r} does not end. Name the modules in a list."
+    except (subprocess.CalledProcessError, ValueError):
+        yield f"{pattern[:80]!r} is no regular expression. Name the modules in a list."
 
 
 @cache
@@ -693,8 +693,8 @@ def from_pretrained(auto_class: Any, name_or_path: str | os.PathLike, **options:
 
 
 @contextmanager
-def plain_errors(name: str, *more: type[Exception]) -> Iterator[None]:
-    """Turn what libraries raise on files of the wrong form, and errors of `more`, into an InputError with the name."""
+def plain_errors(name: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of libraries on files of the wrong form, and those of `kinds`, into an InputError with the name."""
     wrong_form = (
         ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, re.error
     )  # fmt: skip
@@ -703,10 +703,10 @@ def plain_errors(name: str, *more: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        kind = type(error)
+        error_class = type(error)
         # tokenizers raises bare exceptions, and configs errors of their own kind.
-        strange = kind is Exception or "Validation" in kind.__name__ or isinstance(error, (*wrong_form, *more))
-        if not strange or "OutOfMemory" in kind.__name__:
+        strange = error_class is Exception or "Validation" in error_class.__name__
+        if not (strange or isinstance(error, (*wrong_form, *kinds))) or "OutOfMemory" in error_class.__name__:
             raise
         raise InputError(
             f"{name}: its files make no model that can be loaded. Compare its config with the weights, or save the "

@@ -1,41 +1,10 @@
 """The record of a run, `results.json`, from which its table, its model card and its tracker's data are made.
 
-Layout (schema 1; every value is plain JSON, and a number that is not finite is null):
-
-    schema, method, preset, seed
-    command          list of str: the command line, secrets masked
-    settings         {field: value}: every setting that differs from its default
-    base_model       {name, hub_id}: hub_id is null for a folder and for `builtin`
-    languages        {pivot, others}
-    data             {train, eval}; mapping adds dictionary, test_dictionary and text. Each is a list of
-                     {source, hub_id, ...} with a fingerprint and the number of pairs, entries or sentences
-    links            {language: {statistic: value}}: counts of links that word alignment kept and dropped
-    linked_by        source of the training data's word links: an aligner, `pharaoh`, `dictionary`, `encoder`, `given`
-                     (the data has links) or `none`; or null
-    objective, paper {title, id, bibtex}, license
-    versions         {package: version or null};  git {commit, dirty} or null;  hardware {cpu, cores, memory_gib, ...}
-    times            {started, finished} in ISO 8601 UTC and {seconds: {phase: seconds}}
-    scores           {before, untrained, after}, each {language: {metric: value}}: a share in [0, 1], or a count if the
-                     metric's name starts with `pool`; untrained is for a module with random weights, else empty
-    drift            {statistic: value}: change of the pivot's word vectors by training, or of its sentence vectors if
-                     the name starts with `sentence_`
-    trainable        {parameters, share}: trained parameters, and their share of the encoder's; or null
-    adapter          null for a whole encoder, else {peft_type, languages, pivot}: PEFT's name of the kind, the
-                     languages with a map, and the language without one; or null
-    maps             {files, dictionary}: the {language: path} of the maps, and the dictionary; only of mapping
-    intervals        {before, after}, each {language: {metric: [low, high]}}: 95% bootstrap intervals; only of mapping
-    training_loss    {first, last} logged loss, or null; without a term that grows by design
-    warnings         list of str, see [`find_warnings`]
-    saved_to         the model's folder, or {what: path}
-    files            {name: checksum} of a finished run's model and text; only in the file
-    seal             checksum of the rest; only in the file, and not in one that is pushed
+`_LAYOUT` describes it. Every value is plain JSON, and a number that is not finite is null.
 
 Only the last name of a path on this machine is written ([`portable`]), so that the file reveals nothing about the
 machine and its user. If there are such paths, `results.local.json` has the record with whole paths. Commands on this
 machine read it, and no command sends it.
-
-In older records, `linked_by`, `trainable`, `adapter`, `training_loss`, `warnings` and `scores.untrained` are missing,
-and are read as null or empty.
 
 `--help` and `hf_xalign.config` import this module, so it loads torch only to name the GPUs.
 """
@@ -72,13 +41,6 @@ LOCAL = "results.local.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
-_DIVERGED = 3  # ratio of the last to the first training loss, above which a run has diverged
-_PIVOT = {"words": "", "sentences": "sentence_"}  # {unit: prefix of the names of its drift}
-_KEPT_ORDER = 0.9  # rank correlation of the pivot's similarities, below which a run warns
-# Files of a run that a command reads.
-_READ = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
-_SECRET_NAME = re.compile(r"(^|[_-])(token|api[_-]key|password|secret)$", re.IGNORECASE)
-_SECRET_TEXT = re.compile(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)")
 # Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
 _ROOT = (
     r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
@@ -87,66 +49,6 @@ _ROOT = (
 _PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
 _NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
 _ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
-_NO_PATHS = ("labels", "objective", "paper")  # fields whose text may look like a path
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_NUMBER = (int, float)
-_SCORES = {"*": {"*?": _NUMBER}}
-_MODEL = {"name": str, "hub_id!": str}
-_LANGUAGES = {"pivot": str, "others": [str]}
-_ORIGIN = {"method": str, "preset!": str, "languages": _LANGUAGES, "base_model": _MODEL}
-_SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
-# Layout that readers of a record need: types, [type of the items], {allowed texts}, {key: type}. A key with `?` may be
-# missing or null, one with `!` is then set to null, and `*` is every key.
-_LAYOUT = {
-    **_ORIGIN,
-    "schema": int,
-    "seed!": int,
-    "command": [str],
-    "settings": {
-        "layers?": (int, list),
-        "derive?": [str],
-        "objective?": str,
-        "direction?": str,
-        "pooling?": str,
-        "per_device_eval_batch_size?": int,
-    },
-    "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},
-    "links": {"*": {}},
-    "linked_by?": str,
-    "objective!": str,
-    "paper!": {"title": str, "id": str, "bibtex!": str},
-    "license!": str,
-    "versions": {"hf_xalign": str, "*?": str},
-    "git!": {"commit": str, "dirty": bool},
-    "hardware": {"cpu": str, "cores": int, "memory_gib!": _NUMBER, "gpus": [str], "processes": int},
-    "times": {"started": str, "finished!": str, "seconds": {"*": _NUMBER}},
-    "scores": {"before": _SCORES, "untrained?": _SCORES, "after": _SCORES},
-    "drift": {"*?": _NUMBER},
-    "trainable?": {"parameters": int, "share": _NUMBER},
-    "adapter?": {"peft_type": str, "languages?": [str], "pivot?": str},
-    "maps?": {"files": {"*": str}},
-    "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},
-    "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},
-    "training_loss?": {"first": _NUMBER, "last": _NUMBER},
-    "warnings?": [str],
-    "task?": {
-        "kind": {"token", "sequence", "questions"},
-        "metric": str,
-        "labels": [str],
-        "head": str,
-        "pair!": bool,
-        "frozen!": str,
-        "train_languages": [str],
-        "zero_shot": [str],
-        "maps!": list,
-        "language_rows!": dict,
-        "encoder!": _ORIGIN,
-        "module!": {"name": str, "hub_id!": str},
-        "continual!": dict.fromkeys(("alpha", "regularizer_weight", "pairs_per_example"), _NUMBER),
-    },
-    "saved_to?": (str, dict),
-}
-_KINDS = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
 FILE_SUFFIXES = (".conll", ".conllu", ".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 
 
@@ -231,11 +133,11 @@ def base_entry(name: str) -> dict[str, str | None]:
 
 def cite(title: str, identifier: str, key: str, authors: str, venue: str, year: int) -> dict[str, str]:
     """Return the record's `paper`; `title`, `authors` and `venue` are BibTeX."""
-    kind, place = ("article", "journal") if venue.startswith("arXiv") else ("inproceedings", "booktitle")
-    fields = {"title": title, "author": authors, place: venue, "year": year}
+    entry_type, venue_field = ("article", "journal") if venue.startswith("arXiv") else ("inproceedings", "booktitle")
+    fields = {"title": title, "author": authors, venue_field: venue, "year": year}
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
     plain = title.replace("{", "").replace("}", "")
-    return {"title": plain, "id": identifier, "bibtex": f"@{kind}{{{key},\n{lines}\n}}"}
+    return {"title": plain, "id": identifier, "bibtex": f"@{entry_type}{{{key},\n{lines}\n}}"}
 
 
 @contextmanager
@@ -266,31 +168,35 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
     """
     scores, losses = record["scores"], record.get("losses") or {}
     before = scores.get("before") or {}
-    firsts = [name for own in before.values() for name in own if not is_count(name)][:1]
-    [metric] = [record["task"]["metric"]] if record.get("task") else firsts or [""]
-    share, after = {code: own.get(metric) for code, own in before.items()}, scores.get("after") or {}
-    found = [
-        _worse(f"headline score {metric}", "below", share, {code: own.get(metric) for code, own in after.items()}),
+    metric = next((name for values in before.values() for name in values if not is_count(name)), "")
+    metric = record["task"]["metric"] if record.get("task") else metric
+    start, end = (
+        {code: values.get(metric) for code, values in (scores.get(stage) or {}).items()}
+        for stage in ("before", "after")
+    )
+    warnings = [
+        _worse(f"headline score {metric}", "below", start, end),
         _worse("loss on held-out text", "above", losses.get("before") or {}, losses.get("after") or {}),
     ]
     loss = record.get("training_loss")
-    if loss and loss["last"] > _DIVERGED * abs(loss["first"]):
-        found.append(
-            f"the training loss ended at {loss['last']:.4g}, more than {_DIVERGED} times its first value, "
-            f"{loss['first']:.4g}. The run diverged; reduce learning_rate."
+    if loss and loss["last"] > 3 * abs(loss["first"]):
+        warnings.append(
+            f"the training loss ended at {loss['last']:.4g}, more than 3 times its first value, {loss['first']:.4g}. "
+            "The run diverged; reduce learning_rate."
         )
-    ranks = {kind: record["drift"].get(f"{prefix}rank_correlation") for kind, prefix in _PIVOT.items()}
-    low = {kind: rank for kind, rank in ranks.items() if rank is not None and round(rank, 2) < _KEPT_ORDER}
+    prefixes = {"words": "", "sentences": "sentence_"}
+    ranks = {unit: record["drift"].get(f"{prefix}rank_correlation") for unit, prefix in prefixes.items()}
+    low = {unit: rank for unit, rank in ranks.items() if rank is not None and round(rank, 2) < 0.9}
     if low:
-        which = ", ".join(f"{kind} {rank:.2f}" for kind, rank in low.items())
-        found.append(
+        units_shown = ", ".join(f"{unit} {rank:.2f}" for unit, rank in low.items())
+        warnings.append(
             "the pivot's vectors changed: the rank correlation of its similarities before and after training is below "
-            f"{_KEPT_ORDER} ({which}). Compute indexes and classifiers on its old vectors again."
+            f"0.9 ({units_shown}). Compute indexes and classifiers on its old vectors again."
         )
-    return [one for one in found if one]
+    return [warning for warning in warnings if warning]
 
 
-def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _worse(measure: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return a sentence if the mean over languages became worse, or ""."""
     factor, digits, sign = (100, 1, 1) if side == "below" else (1, 3, -1)
     ends = {
@@ -304,10 +210,11 @@ def _worse(what: str, side: str, before: Mapping[str, Any], after: Mapping[str, 
     if sign * (round(mean[1], digits) - round(mean[0], digits)) >= 0:
         return ""
     worst = min(ends, key=lambda code: sign * (ends[code][1] - ends[code][0]))
-    shown = {"worst in " + worst if len(ends) > 1 else worst: ends[worst]}
-    shown = {f"mean of {len(ends)} languages": mean, **shown} if len(ends) > 1 else shown
-    values = (f"{name} {start:,.{digits}f} before, {end:,.{digits}f} after" for name, (start, end) in shown.items())
-    return f"the {what} ended {side} its start: {'; '.join(values)}"
+    named = {worst: ends[worst]}
+    if len(ends) > 1:
+        named = {f"mean of {len(ends)} languages": mean, f"worst in {worst}": ends[worst]}
+    values = (f"{name} {start:,.{digits}f} before, {end:,.{digits}f} after" for name, (start, end) in named.items())
+    return f"the {measure} ended {side} its start: {'; '.join(values)}"
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
@@ -316,15 +223,15 @@ def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> P
     Paths of this machine go into `results.local.json`. Both files have a checksum. The record of a finished run also
     has the checksums of the folder's files.
     """
-    folder, whole = Path(folder), to_plain(record)
-    shown = portable(whole)
-    if shown != whole:
-        _write_json(folder / LOCAL, sealed(whole))
+    folder, plain = Path(folder), to_plain(record)
+    shared = portable(plain)
+    if shared != plain:
+        _write_json(folder / LOCAL, sealed(plain))
     else:
         (folder / LOCAL).unlink(missing_ok=True)
-    if whole["times"]["finished"]:
-        shown["files"] = {name: checksum(file) for name, file in _files(folder).items()}
-    return _write_json(folder / FILENAME, sealed(shown))
+    if plain["times"]["finished"]:
+        shared["files"] = {name: checksum(file) for name, file in _files(folder).items()}
+    return _write_json(folder / FILENAME, sealed(shared))
 
 
 def _write_json(path: Path, value: Any) -> Path:
@@ -350,9 +257,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     record = {key: value for key, value in record.items() if key not in ("files", "seal")}
     with suppress(FileNotFoundError):
         check_mark(path.with_name(LOCAL))
-        whole = read_json(path.with_name(LOCAL))
-        if isinstance(whole, dict) and is_as_sealed(whole) and portable(whole) == record:
-            record = whole  # unless the record was edited afterwards
+        local_record = read_json(path.with_name(LOCAL))
+        if isinstance(local_record, dict) and is_as_sealed(local_record) and portable(local_record) == record:
+            record = local_record  # unless the record was edited afterwards
     if fault := next(_faults(record, _LAYOUT, ""), None):
         fault = "".join(filter(str.isprintable, fault))
         raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
@@ -365,7 +272,7 @@ def _bases(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of the base models, of the run and of a task's encoder, that have a name."""
     task = record.get("task")
     encoder = task.get("encoder") if isinstance(task, dict) else None
-    bases = [part.get("base_model") for part in (record, encoder) if isinstance(part, dict)]
+    bases = [owner.get("base_model") for owner in (record, encoder) if isinstance(owner, dict)]
     return [base for base in bases if isinstance(base, dict) and "name" in base]
 
 
@@ -377,8 +284,9 @@ def check_run(folder: str | os.PathLike[str]) -> None:
 
 def _files(folder: Path) -> dict[str, Path]:
     """Return the files in a run's folder that commands read, by name."""
-    found = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if _READ.fullmatch(file.name))
-    return {file.relative_to(folder).as_posix(): file for file in found if file.is_file()}
+    pattern = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
+    files = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if pattern.fullmatch(file.name))
+    return {file.relative_to(folder).as_posix(): file for file in files if file.is_file()}
 
 
 def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -386,29 +294,90 @@ def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
 
-def _faults(value: Any, layout: Any, place: str) -> Iterator[str]:
+_NUMBER = (int, float)
+_SCORES = {"*": {"*?": _NUMBER}}  # {language: {metric: a share in [0, 1], or a count if the name starts with `pool`}}
+_MODEL = {"name": str, "hub_id!": str}  # hub_id is null for a folder and for `builtin`
+_ORIGIN = {"method": str, "preset!": str, "languages": {"pivot": str, "others": [str]}, "base_model": _MODEL}
+# Other keys are a fingerprint and the number of pairs, entries or sentences.
+_SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
+# Types, [type of the items], {allowed texts}, {key: type}. A key with `?` may be missing or null, one with `!` is then
+# set to null, and `*` is every key. Keys with `?` at the top are missing in older records. The file also has `files`,
+# {name: checksum} of a finished run's model and text, and, unless it is pushed, `seal`, the checksum of the rest.
+_LAYOUT = {
+    **_ORIGIN,
+    "schema": int,
+    "seed!": int,
+    "command": [str],  # without secrets
+    "settings": {  # {field: value}: every setting that differs from its default
+        "layers?": (int, list),
+        "derive?": [str],
+        "objective?": str,
+        "direction?": str,
+        "pooling?": str,
+        "per_device_eval_batch_size?": int,
+    },
+    "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},  # of mapping dictionary, test_dictionary and text
+    "links": {"*": {}},  # {language: {statistic: number of links that word alignment kept or dropped}}
+    "linked_by?": str,  # an aligner, `pharaoh`, `dictionary`, `encoder`, `given` (the data has links) or `none`
+    "objective!": str,
+    "paper!": {"title": str, "id": str, "bibtex!": str},
+    "license!": str,
+    "versions": {"hf_xalign": str, "*?": str},
+    "git!": {"commit": str, "dirty": bool},
+    "hardware": {"cpu": str, "cores": int, "memory_gib!": _NUMBER, "gpus": [str], "processes": int},
+    "times": {"started": str, "finished!": str, "seconds": {"*": _NUMBER}},  # ISO 8601 UTC; seconds of each phase
+    "scores": {"before": _SCORES, "untrained?": _SCORES, "after": _SCORES},  # untrained: a module with random weights
+    "drift": {"*?": _NUMBER},  # change of the pivot's word vectors, or of its sentences' if the name starts so
+    "trainable?": {"parameters": int, "share": _NUMBER},  # share of the encoder's parameters
+    "adapter?": {"peft_type": str, "languages?": [str], "pivot?": str},  # languages with a map, and the one without
+    "maps?": {"files": {"*": str}},  # of mapping: {language: path}, and the dictionary
+    "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},  # 95%, by bootstrap
+    "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},  # of pre-training, by language
+    "training_loss?": {"first": _NUMBER, "last": _NUMBER},  # as logged, without a term that grows by design
+    "warnings?": [str],  # of [`find_warnings`]
+    "task?": {  # of a task model
+        "kind": {"token", "sequence", "questions"},
+        "metric": str,  # the headline
+        "labels": [str],
+        "head": str,
+        "pair!": bool,  # whether texts come in pairs
+        "frozen!": str,  # `encoder` or `embeddings`
+        "train_languages": [str],
+        "zero_shot": [str],
+        "maps!": list,  # the languages with a map
+        "language_rows!": dict,  # {language: row} of the language embeddings
+        "encoder!": _ORIGIN,  # how it was made
+        "module!": {"name": str, "hub_id!": str},  # also how it was made, as `encoder`
+        "continual!": dict.fromkeys(("alpha", "regularizer_weight", "pairs_per_example"), _NUMBER),  # or false
+    },
+    "saved_to?": (str, dict),  # the model's folder, or {what: path}
+}
+
+
+def _faults(value: Any, layout: Any, path: str) -> Iterator[str]:
     """Yield the places where a record does not match the layout; set missing optional values to None."""
     if isinstance(layout, dict) and isinstance(value, dict):
-        for key, part in layout.items():
+        for key, inner_layout in layout.items():
             name = key.rstrip("?!")
-            for own in value if name == "*" else [name]:
+            for entry in value if name == "*" else [name]:
                 # Optional parts are also false.
-                if value.get(own) is not None and not (value[own] is False and name != key):
-                    yield from _faults(value[own], part, f"{place}.{own}".lstrip("."))
+                if value.get(entry) is not None and not (value[entry] is False and name != key):
+                    yield from _faults(value[entry], inner_layout, f"{path}.{entry}".lstrip("."))
                 elif key.endswith("!"):
-                    value[own] = None
+                    value[entry] = None
                 elif not key.endswith("?"):
-                    yield f"{place}.{own} is missing".lstrip(".")
+                    yield f"{path}.{entry} is missing".lstrip(".")
     elif isinstance(layout, list) and isinstance(value, list):
         for number, item in enumerate(value, 1):
-            yield from _faults(item, layout[0], f"{place}, item {number}")
+            yield from _faults(item, layout[0], f"{path}, item {number}")
     elif isinstance(layout, set):
         if not isinstance(value, str) or value not in layout:
-            yield f"{place} is {value!r:.60}, not one of {', '.join(sorted(layout))}"
+            yield f"{path} is {value!r:.60}, not one of {', '.join(sorted(layout))}"
     elif isinstance(layout, (dict, list)):
-        yield f"{place} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
+        yield f"{path} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
     elif not isinstance(value, layout) or (isinstance(value, bool) and layout is not bool):
-        yield f"{place} is {value!r:.60}, not {_KINDS.get(layout, 'of another type')}"
+        words = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
+        yield f"{path} is {value!r:.60}, not {words.get(layout, 'of another type')}"
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -463,23 +432,24 @@ def portable(value: Any) -> Any:
         ['--train_data', 'de=de.tsv', '--aligner', 'dictionary:en-de.txt']
     """
     if isinstance(value, Mapping):
-        return {portable(k): v if k in _NO_PATHS else portable(v) for k, v in value.items()}
+        like_paths = ("labels", "objective", "paper")  # fields whose text may look like a path
+        return {portable(k): v if k in like_paths else portable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [portable(item) for item in value]
     return _portable_text(value) if isinstance(value, str) else value
 
 
 def _portable_text(text: str) -> str:
-    shown, place = "", 0
-    while match := _PATH.search(text, place):
+    shortened, position = "", 0
+    while match := _PATH.search(text, position):
         start, end = match.start(), len(text)
         if (quote := text[start - 1 : start]) in ("'", '"', "`"):
             end = (text.find(quote, match.end()) + 1 or end + 1) - 1
         if following := _NEXT_PATH.search(text, match.end(), end):
             end = following.start()
-        shown += text[place:start] + _last_name(text[start:end])
-        place = end
-    return shown + text[place:]
+        shortened += text[position:start] + _last_name(text[start:end])
+        position = end
+    return shortened + text[position:]
 
 
 def _last_name(path: str) -> str:
@@ -492,12 +462,12 @@ def _last_name(path: str) -> str:
 
 def mask_secrets(text: str) -> str:
     """Replace Hub tokens and passwords in addresses by `***`."""
-    return _SECRET_TEXT.sub("***", text)
+    return re.sub(r"\bhf_[A-Za-z0-9]{20,}|(?<=://)[^/@\s]+(?=@)", "***", text)
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether a field or option of this name holds a credential, which no file may contain."""
-    return bool(_SECRET_NAME.search(name.lstrip("-")))
+    return bool(re.search(r"(^|[_-])(token|api[_-]key|password|secret)$", name.lstrip("-"), re.IGNORECASE))
 
 
 def _typed(argv: Sequence[str]) -> list[str]:
@@ -527,7 +497,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 def hub_id(name: str) -> str | None:
     """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and is not a local path."""
     local = name in ("builtin", OLD_NAME, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
-    return name if _HUB_ID.fullmatch(name) and not local else None
+    return name if re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) and not local else None
 
 
 def _source(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -541,14 +511,14 @@ def _license_of(folder: Path) -> str | None:
     """Return the licence that the card or the config of a model's folder names."""
     import yaml
 
-    found: list[Any] = []
+    names: list[Any] = []
     with suppress(OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError):
         front = re.split(r"(?m)^---\s*$", (folder / "README.md").read_text("utf-8"), maxsplit=2)[1:2]
         data = yaml.safe_load("".join(front)) or {}
-        found += [data.get("license"), data.get("license_name")]
+        names += [data.get("license"), data.get("license_name")]
     with suppress(OSError, ValueError, AttributeError, RecursionError):
-        found += [json.loads((folder / "config.json").read_text("utf-8")).get("license")]
-    return next((name for name in found if isinstance(name, str) and name not in ("", "other")), None)
+        names += [json.loads((folder / "config.json").read_text("utf-8")).get("license")]
+    return next((name for name in names if isinstance(name, str) and name not in ("", "other")), None)
 
 
 def _now() -> str:

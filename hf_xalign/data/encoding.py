@@ -149,7 +149,9 @@ def _encodings(
             continue
         for sentence, encoding in zip(chunk, encode([sentence[:limit] for sentence in chunk]), strict=True):
             # Nearly every word has a token, so words after the limit are truncated in any case.
-            yield encoding if len(sentence) <= limit or encoding.overflowing else encode([sentence])[0], sentence
+            if len(sentence) > limit and not encoding.overflowing:
+                [encoding] = encode([sentence])
+            yield encoding, sentence
         chunk, characters = [], 0
 
 

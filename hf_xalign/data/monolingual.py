@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,10 @@ import pyarrow.compute
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
+from hf_xalign.checks import check_range
+from hf_xalign.data import readers
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
-from hf_xalign.data.readers import (
-    MARK,
-    file_format,
-    is_conllu,
-    open_parquet,
-    parquet_batches,
-    read_jsonl,
-    read_lines,
-)
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.errors import InputError
 
@@ -47,12 +40,13 @@ def load_monolingual(
     `train` of a Hub dataset at `revision`, written owner/name or owner/name:config. With `words`, `text_column` may
     hold word lists, which become the column `words`; a CoNLL-U file gives its words and the columns of its trees.
     """
+    check_range(least=1, max_sentences=max_sentences)
     _, paths = find_source(source, TEXT)
     path = Path(source).expanduser()
-    if words and paths and is_conllu(path):
+    if words and paths and readers.is_conllu(path):
         trees = load_treebank(path).rename_column("tokens", "words")
         return trees.select(range(min(len(trees), max_sentences or len(trees))))
-    column = "text" if file_format(path) == ".txt" else text_column
+    column = "text" if readers.file_format(path) == ".txt" else text_column
     dataset = _read(path, column) if paths else load_hub(str(source), "train", revision)
     name = "text"
     feature = dataset.features.get(column)
@@ -83,38 +77,38 @@ def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str
 
 def _read(path: Path, column: str) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
-    if file_format(path) not in _FORMATS:
+    if readers.file_format(path) not in _FORMATS:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty. Write one sentence on each line.")
-    if is_conllu(path):
+    if readers.is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
-    key = digest(_READING, hash_file(path), file_format(path), column)
+    key = digest(_READING, hash_file(path), readers.file_format(path), column)
     table = cache_dir("monolingual") / f"{key}.arrow"
-    batches = _parquet(path, column) if file_format(path) == ".parquet" else _lines(path, column)
+    batches = _parquet(path, column) if readers.file_format(path) == ".parquet" else _lines(path, column)
     make_once(table, lambda: write_rows(batches, table, str(path), "sentences"))
     return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
 
 
 def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
-    with open_parquet(path) as file:
+    with readers.open_parquet(path) as file:
         if column not in file.schema_arrow.names:
             raise _no_column(path, column, file.schema_arrow.names)
         column_type = file.schema_arrow.field(column).type
         is_list = pyarrow.types.is_list(column_type) or pyarrow.types.is_large_list(column_type)
         if pyarrow.types.is_nested(column_type) and not is_list:
             raise InputError(f"{path}: the column {column!r} holds {column_type}, not text. Write it as text.")
-        for batch in parquet_batches(file, _BATCH, [column]):
+        for batch in readers.parquet_batches(file, _BATCH, [column]):
             yield pyarrow.record_batch([_clean(batch[column])], names=[column])
 
 
 def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     """Yield the lines of plain text, or a column of JSON Lines without its empty lines."""
-    plain = file_format(path) == ".txt"
-    lines: Any = ((row, {column: line}) for row, line in read_lines(path)) if plain else read_jsonl(path)
-    rows: Iterator[tuple[int, Mapping[str, Any]]] = ((row, record) for row, record in lines if record is not None)
+    plain = readers.file_format(path) == ".txt"
+    lines: Any = readers.read_lines(path) if plain else readers.read_jsonl(path)
+    records = ((row, {column: content} if plain else content) for row, content in lines if content is not None)
     column_type = None
-    while batch := list(itertools.islice(rows, _BATCH)):
+    while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:
             value = record.get(column)
             is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
@@ -130,8 +124,8 @@ def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
 def _clean(values: Any) -> Any:
     """Return an array of text, or of lists of words, without U+FEFF."""
     if pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type):
-        return pyarrow.compute.replace_substring(values, MARK, "")
+        return pyarrow.compute.replace_substring(values, readers.MARK, "")
     if values.type == _WORDS:
-        lists = ([word and word.replace(MARK, "") for word in row] if row else row for row in values.to_pylist())
+        lists = ([w and w.replace(readers.MARK, "") for w in row] if row else row for row in values.to_pylist())
         return pyarrow.array(lists, values.type)
     return values

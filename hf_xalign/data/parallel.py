@@ -24,19 +24,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
 from hf_xalign.checks import check_range
+from hf_xalign.data import readers
 from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.readers import (
-    FORMATS,
-    MARK,
-    Columns,
-    Rows,
-    check_row_language,
-    file_format,
-    open_parquet,
-    parquet_batches,
-    read_aligned,
-    read_file,
-)
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words, clean_text
@@ -52,7 +41,7 @@ Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where 
 OnEmpty = Literal["error", "drop"]
 
 COLUMNS = ("source", "target", "source_lang", "target_lang")
-PAIRS = SourceKind(FORMATS, ("package", "folder", "aligned"))
+PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 _READING = 3  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
@@ -67,7 +56,7 @@ _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
 
 def read_linked(
-    path: Path, columns: Columns, *, drop_empty: bool, keep_unlinked: bool = False
+    path: Path, columns: readers.Columns, *, drop_empty: bool, keep_unlinked: bool = False
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the pairs of a Parquet file with words and links; pairs without a link only if `keep_unlinked`.
 
@@ -76,10 +65,10 @@ def read_linked(
             for, a side is empty without `drop_empty`, or a link points outside its sentence.
     """
     first = unlinked = empty = 0
-    with open_parquet(path) as file:
+    with readers.open_parquet(path) as file:
         if missing := [name for name in _LINKED_SCHEMA.names if name not in file.schema_arrow.names]:
             raise InputError(f"{path}: no column {', '.join(missing)}. The files of a folder need the same columns.")
-        for batch in parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
+        for batch in readers.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
             with explained(f"{path}: a column has the wrong type", pyarrow.ArrowException):
                 batch = _without_marks(batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA))
             blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
@@ -101,8 +90,8 @@ def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     for position, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
         words = column.type == _WORDS
         texts = column.values if words else column
-        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, MARK)).as_py():
-            texts = pyarrow.compute.replace_substring(texts, MARK, "")
+        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, readers.MARK)).as_py():
+            texts = pyarrow.compute.replace_substring(texts, readers.MARK, "")
             if words:
                 empty = column.is_null() if column.null_count else None
                 texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)
@@ -111,7 +100,7 @@ def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 
 
 def _check_rows(
-    batch: pyarrow.RecordBatch, columns: Columns, path: Path, first: int, *, drop_empty: bool
+    batch: pyarrow.RecordBatch, columns: readers.Columns, path: Path, first: int, *, drop_empty: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check a batch, and return which rows have an empty side and which have links, bool (rows,)."""
 
@@ -123,7 +112,7 @@ def _check_rows(
         refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
     for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
         for code in batch[name].unique().to_pylist():
-            check_row_language({name: code}, name, asked, str(path))
+            readers.check_row_language({name: code}, name, asked, str(path))
     blank = np.zeros(len(batch), dtype=bool)
     for side in ("source", "target"):
         blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
@@ -220,11 +209,11 @@ def load_parallel(
     if source_lang is not None and same_language(source_lang, target_lang):
         raise InputError(f"{source}: the source language is the pivot, {target_lang}. Give the other side's language.")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
-    asked = Columns(source_lang, target_lang, source_column, target_column)
+    asked = readers.Columns(source_lang, target_lang, source_column, target_column)
     form, files, dataset, columns, rows = _open(source, asked, split, revision)
     linked = False
     if form in ("shards", ".parquet") and source_column is None:
-        with open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
+        with readers.open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
     content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *map(hash_file, files)]
@@ -293,7 +282,7 @@ def stream_parallel(
     revision: str | None = None,
 ) -> Iterator[Pair]:
     """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`]."""
-    asked = Columns(source_lang, target_lang, source_column, target_column)
+    asked = readers.Columns(source_lang, target_lang, source_column, target_column)
     form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, form) if pair is not None)
@@ -467,24 +456,24 @@ def _languages(table: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _open(
-    source: str | Path | Sequence[str | Path], columns: Columns, split: str, revision: str | None
-) -> tuple[str, list[Path], Dataset | None, Columns, Rows]:
+    source: str | Path | Sequence[str | Path], columns: readers.Columns, split: str, revision: str | None
+) -> tuple[str, list[Path], Dataset | None, readers.Columns, readers.Rows]:
     """Return a source's kind, its files or else its dataset, its columns, and its rows."""
     scheme, files = find_source(source, PAIRS, split)
     saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
     if saved or scheme == "hub":
         dataset = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
         rows = enumerate(dataset.select_columns(columns.select(dataset.column_names, str(source))), 1)
-        return "hub", [], dataset, columns, cast(Rows, rows)
+        return "hub", [], dataset, columns, cast(readers.Rows, rows)
     if scheme == "folder":
         shards = finished_shards(files[0])
-        records = (record for shard in shards for _, record in read_file(shard, columns))
+        records = (record for shard in shards for _, record in readers.read_file(shard, columns))
         return "shards", shards, None, columns, enumerate(records, 1)
     if scheme != "file":
-        columns = Columns(columns.source_lang, columns.target_lang)
+        columns = readers.Columns(columns.source_lang, columns.target_lang)
     if scheme == "aligned":
-        return "aligned", [*files], None, columns, read_aligned(*files)
-    return file_format(files[0]), [*files], None, columns, read_file(files[0], columns)
+        return "aligned", [*files], None, columns, readers.read_aligned(*files)
+    return readers.file_format(files[0]), [*files], None, columns, readers.read_file(files[0], columns)
 
 
 def _load_saved(folder: Path, split: str) -> Dataset:
@@ -557,7 +546,9 @@ def _pairs(
         logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
 
 
-def _read(rows: Rows, columns: Columns, name: str, form: str) -> Iterator[tuple[int, Pair | None, Words]]:
+def _read(
+    rows: readers.Rows, columns: readers.Columns, name: str, form: str
+) -> Iterator[tuple[int, Pair | None, Words]]:
     """Yield the pair and the words of each row, None for an empty line.
 
     Logs once which columns hold the pair, unless their names are obvious, and that links are not read.

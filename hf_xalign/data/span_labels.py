@@ -80,7 +80,7 @@ def span_parts(names: Iterable[str], *, certain: bool = False) -> dict[str, str]
         forms = {
             name: f"{match['part'].upper()}-{match['kind'] or _NO_KIND}" for name, match in matches.items() if match
         }
-        parts, kinds = ({label[piece] for label in forms.values()} for piece in (slice(1), slice(2, None)))
+        parts, kinds = {label[0] for label in forms.values()}, {label[2:] for label in forms.values()}
         if form is _FORMS[2]:
             likely = "B" in parts and bool(parts & _CONTINUING)
         else:
@@ -103,11 +103,12 @@ def bio_names(names: Iterable[str]) -> dict[str, str]:
     forms = span_parts(names)
     if not forms:
         return {name: name for name in names if name != UNLABELLED}
-    return {
-        name: form if (form := forms[name]) == OUTSIDE else f"{'I' if form[0] in _CONTINUING else 'B'}{form[1:]}"
-        for name in names
-        if name in forms
-    }
+    bio = {}
+    for name in names:
+        if name in forms:
+            part, rest = forms[name][0], forms[name][1:]
+            bio[name] = part + rest if part == OUTSIDE else ("I" if part in _CONTINUING else "B") + rest
+    return bio
 
 
 def read_spans(sentences: Sequence[Sequence[str]]) -> list[list[Span]]:
@@ -201,8 +202,11 @@ def _check_scheme(
         for row, (row_marks, row_spans) in enumerate(zip(marks, spans, strict=True)):
             for start, end, _ in row_spans:
                 first, last = row_marks[start][0], row_marks[end - 1][0]
-                single = end - start == 1
-                if first not in (singles or "B") if single else first != "B" or (ends and last not in ends):
+                if end - start == 1:
+                    wrong = first not in (singles or "B")
+                else:
+                    wrong = first != "B" or bool(ends and last not in ends)
+                if wrong:
                     raise InputError(
                         f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is not a whole span "
                         f"in {scheme}, the scheme of the other labels. {_REMEDY}"

@@ -16,6 +16,7 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, word_labels
 from hf_xalign.errors import InputError
@@ -45,7 +46,7 @@ def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay
         that occur in the test, except `O`.
 
     Raises:
-        InputError: `train` has fewer than two labels.
+        InputError: `train` has fewer than two labels, a test has none, or there is not one label for each vector.
 
     Example:
         >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
@@ -63,9 +64,13 @@ def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay
 
 def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float) -> dict[str, list[str]]:
     """Train the classifier, and return its labels for each test."""
+    for name, (vectors, labels) in {"the training data": train, **tests}.items():
+        check_lengths(f"row of {name}", vectors=vectors, labels=labels)
+        if not len(labels):
+            raise InputError(f"a probe needs labels, but {name} has none")
     names = sorted(set(train[1]))
     if len(names) < 2:
-        raise InputError(f"a probe needs at least two labels; there {'is only ' + names[0] if names else 'are none'}")
+        raise InputError(f"a probe needs at least two labels; there is only {names[0]}")
     number = {name: k for k, name in enumerate(names)}
     classes = torch.tensor([number[name] for name in train[1]])
     weight, bias = fit_softmax(train[0], classes, len(names), weight_decay=weight_decay)

@@ -66,7 +66,7 @@ def word_retrieval(
         1.0
     """
     check_choice(("linked", "all"), pool=pool)
-    source, target = torch.as_tensor(source_vectors), torch.as_tensor(target_vectors)
+    source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     gold = check_links(links, len(source), len(target))
     if (source_words is None) != (target_words is None):
         raise InputError("type-level scores need both source_words and target_words")

@@ -184,7 +184,7 @@ def encode_sentences(
 def encode_pooled_sentences(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    texts: str | Sequence[str],
+    texts: Sequence[str],
     layers: Sequence[int],
     poolings: Sequence[SentencePooling],
     *,
@@ -197,10 +197,9 @@ def encode_pooled_sentences(
     for pooling in poolings:
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
-    texts = [texts] if isinstance(texts, str) else list(texts)
     most = position_limit(model.config)
     limit = token_limit(tokenizer, min(max_length or most, most))
-    ids = tokenizer(texts, truncation=True, max_length=limit).input_ids
+    ids = tokenizer(texts, truncation=True, max_length=limit).input_ids if len(texts) else []
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
     batches = hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size, dtype=dtype, desc=desc)

@@ -51,35 +51,32 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if not self._knows(scope, headers):
+        if "SPACE_HOST" not in os.environ and not self._is_name(scope, headers.get("host", "")):
             return 421, "This server has another name. Open the address that hf-xalign explore printed.\n"
         if (origin := headers.get("origin")) is not None and not self._is_own(scope, headers, origin):
             return 403, "Pages of other addresses may not use this server.\n"
         method = scope.get("method", "")  # none of a web socket
-        known = {"GET": _READ, "HEAD": _READ, "POST": _SENT}.get(method)
-        if known is None or not known.fullmatch(scope["path"]):
+        paths = {"GET": _READ, "HEAD": _READ, "POST": _SENT}.get(method)
+        if paths is None or not paths.fullmatch(scope["path"]):
             return 404, "The page has no such address.\n"
         length = headers.get("content-length", "" if method == "POST" else "0")
         if "transfer-encoding" in headers or not length.isdecimal() or int(length) > _MOST_BYTES:
             return 413, f"A request may have {_MOST_BYTES:,} bytes, and must say how many it has.\n"
         return None
 
-    def _knows(self, scope: Scope, headers: Mapping[str, str]) -> bool:
-        return "SPACE_HOST" in os.environ or self._is_name(scope, headers.get("host", ""))
-
     def _is_own(self, scope: Scope, headers: Mapping[str, str], origin: str) -> bool:
-        scheme, _, place = origin.partition("://")
+        scheme, _, authority = origin.partition("://")
         if space := os.environ.get("SPACE_HOST"):
-            asked = {space, headers.get("host"), headers.get("x-forwarded-host")}
-            return scheme == "https" and place in asked
-        return scheme == "http" and self._is_name(scope, place)
+            addresses = {space, headers.get("host"), headers.get("x-forwarded-host")}
+            return scheme == "https" and authority in addresses
+        return scheme == "http" and self._is_name(scope, authority)
 
-    def _is_name(self, scope: Scope, place: str) -> bool:
+    def _is_name(self, scope: Scope, authority: str) -> bool:
         try:
-            parts: Any = urlsplit(f"//{place}")
-            name, port = parts.hostname, parts.port or 80
+            split: Any = urlsplit(f"//{authority}")
+            name, port = split.hostname, split.port or 80
         except ValueError:  # a port of letters, half a bracket
             return False
         address, served = scope["server"]
-        known = self._names | ({address} if self._any else set())
-        return parts.netloc == place and "@" not in place and name in known and port == served
+        names = self._names | ({address} if self._any else set())
+        return split.netloc == authority and "@" not in authority and name in names and port == served

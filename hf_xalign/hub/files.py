@@ -24,8 +24,6 @@ from hf_xalign.record import FILENAME, hub_id, portable, read_record
 
 CARD = "README.md"
 ADAPTER = "adapter_config.json"
-# Name of the base model in the record of a model that was pre-trained from random weights.
-_FROM_NOTHING = "new"
 # Files that are part of the model. A push deletes those in the repository that the folder does not have.
 _MODEL = (
     r"config\.json|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
@@ -33,16 +31,8 @@ _MODEL = (
     r"|modules\.json|config_sentence_transformers\.json|sentence_bert_config\.json|\d_\w+/config\.json"
     r"|maps/[^/]+\.safetensors"
 )
-_OTHER = (
-    r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json"
-    r"|vocab\.(txt|json)|merges\.txt|(sentencepiece\.bpe|spiece|spm|tokenizer)\.model"
-    r"|token_entries\.json|derived_language\.json|results\.json|training_args\.json|README\.md"
-    r"|((?!checkpoint-|[._])[^/]+/)?[^/]+\.(png|svg)"
-)
 # Files that hf_xalign writes and that say what was used.
 _RECORDS = (FILENAME, "training_args.json", "token_entries.json", "derived_language.json")
-# Fields of a config that may name a file of this machine.
-_FILE_FIELDS = ("name_or_path", "_file")
 _WEIGHTS = re.compile(r"(model(-\d+-of-\d+)?|adapter_model|maps/[^/]+)\.safetensors")
 _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 
@@ -50,6 +40,14 @@ _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 def decides_model(path: str) -> bool:
     """Return True if the file at this path of a folder is part of the model."""
     return bool(re.fullmatch(_MODEL, path))
+
+
+_OTHER = (
+    r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json"
+    r"|vocab\.(txt|json)|merges\.txt|(sentencepiece\.bpe|spiece|spm|tokenizer)\.model"
+    r"|token_entries\.json|derived_language\.json|results\.json|training_args\.json|README\.md"
+    r"|((?!checkpoint-|[._])[^/]+/)?[^/]+\.(png|svg)"
+)
 
 
 def list_files(folder: str | os.PathLike) -> dict[str, Path]:
@@ -77,8 +75,8 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
         )
     index = files.get("model.safetensors.index.json")
     if index is not None:
-        parts = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        if gone := sorted(parts - set(files)):
+        shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        if gone := sorted(shards - set(files)):
             raise InputError(f"{folder}/{gone[0]} is missing, but {index.name} lists it")
     return files
 
@@ -95,14 +93,16 @@ def _portable_file(name: str, path: Path) -> bytes | Path:
         return path
     try:
         content = json.loads(path.read_text("utf-8"))
-        shown = portable(content) if name in _RECORDS else _portable_fields(content)
+        shareable = portable(content) if name in _RECORDS else _portable_fields(content)
     except (ValueError, AttributeError, RecursionError):  # no JSON object: whoever loads it says so
         return path
-    return path if shown == content else _json(shown)
+    return path if shareable == content else _json(shareable)
 
 
 def _portable_fields(config: dict[str, Any]) -> dict[str, Any]:
-    return {name: portable(value) if name.endswith(_FILE_FIELDS) else value for name, value in config.items()}
+    """Shorten the fields of a config that may name a file of this machine."""
+    names = ("name_or_path", "_file")
+    return {name: portable(value) if name.endswith(names) else value for name, value in config.items()}
 
 
 class Contents:
@@ -180,9 +180,9 @@ def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
     base = record["base_model"]
     # hub_id was resolved when the run began: later, a relative path can look like an id.
     name = base["name"]
-    known = name == _FROM_NOTHING or find_folder(name) or find_builtin(name)
-    known = known or "vectors" in (record.get("maps") or {})  # a map of word vectors needs no model
-    if base["hub_id"] is None and not known:
+    is_named = name == "new" or find_folder(name) or find_builtin(name)  # new: pre-trained from random weights
+    is_named = is_named or "vectors" in (record.get("maps") or {})  # a map of word vectors needs no model
+    if base["hub_id"] is None and not is_named:
         raise InputError(_refusal(where, name))
 
 
@@ -206,20 +206,20 @@ def _refusal(where: str, base: str | None) -> str:
 
 def _named_bases(card: str) -> list[str]:
     """Return the base models in a card's metadata; a merged model has several."""
-    named = ModelCard(card, ignore_metadata_errors=True).data.get("base_model")
-    return [named] if isinstance(named, str) else list(named or [])
+    bases = ModelCard(card, ignore_metadata_errors=True).data.get("base_model")
+    return [bases] if isinstance(bases, str) else list(bases or [])
 
 
 def _renamed(card: str, rename: Callable[[str], str]) -> str:
     """Return a card with other names for its base models, also in the tags that PEFT makes from them."""
     for base in _named_bases(card):
         if (name := rename(base)) != base:
-            found = ModelCard(card, ignore_metadata_errors=True)
-            named, tags = found.data.get("base_model"), found.data.get("tags") or []
-            found.data["base_model"] = name if named == base else [name if one == base else one for one in named]
-            found.data["tags"] = [tag.replace(base, name) for tag in tags]
-            found.text = found.text.replace(base, name)
-            card = str(found)
+            parsed = ModelCard(card, ignore_metadata_errors=True)
+            bases, tags = parsed.data.get("base_model"), parsed.data.get("tags") or []
+            parsed.data["base_model"] = name if bases == base else [name if b == base else b for b in bases]
+            parsed.data["tags"] = [tag.replace(base, name) for tag in tags]
+            parsed.text = parsed.text.replace(base, name)
+            card = str(parsed)
     return card
 
 
@@ -234,12 +234,12 @@ def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[st
 
 def _check_tokens(folder: Path, contents: Mapping[str, bytes | Path]) -> None:
     """Raise an `InputError` if a text file contains a Hub token."""
-    own = get_token()
+    token = get_token()
     for name, content in contents.items():
         if not name.endswith((".json", ".md", ".txt", ".svg")):
             continue
         text = (content if isinstance(content, bytes) else content.read_bytes()).decode("utf-8", "replace")
-        if _TOKEN.search(text) or (own and own in text):
+        if _TOKEN.search(text) or (token and token in text):
             raise InputError(f"{folder}/{name} holds a Hub token. Remove it, and revoke it in your Hub settings.")
 
 

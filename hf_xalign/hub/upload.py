@@ -69,20 +69,20 @@ def push(
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     if revision not in (None, "main"):
         api.create_branch(repo_id, branch=revision, exist_ok=True)
-    there = api.model_info(repo_id, revision=revision)
-    if private and not there.private:
+    info = api.model_info(repo_id, revision=revision)
+    if private and not info.private:
         raise InputError(
             f"private=True: {repo_id} already exists and is public. Change its settings, or choose another name."
         )
-    place = f"{path_in_repo.strip('/')}/" if path_in_repo else ""
+    prefix = f"{path_in_repo.strip('/')}/" if path_in_repo else ""
     added = contents.read(repo_id, revision)
-    old = (file.rfilename for file in there.siblings or [] if file.rfilename.startswith(place))
-    gone = [path for path in old if path.removeprefix(place) not in added and decides_model(path.removeprefix(place))]
+    old_files = (file.rfilename for file in info.siblings or [] if file.rfilename.startswith(prefix))
+    old = (path.removeprefix(prefix) for path in old_files)
     return api.create_commit(
         repo_id,
         [
-            *(CommitOperationAdd(f"{place}{path}", content) for path, content in added.items()),
-            *(CommitOperationDelete(path) for path in gone),
+            *(CommitOperationAdd(f"{prefix}{path}", content) for path, content in added.items()),
+            *(CommitOperationDelete(f"{prefix}{path}") for path in old if path not in added and decides_model(path)),
         ],
         commit_message=message,
         revision=revision,

@@ -37,12 +37,11 @@ from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_n
 from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.executors import local_executor, ray_executor
+from hf_xalign.executors import MarkedTasks, local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
-from hf_xalign.marked_tasks import MarkedTasks
 from hf_xalign.record import write_text
 
 if TYPE_CHECKING:

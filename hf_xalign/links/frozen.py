@@ -31,7 +31,7 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
     punctuation. Pairs without a link are kept, because their words are candidates of the all-occurrences pool.
     """
     linked = align_words(test, keep_unlinked=True, extra_data=train, sample_size=FITTED)
-    linked = map_rows(linked, _ours, desc="Choosing evaluation links")
+    linked = map_rows(linked, _choose_links, desc="Choosing evaluation links")
     if not any(linked["links"][:]):
         raise InputError(
             f"no links between different words are left in {len(test)} sentence pairs. Check that source and target "
@@ -40,7 +40,7 @@ def make_evaluation_links(test: Dataset, train: Dataset | None = None) -> Datase
     return linked
 
 
-def _ours(batch: dict[str, list]) -> dict[str, list]:
+def _choose_links(batch: dict[str, list]) -> dict[str, list]:
     """Select the links between different words with letters."""
     chosen = LinkFilters(one_to_one=False, drop_identical=True, require_letter=True)
     rows = zip(batch["links"], batch["source_words"], batch["target_words"])

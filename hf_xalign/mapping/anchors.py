@@ -272,9 +272,10 @@ def _vocabulary(
         wanted = [lower_word(word, counted.lang) for word in wanted]
     chosen, missing = counted.find(list(dict.fromkeys(wanted)))
     if not len(chosen):
+        such = f" (such as {', '.join(words[:3])})" if words else ""
         raise InputError(
-            f"text in {counted.lang}: none of the {len(words)} given words occurs (such as {', '.join(words[:3])}). "
-            "Check their language, and their case with lowercase=False."
+            f"text in {counted.lang}: none of the {len(words)} given words occurs{such}. Check their language, and "
+            "their case with lowercase=False."
         )
     if missing:
         logger.info("%d of %d words are not in the text, such as %s", len(missing), len(words), missing[:5])

@@ -21,6 +21,7 @@ import pyarrow.compute
 import torch
 
 from hf_xalign.cache import replacing
+from hf_xalign.checks import check_range
 from hf_xalign.data.readers import file_format, open_bytes, read_lines
 from hf_xalign.data.words import clean_text
 from hf_xalign.errors import InputError
@@ -88,7 +89,8 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
         limit: number of words to read, from the first row on; by default all.
 
     Raises:
-        InputError: the file cannot be read or has no good row, or it ends before the number of rows in its first line.
+        InputError: `limit` is below 1, or the file cannot be read, has no good row, or ends before the number of rows
+            in its first line.
 
     Example:
         >>> import tempfile
@@ -98,6 +100,7 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
         >>> anchors.words, anchors.vectors[1, 0].tolist()
         (['Haus', 'Hund'], [0.0, 2.0])
     """
+    check_range(least=1, limit=limit)
     path = Path(path)
     promised, blocks = _read_binary(path) if file_format(path) == ".bin" else _read_text(path)
     words: dict[str, int] = {}

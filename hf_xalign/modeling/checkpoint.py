@@ -71,8 +71,8 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         if Path(name, "adapter_config.json").exists():
             reason = "it holds an adapter. Load it with its encoder by hf_xalign.load, and give the model to a trainer"
         raise InputError(f"{name} holds no model that transformers can load: {reason}.") from error
-    named = config.architectures or [] if architectures is None else architectures
-    task = next((kind for kind in named if kind.endswith(TASKS)), None)
+    class_names = config.architectures or [] if architectures is None else architectures
+    task = next((class_name for class_name in class_names if class_name.endswith(TASKS)), None)
     options: dict[str, Any] = {"revision": revision, "use_safetensors": True, "output_loading_info": True, **kwargs}
     if task is None:
         model_class = encoder_class(config, name)
@@ -81,11 +81,11 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         auto = f"AutoModel{next(end for end in TASKS if task.endswith(end))}"
         model_class = getattr(transformers, task, None) or getattr(transformers, auto)
     with safetensors_alone(name), plain_errors(name, ValueError):
-        model, found = from_pretrained(model_class, name, **options)
+        model, loading_info = from_pretrained(model_class, name, **options)
     if task is None and reads_forward(model):
         logger.warning("%s is causal: a word's vector depends only on the words before it. Use --pooling last.", name)
         model.get_input_embeddings().weight.shape  # noqa: B018 (raises for an image encoder)
-    missing = sorted(found["missing_keys"])
+    missing = sorted(loading_info["missing_keys"])
     if 2 * len(missing) > len(model.state_dict()):
         raise InputError(f"{name}: the weights are of another model: {missing[0]} and most others are missing.")
     if task is None and missing:
@@ -163,17 +163,17 @@ def check_bare(encoder: PreTrainedModel, what: str) -> None:
 
 def encoder_class(config: PreTrainedConfig, name: str) -> Any:
     """Return the class of a config's encoder; for T5's family, that of the encoder without the decoder."""
-    kind = type(config)
-    if kind not in MODEL_MAPPING:
+    config_class = type(config)
+    if config_class not in MODEL_MAPPING:
         raise InputError(f"{name}: no encoder class for a model of type {config.model_type}")
     if not _has_decoder(config):
-        return MODEL_MAPPING[kind]
-    if kind not in MODEL_FOR_TEXT_ENCODING_MAPPING:
+        return MODEL_MAPPING[config_class]
+    if config_class not in MODEL_FOR_TEXT_ENCODING_MAPPING:
         raise InputError(
             f"{name}: a model of type {config.model_type} has an encoder and a decoder, and transformers has no class "
             "for its encoder alone. Use an encoder, or a model of T5's family."
         )
-    return MODEL_FOR_TEXT_ENCODING_MAPPING[kind]
+    return MODEL_FOR_TEXT_ENCODING_MAPPING[config_class]
 
 
 def _has_decoder(config: PreTrainedConfig) -> bool:
@@ -210,26 +210,26 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
 
     The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on.
     """
-    own = published_names(model, model.state_dict())
+    present = published_names(model, model.state_dict())
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
     size = cast(torch.Tensor, model.get_input_embeddings().weight).shape
     # Another number than now, if the embeddings were resized.
-    sizes = ((own.get(name.removeprefix(prefix)), shape[:1]) for name, shape, _ in _checkpoint_tensors(model))
+    sizes = ((present.get(name.removeprefix(prefix)), shape[:1]) for name, shape, _ in _checkpoint_tensors(model))
     tokens = next((count for tensor, count in sizes if tensor is not None and tensor.shape == size), size[:1])
     carried: dict[str, torch.Tensor] = {}
     resized = []
     prefixed = False
-    for name, shape, read in _checkpoint_tensors(model):
+    for name, shape, reader in _checkpoint_tensors(model):
         bare = name.removeprefix(prefix)
-        prefixed = prefixed or (bool(prefix) and name.startswith(prefix) and bare in own)
-        if bare in own or bare.endswith("position_ids"):
+        prefixed = prefixed or (bool(prefix) and name.startswith(prefix) and bare in present)
+        if bare in present or bare.endswith("position_ids"):
             continue
         if shape == (*tokens, *size[1:]) and model.config.tie_word_embeddings:
             continue  # the output embeddings; loading ties them to the trained input embeddings
         if shape[:1] == tokens != size[:1]:
             resized.append(name)
             continue
-        carried[name] = read()
+        carried[name] = reader()
     if resized:
         logger.warning(
             "the embeddings have %d tokens and the checkpoint's %d, so weights of its head are left out: %s",
@@ -243,8 +243,8 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
 def published_names(model: PreTrainedModel, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the encoder's weights as checkpoints hold them: tied weights once, and fused where the family fuses."""
     tied = getattr(model, "all_tied_weights_keys", None) or {}
-    kept = {name: tensor for name, tensor in state.items() if tied.get(name) not in state}
-    return {_modern(name): tensor for name, tensor in revert_weight_conversion(model, kept).items()}
+    untied = {name: tensor for name, tensor in state.items() if tied.get(name) not in state}
+    return {_modern(name): tensor for name, tensor in revert_weight_conversion(model, untied).items()}
 
 
 def save_encoder(
@@ -257,9 +257,9 @@ def save_encoder(
     """Write a folder for `AutoModel.from_pretrained`: `config.json` and `model.safetensors` (sharded if large)."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    own = {n: t.detach() for n, t in (state_dict or model.state_dict()).items() if not n.startswith(HEAD_PREFIX)}
-    state = {f"{prefix}{name}": tensor.cpu().contiguous() for name, tensor in published_names(model, own).items()}
-    state.update(carried or {})
+    state = {n: t.detach() for n, t in (state_dict or model.state_dict()).items() if not n.startswith(HEAD_PREFIX)}
+    published = published_names(model, state)
+    state = {f"{prefix}{name}": tensor.cpu().contiguous() for name, tensor in published.items()} | (carried or {})
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     config = copy.deepcopy(model.config)
     config.is_encoder_decoder = _has_decoder(config)  # the folder of a T5 also holds its decoder
@@ -269,16 +269,16 @@ def save_encoder(
 def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str = "") -> None:
     """Load the encoder's weights in place from a folder written by [`save_encoder`]."""
     files = sorted(str(path) for path in Path(folder).glob("model*.safetensors"))
-    state = {name.removeprefix(prefix): read() for name, _, read in _read(files)}
-    own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(HEAD_PREFIX)}
-    published = set(published_names(model, own))
+    state = {name.removeprefix(prefix): reader() for name, _, reader in _read(files)}
+    current = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(HEAD_PREFIX)}
+    published = set(published_names(model, current))
     if missing := sorted(published - set(state)):
         raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
-    if not published <= set(own):  # fused in the file, separate in the model
-        kind = unsharded_class(model)
-        state = from_pretrained(kind, folder, dtype=model.dtype, use_safetensors=True).state_dict()
-    found = {name: shard_like(state[name], tensor) for name, tensor in own.items() if name in state}
-    model.load_state_dict(found, strict=False)
+    if not published <= set(current):  # fused in the file, separate in the model
+        model_class = unsharded_class(model)
+        state = from_pretrained(model_class, folder, dtype=model.dtype, use_safetensors=True).state_dict()
+    loadable = {name: shard_like(state[name], tensor) for name, tensor in current.items() if name in state}
+    model.load_state_dict(loadable, strict=False)
 
 
 def _modern(name: str) -> str:

@@ -35,8 +35,8 @@ def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: 
     if pooling == "cls":
         return hidden[:, 0].to(dtype)
     if pooling == "last":
-        last = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
-        return hidden[torch.arange(len(hidden), device=hidden.device), last].to(dtype)
+        last_token = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
+        return hidden[torch.arange(len(hidden), device=hidden.device), last_token].to(dtype)
     weights = attention_mask.to(dtype).unsqueeze(-1)
     return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
 
@@ -229,9 +229,9 @@ class MomentumEncoder(nn.Module):
             if name not in self.shared:
                 keys.append(local_shard(key))
                 queries.append(local_shard(query).to(key.dtype))
-        for own, other in ((self.encoder, encoder), (self.head, head)):
-            buffers = dict(other.named_buffers())
-            for name, buffer in own.named_buffers():
+        for key_module, query_module in ((self.encoder, encoder), (self.head, head)):
+            buffers = dict(query_module.named_buffers())
+            for name, buffer in key_module.named_buffers():
                 buffer.copy_(buffers[name])
         # Calls `_foreach_lerp_`: a few GPU kernels for all parameters, instead of two for each.
         get_ema_multi_avg_fn(momentum)(keys, queries, None)
@@ -245,11 +245,11 @@ class MomentumEncoder(nn.Module):
 
     def _with_queries(self, encoder: nn.Module, head: nn.Module) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
         """Yield the name of every parameter, its tensor, and that of the query encoder."""
-        for part, own, other in (("encoder", self.encoder, encoder), ("head", self.head, head)):
-            queries = dict(other.named_parameters())
+        for prefix, key_module, query_module in (("encoder", self.encoder, encoder), ("head", self.head, head)):
+            queries = dict(query_module.named_parameters())
             # `named_parameters` yields a tied parameter once; averaging it twice would square the momentum.
-            for name, key in own.named_parameters():
-                yield f"{part}.{name}", key, queries[name]
+            for name, key in key_module.named_parameters():
+                yield f"{prefix}.{name}", key, queries[name]
 
     @torch.no_grad()
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -276,9 +276,9 @@ def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get("format") != _FORMAT:
                 raise InputError(f"{path}: not a momentum encoder of this version. Resume from another checkpoint.")
-            there = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            saved_shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
             tensors = _kept(momentum, queue)
-            _check_same(path, there, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+            _check_same(path, saved_shapes, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
             for name, tensor in tensors.items():
                 tensor.copy_(shard_like(file.get_tensor(name), tensor))
     except (OSError, SafetensorError) as error:
@@ -294,18 +294,18 @@ def _kept(momentum: MomentumEncoder, queue: KeyQueue) -> dict[str, torch.Tensor]
     return tensors | {f"queue.{name}": tensor for name, tensor in queue.state_dict().items()}
 
 
-def _check_same(path: str | os.PathLike, there: dict[str, tuple], here: dict[str, tuple]) -> None:
+def _check_same(path: str | os.PathLike, saved: dict[str, tuple], current: dict[str, tuple]) -> None:
     remedy = "Resume with the settings of the first run, or start in another output_dir"
-    if "queue.keys" in there and there["queue.keys"] != here["queue.keys"]:
-        (size, dim), (own_size, own_dim) = there["queue.keys"], here["queue.keys"]
+    if "queue.keys" in saved and saved["queue.keys"] != current["queue.keys"]:
+        (size, dim), (own_size, own_dim) = saved["queue.keys"], current["queue.keys"]
         raise InputError(
             f"{path}: the queue has {size} keys of {dim} dimensions, but this run has {own_size} of {own_dim}. "
             f"{remedy}"
         )
-    for name in sorted({*there, *here}):
-        if there.get(name) != here.get(name):
-            shapes = [f"of shape {found[name]}" if name in found else "missing" for found in (there, here)]
+    for name in sorted({*saved, *current}):
+        if saved.get(name) != current.get(name):
+            there, here = (f"of shape {shapes[name]}" if name in shapes else "missing" for shapes in (saved, current))
             raise InputError(
-                f"{path}: the momentum encoder is of another model, or other parts were frozen: {name} is {shapes[0]} "
-                f"there and {shapes[1]} in this run. {remedy}"
+                f"{path}: the momentum encoder is of another model, or other parts were frozen: {name} is {there} "
+                f"there and {here} in this run. {remedy}"
             )

@@ -22,7 +22,6 @@ import transformers
 from peft import PeftModel
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import follow_umask
@@ -32,14 +31,12 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_bare, save_encoder
 from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware, language_context
-from hf_xalign.modeling.loading import SENTENCE_CONFIG, with_default_prompt
+from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
-from hf_xalign.network import TransportError
 
 LENGTH_FILE = "sentence_bert_config.json"
-_MODULES = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -90,21 +87,21 @@ def save_sentence_transformer(
     check_embeddings(model, tokenizer)
     _check_free(folder)
     check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
-    made = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-    old = made.with_name(f"{made.name}-old")
+    staging = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    old = staging.with_name(f"{staging.name}-old")
     try:
-        _save_encoder(model, made)
-        follow_umask(made)
-        save_tokenizer(tokenizer, made)
-        write_settings(model.config, tokenizer, pooling, made)
+        _save_encoder(model, staging)
+        follow_umask(staging)
+        save_tokenizer(tokenizer, staging)
+        write_settings(model.config, tokenizer, pooling, staging)
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder, old)
-        os.rename(made, folder)
+        os.rename(staging, folder)
     finally:
         if old.exists() and not folder.exists():
             os.rename(old, folder)
-        for rest in (made, old):
-            shutil.rmtree(rest, ignore_errors=True)
+        for leftover in (staging, old):
+            shutil.rmtree(leftover, ignore_errors=True)
     return folder
 
 
@@ -133,18 +130,19 @@ def write_settings(
 
 def _settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: str) -> dict[str, Any]:
     """Return the content of each JSON file that sentence-transformers reads."""
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
     chosen = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[pooling]
     versions = {"hf_xalign": __version__, "transformers": transformers.__version__, "pytorch": torch.__version__}
-    own = read_length(config)
+    length_settings = read_length(config)
     prompt = prompt_of(tokenizer) if tokenizer.is_fast else ""
-    length = min(tokenizer.model_max_length, position_limit(config), own.get("max_seq_length", math.inf))
+    length = min(tokenizer.model_max_length, position_limit(config), length_settings.get("max_seq_length", math.inf))
     return {
         "modules.json": [
-            {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for k, (path, kind) in enumerate(_MODULES)
+            {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{module_class}"}
+            for k, (path, module_class) in enumerate(modules)
         ],
-        LENGTH_FILE: {"do_lower_case": False, **own, "max_seq_length": length},
+        LENGTH_FILE: {"do_lower_case": False, **length_settings, "max_seq_length": length},
         "1_Pooling/config.json": {
             "word_embedding_dimension": config.hidden_size,
             **{f"pooling_mode_{mode}": mode == chosen for mode in modes},
@@ -164,7 +162,7 @@ def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
     """Return the README of an exported folder."""
     onnx, prompt = (folder / "onnx").is_dir(), settings[SENTENCE_CONFIG]["prompts"].get("default", "")
     backend = ', backend="onnx"' if onnx else ""
-    about = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
+    pooled = {"mean": "the mean of all tokens", "cls": "the first token's", "last": "the last token's"}[pooling]
     lines = [
         "---",
         "library_name: sentence-transformers",
@@ -183,7 +181,7 @@ def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
         'vectors = model.encode(["a sentence", "another"])  # normalized: products are cosines',
         "```",
         "",
-        f"A sentence vector is {about}, divided by its length. "
+        f"A sentence vector is {pooled}, divided by its length. "
         f"At most {settings[LENGTH_FILE]['max_seq_length']} tokens of a sentence are read.",
     ]
     if prompt:
@@ -193,14 +191,11 @@ def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
 
 def read_length(config: PreTrainedConfig) -> dict[str, Any]:
     """Return `max_seq_length` and `do_lower_case` of sentence-transformers, if the checkpoint has them."""
-    source, revision = config.name_or_path, getattr(config, "_commit_hash", None)
-    with contextlib.suppress(OSError, ValueError, TransportError):
-        missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
-        if source and (file := cached_file(source, LENGTH_FILE, revision=revision, **missing)):
-            found = json.loads(Path(file).read_text(encoding="utf-8"))
-            kinds = {"max_seq_length": int, "do_lower_case": bool}
-            return {name: found[name] for name, kind in kinds.items() if isinstance(found.get(name), kind)}
-    return {}
+    if not (source := config.name_or_path):
+        return {}
+    settings = read_settings(source, LENGTH_FILE, getattr(config, "_commit_hash", None))
+    types = {"max_seq_length": int, "do_lower_case": bool}
+    return {name: settings[name] for name in types if isinstance(settings.get(name), types[name])}
 
 
 def _check_plain(model: PreTrainedModel) -> None:
@@ -223,11 +218,11 @@ def _check_free(folder: Path) -> None:
     if folder.is_file():
         raise InputError(f"{folder} is a file. Name a folder.")
     try:
-        known = set(json.loads((folder / SENTENCE_CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
+        exported = set(json.loads((folder / SENTENCE_CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
     except (OSError, ValueError, KeyError, TypeError):
-        known = set()
-    found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    strange = [name for name in found if name not in known]
+        exported = set()
+    present = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    strange = [name for name in present if name not in exported]
     if strange:
         raise InputError(f"{folder} holds {strange[0]}, which is not part of an earlier export. Name another folder.")
 
@@ -236,9 +231,9 @@ def _save_encoder(model: PreTrainedModel, folder: Path) -> None:
     """Save the encoder without a name prefix and without heads, but with the pooler that `AutoModel` expects."""
     prefix, carried = carried_weights(model)
     with torch.device("meta"):
-        whole = set(AutoModel.from_config(copy.deepcopy(model.config)).state_dict())
+        encoder_names = set(AutoModel.from_config(copy.deepcopy(model.config)).state_dict())
     bare = {name.removeprefix(prefix): tensor for name, tensor in carried.items()}
-    save_encoder(model, folder, carried={name: tensor for name, tensor in bare.items() if name in whole})
+    save_encoder(model, folder, carried={name: tensor for name, tensor in bare.items() if name in encoder_names})
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]  # the checkpoint may name a class with a head
     config.save_pretrained(folder)
@@ -312,38 +307,38 @@ def export_onnx(
     assert program is not None
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        made = Path(work) / folder.name
-        (made / MODEL).parent.mkdir(parents=True)
-        program.save(made / MODEL)
+        staging = Path(work) / folder.name
+        (staging / MODEL).parent.mkdir(parents=True)
+        program.save(staging / MODEL)
         if int8:
             from onnxruntime.quantization import quantize_dynamic
 
             with _quiet():
-                quantize_dynamic(made / MODEL, made / INT8, per_channel=True)
-        config.save_pretrained(made)
-        save_tokenizer(tokenizer, made)
-        write_settings(config, tokenizer, pooling, made)
-        os.rename(made, folder)
+                quantize_dynamic(staging / MODEL, staging / INT8, per_channel=True)
+        config.save_pretrained(staging)
+        save_tokenizer(tokenizer, staging)
+        write_settings(config, tokenizer, pooling, staging)
+        os.rename(staging, folder)
     return folder
 
 
 @contextlib.contextmanager
 def _solved(model: nn.Module) -> Iterator[None]:
     """Replace rotations by their matrices, because ONNX cannot solve linear equations."""
-    found = [
+    rotations = [
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
         if isinstance(child, Rotation)
     ]
-    for parent, name, rotation in found:
+    for parent, name, rotation in rotations:
         matrix = nn.Linear(len(rotation.skew), len(rotation.skew), bias=False)
         matrix.weight = nn.Parameter(rotation.matrix().to(rotation.skew.dtype))
         setattr(parent, name, matrix)
     try:
         yield
     finally:
-        for parent, name, rotation in found:
+        for parent, name, rotation in rotations:
             setattr(parent, name, rotation)
 
 

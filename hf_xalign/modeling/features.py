@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 
 Needed = Literal["all", "linked"]
-
 _ROWS = 10_000  # rows of the dataset in memory at a time
 
 
@@ -85,18 +84,18 @@ class FeaturePlan:
         begin = self.word_offsets[start:stop] - self.word_offsets[start]
         side_of, pair_of = np.divmod(self.occurrence[start:stop], len(self.dataset))
         for number, side in enumerate(self.sentence):
-            here = np.flatnonzero(side_of == number)
-            if not len(here):
+            positions = np.flatnonzero(side_of == number)
+            if not len(positions):
                 continue
             columns = [f"{side}_ids", f"{side}_starts", f"{side}_ends"]
-            table = arrow.select_columns(columns)[pair_of[here]]
+            table = arrow.select_columns(columns)[pair_of[positions]]
             (tokens, lengths), (starts, counts), (ends, _) = (_flat(table[column]) for column in columns)
-            for k, sentence_ids in zip(here, _parts(tokens, lengths), strict=True):
+            for k, sentence_ids in zip(positions, _split_lists(tokens, lengths), strict=True):
                 ids[k] = sentence_ids
-            spans[ranges(begin[here], counts)] = np.stack([starts, ends], axis=1)
-            last = begin[here] + counts
-            spans[last] = [0, 1]
-            spans[last + 1] = np.stack([lengths - 1, lengths], axis=1)
+            spans[ranges(begin[positions], counts)] = np.stack([starts, ends], axis=1)
+            specials = begin[positions] + counts
+            spans[specials] = [0, 1]
+            spans[specials + 1] = np.stack([lengths - 1, lengths], axis=1)
         return ids, spans
 
     def add_rows(self) -> Dataset:
@@ -105,7 +104,6 @@ class FeaturePlan:
         return map_rows(
             self.dataset,
             partial(_row_columns, self.sentence, self.word_offsets, self.stored, self.row_offsets),
-            batched=True,
             with_indices=True,
             desc="Indexing word vectors",
         )
@@ -120,30 +118,30 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
     arrow = dataset.with_format("arrow")
     sides: list[Side] = [side for side in SIDES if side in needed]
     columns = {side: [f"{side}_ids", f"{side}_starts", f"{side}_ends"] for side in sides}
-    parts = [_keys(table, own) for own in columns.values() for table in arrow.select_columns(own).iter(_ROWS)]
-    keys = np.frombuffer(b"".join(key for part, _, _ in parts for key in part), dtype="V16")
-    tokens, words = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
-    distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(-tokens[first], kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    sentence = dict(zip(sides, place[inverse].reshape(len(sides), -1), strict=True))
-    word_offsets = _offsets(words[first[order]] + 2)
+    hashed = [_keys(table, names) for names in columns.values() for table in arrow.select_columns(names).iter(_ROWS)]
+    keys = np.frombuffer(b"".join(key for table_keys, _, _ in hashed for key in table_keys), dtype="V16")
+    tokens, words = (np.concatenate([table_keys[k] for table_keys in hashed]) for k in (1, 2))
+    distinct, first_pair, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(-tokens[first_pair], kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    sentence = dict(zip(sides, rank[inverse].reshape(len(sides), -1), strict=True))
+    word_offsets = _offsets(words[first_pair[order]] + 2)
     stored = np.zeros(word_offsets[-1], dtype=bool)
     for side in sides:
-        whole = needed[side] == "all"
+        stores_all = needed[side] == "all"
         specials = word_offsets[1:][np.unique(sentence[side])] - 2
-        stored[specials] |= whole or linked_tokens != "words"
-        stored[specials + 1] |= whole or linked_tokens in ("cls_sep", "all")
-        if not whole and linked_tokens not in ("words", "all"):
+        stored[specials] |= stores_all or linked_tokens != "words"
+        stored[specials + 1] |= stores_all or linked_tokens in ("cls_sep", "all")
+        if not stores_all and linked_tokens not in ("words", "all"):
             continue
-        pair, column = 0, f"{side}_ends" if whole else "links"
+        pair, column = 0, f"{side}_ends" if stores_all else "links"
         for table in arrow.select_columns([column]).iter(_ROWS):
             first_words = word_offsets[sentence[side][pair : pair + len(table)]]
             pair += len(table)
             lists = table[column].combine_chunks()
             counts = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-            if whole:
+            if stores_all:
                 stored[ranges(first_words, counts)[lists.flatten().to_numpy() > 0]] = True
             else:
                 linked = lists.flatten().flatten().to_numpy().reshape(-1, 2)[:, SIDES.index(side)]
@@ -151,7 +149,7 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
     return FeaturePlan(
         dataset=dataset,
         sentence=sentence,
-        occurrence=first[order],
+        occurrence=first_pair[order],
         word_offsets=word_offsets,
         stored=stored,
         row_offsets=_offsets(np.add.reduceat(stored, word_offsets[:-1], dtype=np.int64)),
@@ -164,8 +162,8 @@ def _keys(table: pyarrow.Table, columns: list[str]) -> tuple[list[bytes], np.nda
     """Return a hash of 16 bytes for each sentence (token ids and word spans), and its numbers of tokens and words."""
     (ids, tokens), (starts, words), (ends, _) = (_flat(table[name]) for name in columns)
     keys = []
-    for content in zip(_parts(ids, tokens), _parts(starts, words), _parts(ends, words), strict=True):
-        text = b"%d|" % len(content[0]) + b"".join(part.tobytes() for part in content)
+    for content in zip(_split_lists(ids, tokens), _split_lists(starts, words), _split_lists(ends, words), strict=True):
+        text = b"%d|" % len(content[0]) + b"".join(array.tobytes() for array in content)
         keys.append(hashlib.blake2b(text, digest_size=16).digest())
     return keys, tokens, words
 
@@ -180,18 +178,18 @@ def _row_columns(
 ) -> dict[str, list[np.ndarray]]:
     columns = {}
     for side, sentence_of in sentence.items():
-        numbers = sentence_of[pairs]
-        first_words, counts = word_offsets[numbers], np.diff(word_offsets)[numbers]
-        here = stored[ranges(first_words, counts)]
+        sentences = sentence_of[pairs]
+        first_words, counts = word_offsets[sentences], np.diff(word_offsets)[sentences]
+        is_stored = stored[ranges(first_words, counts)]
         # A sentence's rows are consecutive: a word's row is the first one plus the number of stored words before it.
-        before = np.concatenate([[0], np.cumsum(here)])
+        before = np.concatenate([[0], np.cumsum(is_stored)])
         starts = _offsets(counts)[:-1]
-        rows = np.repeat(row_offsets[numbers] - before[starts], counts) + before[:-1]
-        columns[f"{side}_rows"] = np.split(np.where(here, rows, -1), starts[1:])
+        rows = np.repeat(row_offsets[sentences] - before[starts], counts) + before[:-1]
+        columns[f"{side}_rows"] = np.split(np.where(is_stored, rows, -1), starts[1:])
     return columns
 
 
-def _parts(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+def _split_lists(flat: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     return np.split(flat, np.cumsum(lengths)[:-1])
 
 
@@ -286,19 +284,8 @@ def cache_features(
                 )
                 os.replace(vectors.path, folder / "vectors.part")
             with ray_encoders(model, ray) as cluster:
-                _write(
-                    vectors,
-                    blocks,
-                    identity,
-                    plan,
-                    model,
-                    layers,
-                    pooling,
-                    pad_token_id,
-                    autocast,
-                    batch_size,
-                    cluster,
-                )
+                encoding = (model, layers, pooling, pad_token_id, autocast, batch_size, cluster)
+                _write(vectors, blocks, identity, plan, *encoding)
     return vectors, plan.add_rows()
 
 
@@ -316,10 +303,10 @@ def _write(
     cluster: Map | None,
 ) -> None:
     folder, row_bytes = vectors.path.parent, _row_bytes(vectors)
-    part, done = folder / "vectors.part", _done(blocks)
+    part_file, done = folder / "vectors.part", _done(blocks)
     digest = xxhash.xxh3_64()
-    kept, size = int(plan.row_offsets[done]) * row_bytes, plan.rows * row_bytes
-    _check_room(folder, size - kept, vectors.dtype)
+    resumed, size = int(plan.row_offsets[done]) * row_bytes, plan.rows * row_bytes
+    _check_room(folder, size - resumed, vectors.dtype)
     logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), plan.rows, len(plan), folder)
     if done:
         logger.info("resuming after %d cached sentences", done)
@@ -327,21 +314,15 @@ def _write(
     write_mark(folder / _BLOCKS, {"blocks": blocks})
     block = max(1, _BLOCK // batch_size) * batch_size
     with (
-        open(part, "ab") as file,
+        open(part_file, "ab") as file,
         progress(total=len(plan), initial=done, desc="Caching word vectors", unit="sentence") as bar,
     ):
-        file.truncate(kept)
+        file.truncate(resumed)
         for start in range(done, len(plan), block):
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
             batches = hidden_batches(
-                model,
-                ids,
-                pad_token_id,
-                layers,
-                batch_size=batch_size,
-                dtype=autocast,
-                cluster=cluster,
+                model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast, cluster=cluster
             )
             with contextlib.closing(batches):  # restores the model's mode at once, also if the disk is full
                 for rows, mask, states in batches:
@@ -362,26 +343,26 @@ def _write(
                         blocks = [*blocks, (ready, digest.hexdigest())]
                         write_mark(folder / _BLOCKS, {"blocks": blocks})
                         digest.reset()
-    os.replace(part, vectors.path)
+    os.replace(part_file, vectors.path)
 
 
 def _whole_blocks(folder: Path, ends: np.ndarray) -> list[Block]:
     """Return the undamaged blocks on disk up to the first damaged one; `ends` are the bytes before each sentence."""
-    whole: list[Block] = []
+    undamaged: list[Block] = []
     file = next((path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists()), None)
     if file is None or (mark := read_mark(folder / _BLOCKS)) is None:
-        return whole
+        return undamaged
     with open(file, "rb") as stream:
         for ready, due in mark["blocks"]:
-            start, end = int(ends[_done(whole)]), int(ends[min(ready, len(ends) - 1)])
+            start, end = int(ends[_done(undamaged)]), int(ends[min(ready, len(ends) - 1)])
             digest = xxhash.xxh3_64()
-            while start < end and (read := stream.read(min(_READ, end - start))):
-                digest.update(read)
-                start += len(read)
+            while start < end and (chunk := stream.read(min(_READ, end - start))):
+                digest.update(chunk)
+                start += len(chunk)
             if digest.hexdigest() != due:
                 break
-            whole.append((ready, due))
-    return whole
+            undamaged.append((ready, due))
+    return undamaged
 
 
 def _done(blocks: list[Block]) -> int:
@@ -393,24 +374,24 @@ def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
     """Raise an InputError if the folder holds another cache."""
     path = folder / "cache.json"
     remedy = "Give another folder, or remove this one."
-    if (there := read_mark(path)) is None:
+    if (cached := read_mark(path)) is None:
         files = [file for name in ("vectors.bin", "vectors.part", _BLOCKS) if (file := folder / name).exists()]
         if files and not path.exists():
             raise InputError(f"{folder} holds vectors without the cache.json that describes them. {remedy}")
         for file in files:
             file.unlink()
         return
-    differing = [name for name, value in identity.items() if there.get(name) != value]
+    differing = [name for name, value in identity.items() if cached.get(name) != value]
     if not differing:
         return
     # Text and settings determine which words are stored, unless only the links differ.
     hashes = {"encoder": "another encoder", "text": "another text"}
-    said = [text for name, text in hashes.items() if name in differing]
+    differences = [text for name, text in hashes.items() if name in differing]
     settings = [name for name in differing if name not in {*hashes, "words", "rows", "dim"}]
     if settings:
-        values = (f"{name} is {there.get(name)} there and {identity[name]} here" for name in settings)
-        said.append(f"other settings ({', '.join(values)})")
-    raise InputError(f"{folder} holds word vectors of {' and '.join(said or ['other word links'])}. {remedy}")
+        values = (f"{name} is {cached.get(name)} there and {identity[name]} here" for name in settings)
+        differences.append(f"other settings ({', '.join(values)})")
+    raise InputError(f"{folder} holds word vectors of {' and '.join(differences or ['other word links'])}. {remedy}")
 
 
 def _encoder_fingerprint(model: PreTrainedModel) -> str:
@@ -447,9 +428,6 @@ def _sync(file: Any) -> None:
     os.fsync(file.fileno())
 
 
-_SENTENCES_BLOCK = 1000  # pairs within which sentences are sorted by length
-
-
 def add_sentences(
     model: PreTrainedModel,
     dataset: Dataset,
@@ -469,8 +447,7 @@ def add_sentences(
         return map_rows(
             dataset,
             partial(_sentences, model, layers, pad_token_id, autocast, cluster),
-            batched=True,
-            batch_size=_SENTENCES_BLOCK,
+            batch_size=1000,  # pairs within which sentences are sorted by length
             new_fingerprint=Hasher.hash(["sentences", *settings]),
             desc="Encoding the sentences of pairs",
         )
@@ -486,10 +463,10 @@ def _sentences(
 ) -> dict[str, np.ndarray]:
     sentences = [*rows["source_ids"], *rows["target_ids"]]
     vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
-    for numbers, mask, states in hidden_batches(
+    for batch_rows, mask, states in hidden_batches(
         model, sentences, pad_token_id, layers, dtype=autocast, cluster=cluster
     ):
         pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
-        vectors[numbers] = torch.stack(pooled, dim=1).float().cpu().numpy()
+        vectors[batch_rows] = torch.stack(pooled, dim=1).float().cpu().numpy()
     source, target = np.split(vectors, 2)
     return {"source_sentence": source, "target_sentence": target}

@@ -17,8 +17,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME
 
-# Names of the norm after the last layer: ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
-_LAST_NORMS = ("final_norm", "norm", "final_layer_norm", "ln_f")
 _SWITCHED = "_switched_by_trainer"
 
 
@@ -57,8 +55,8 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
         for layer in stack[:layers]:
             layer.requires_grad_(False)
         # ELECTRA projects its embeddings to the hidden size. Newer encoders have no module for all embeddings.
-        for part in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
-            part.requires_grad_(False)
+        for module in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
+            module.requires_grad_(False)
 
 
 def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
@@ -71,7 +69,9 @@ def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
     if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         for layer in encoder_layers(model)[top_layer:]:
             layer.requires_grad_(False)
-        for norm in _children(getattr(model, "encoder", model), *_LAST_NORMS) + _children(model, *_LAST_NORMS):
+        # The norm after the last layer in ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
+        names = ("final_norm", "norm", "final_layer_norm", "ln_f")
+        for norm in _children(getattr(model, "encoder", model), *names) + _children(model, *names):
             norm.requires_grad_(False)
 
 
@@ -84,11 +84,11 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     stack = []
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         stack = list(encoder_layers(model))
-    last: list[Any] = []
+    outputs: list[Any] = []
     below = stack[top_layer - 1 : top_layer]
-    handles = [layer.register_forward_hook(lambda *found: last.append(found[-1])) for layer in below]
+    handles = [layer.register_forward_hook(lambda *arguments: outputs.append(arguments[-1])) for layer in below]
     for layer in stack[top_layer:]:
-        layer.forward = lambda *args, **kwargs: last[-1]
+        layer.forward = lambda *args, **kwargs: outputs[-1]
     try:
         yield
     finally:
@@ -104,12 +104,12 @@ def disable_dropout(model: nn.Module) -> None:
     Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
     """
     added = {
-        part
+        added_module
         for layer in model.modules()
         if isinstance(layer, BaseTunerLayer)
         for name, child in layer.named_children()
         if name != "base_layer"
-        for part in child.modules()
+        for added_module in child.modules()
     }
     for module in set(model.modules()) - added:
         for name, _ in _dropout(module):
@@ -118,15 +118,15 @@ def disable_dropout(model: nn.Module) -> None:
 
 def _dropout(module: nn.Module) -> list[tuple[str, float]]:
     """Return the attributes of a module that are dropout probabilities, with their values."""
-    own = isinstance(module, nn.Dropout)
+    is_dropout = isinstance(module, nn.Dropout)
     floats = ((name, value) for name, value in vars(module).items() if isinstance(value, float))
-    return [(name, value) for name, value in floats if "dropout" in name or (own and name == "p")]
+    return [(name, value) for name, value in floats if "dropout" in name or (is_dropout and name == "p")]
 
 
 def find_switches(model: nn.Module) -> list[tuple[Any, str, Any]]:
     """Return whether each parameter is trained, and each dropout probability: (owner, attribute, value)."""
-    found: list[tuple[Any, str, Any]] = [(p, "requires_grad", p.requires_grad) for p in model.parameters()]
-    return found + [(module, *own) for module in model.modules() for own in _dropout(module)]
+    switches: list[tuple[Any, str, Any]] = [(p, "requires_grad", p.requires_grad) for p in model.parameters()]
+    return switches + [(module, *attribute) for module in model.modules() for attribute in _dropout(module)]
 
 
 def note_switched(model: nn.Module, before: list[tuple[Any, str, Any]]) -> None:
@@ -156,12 +156,12 @@ def remove_autocast(model: nn.Module) -> None:
 @contextlib.contextmanager
 def autocast_removed(model: nn.Module) -> Iterator[None]:
     """Apply [`remove_autocast`] within a `with` block."""
-    kept = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
+    forwards = {name: value for name, value in model.__dict__.items() if name in ("_original_forward", "forward")}
     remove_autocast(model)
     try:
         yield
     finally:
-        model.__dict__.update(kept)
+        model.__dict__.update(forwards)
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:

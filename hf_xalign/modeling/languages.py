@@ -53,35 +53,35 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
             "encoder of the BERT, RoBERTa, XLM-R, ALBERT, ELECTRA or DeBERTa family"
         )
     config = model.config
-    numbers = language_ids(config) or {}
-    kept = len(numbers)
+    ids = language_ids(config) or {}
+    old_count = len(ids)
     for language in languages:
-        numbers.setdefault(language, len(numbers))
+        ids.setdefault(language, len(ids))
     old = cast(nn.Embedding | None, embeddings.token_type_embeddings)
     words = cast(nn.Embedding, model.get_input_embeddings()).weight
     weight = words.new_zeros(1, words.shape[1]) if old is None else old.weight.detach()
-    rows = torch.cat([weight[:kept], weight[:1].expand(len(numbers) - kept, -1)])
+    rows = torch.cat([weight[:old_count], weight[:1].expand(len(ids) - old_count, -1)])
     widened = nn.Embedding.from_pretrained(rows, freeze=old is not None and not old.weight.requires_grad)
     embeddings.token_type_embeddings = widened.train(model.training)
-    config.type_vocab_size = len(numbers)
-    config.language_ids = numbers
-    return dict(numbers)
+    config.type_vocab_size = len(ids)
+    config.language_ids = ids
+    return dict(ids)
 
 
 def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
     """Return the `token_type_ids` by language code; None for an encoder without language embeddings."""
-    numbers = getattr(config, "language_ids", None)
-    return None if numbers is None else dict(numbers)
+    ids = getattr(config, "language_ids", None)
+    return None if ids is None else dict(ids)
 
 
 def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
     """Return the embedding of a language, (dim,), detached."""
-    numbers = language_ids(model.config) or {}
-    if language not in numbers:
-        known = ", ".join(numbers) or "no language"
-        raise InputError(f"the encoder has language embeddings for {known}, not for {language}")
+    rows = language_ids(model.config) or {}
+    if language not in rows:
+        languages = ", ".join(rows) or "no language"
+        raise InputError(f"the encoder has language embeddings for {languages}, not for {language}")
     embeddings = cast(nn.Module, model.base_model.embeddings)
-    return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[numbers[language]]
+    return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[rows[language]]
 
 
 def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
@@ -110,8 +110,8 @@ class LanguageAware:
     def set_language(self, language: str | None) -> None:
         """Set the language of the text that follows; see [`set_language`]."""
         if language is not None:
-            for numbers in self.language_maps:
-                language_number(language, numbers, f"this {type(self).__name__}")
+            for ids in self.language_maps:
+                language_number(language, ids, f"this {type(self).__name__}")
         self._language = language
 
 
@@ -178,36 +178,37 @@ def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
 
 def number_languages(languages: Sequence[str], pivot: str | None) -> dict[str, int]:
     """Return the id of each language for `language=`: 0 for the pivot, which has no map, and 1, 2, ... for others."""
-    numbers = {language: k for k, language in enumerate(languages, start=1)}
-    return {**numbers, **({pivot: 0} if pivot else {})}
+    ids = {language: k for k, language in enumerate(languages, start=1)}
+    return {**ids, **({pivot: 0} if pivot else {})}
 
 
-def language_number(language: str, numbers: Mapping[str, int], owner: str) -> int:
+def language_number(language: str, ids: Mapping[str, int], owner: str) -> int:
     """Return the id of one language; an unknown language raises an InputError."""
-    if language not in numbers:
-        raise InputError(f"language={language!r}: {owner} has maps for {', '.join(numbers)}. Choose one of them.")
-    return numbers[language]
+    if language not in ids:
+        raise InputError(f"language={language!r}: {owner} has maps for {', '.join(ids)}. Choose one of them.")
+    return ids[language]
 
 
-def row_numbers(given: Language | None, numbers: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
+def row_numbers(language: Language | None, ids: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
     """Return the language id of each row, int64 (rows,); ids that were given in the shape `size` are kept."""
-    if given is None:
+    if language is None:
         raise InputError(
             f"{owner} has a map for each language. Give the language of the text by "
-            f"hf_xalign.modeling.set_language(model, {next(iter(numbers))!r}) or language=... ({', '.join(numbers)})"
+            f"hf_xalign.modeling.set_language(model, {next(iter(ids))!r}) or language=... ({', '.join(ids)})"
         )
     size = tuple(size)
-    if isinstance(given, Tensor):
-        if given.shape not in (size[:1], size):
-            raise InputError(f"language: ids of shape {tuple(given.shape)} for {size[0]} rows. Give one for each row.")
-        known = numbers.values()
-        strange = (given < min(known)) | (given > max(known))
+    if isinstance(language, Tensor):
+        if language.shape not in (size[:1], size):
+            shape = tuple(language.shape)
+            raise InputError(f"language: ids of shape {shape} for {size[0]} rows. Give one for each row.")
+        all_ids = ids.values()
+        strange = (language < min(all_ids)) | (language > max(all_ids))
         if strange.any():
-            raise InputError(f"language: unknown id {int(given[strange][0])}. The ids are {dict(numbers)}.")
-        return given
-    if isinstance(given, str):  # not as a list, whose length would become a constant of an exported graph
-        return torch.full(size[:1], language_number(given, numbers, owner))
-    names = list(given)
+            raise InputError(f"language: unknown id {int(language[strange][0])}. The ids are {dict(ids)}.")
+        return language
+    if isinstance(language, str):  # not as a list, whose length would become a constant of an exported graph
+        return torch.full(size[:1], language_number(language, ids, owner))
+    names = list(language)
     if len(names) != size[0]:
         raise InputError(f"language: {len(names)} languages for {size[0]} rows. Give one, or one for each row.")
-    return torch.tensor([language_number(name, numbers, owner) for name in names])
+    return torch.tensor([language_number(name, ids, owner) for name in names])

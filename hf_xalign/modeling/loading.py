@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,11 +35,6 @@ from hf_xalign.network import TransportError
 logger = logging.getLogger(__name__)
 
 SENTENCE_CONFIG = "config_sentence_transformers.json"
-_CLASS_OF_ADAPTER = {
-    "SEQ_CLS": "AutoModelForSequenceClassification",
-    "TOKEN_CLS": "AutoModelForTokenClassification",
-    "QUESTION_ANS": "AutoModelForQuestionAnswering",
-}
 
 
 def load(
@@ -112,17 +108,22 @@ def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = No
     """Load the tokenizer of anything that [`load`] takes, with the default prompt of sentence-transformers, if any."""
     name = builtin.resolve_model(str(name_or_path))
     tokenizer = pretrained.load_tokenizer(name, revision=revision)
+    return with_default_prompt(tokenizer, read_settings(name, SENTENCE_CONFIG, revision))
+
+
+def read_settings(name: str, file: str, revision: str | None) -> dict[str, Any]:
+    """Return the object in a JSON file of a folder or a Hub repository; an empty one if it cannot be read."""
     missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
     with contextlib.suppress(OSError, ValueError, TransportError):
-        if file := cached_file(name, SENTENCE_CONFIG, revision=revision, **missing):
-            return with_default_prompt(tokenizer, json.loads(Path(file).read_text(encoding="utf-8")))
-    return tokenizer
+        if path := cached_file(name, file, revision=revision, **missing):
+            settings = json.loads(Path(path).read_text(encoding="utf-8"))
+            return settings if isinstance(settings, dict) else {}
+    return {}
 
 
-def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Any) -> PreTrainedTokenizerBase:
+def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> PreTrainedTokenizerBase:
     """Return a tokenizer with the default prompt, if any, of these settings of sentence-transformers."""
-    found = settings if isinstance(settings, dict) else {}
-    prompts, name = found.get("prompts"), found.get("default_prompt_name")
+    prompts, name = settings.get("prompts"), settings.get("default_prompt_name")
     prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
     if isinstance(prompt, str) and prompt:
         try:
@@ -156,6 +157,13 @@ def load_encoder(
         raise InputError(f"{name}: the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
     cast(nn.Module, encoder).to(choose_device(None) if device is None else device)
     return encoder, tokenizer
+
+
+_CLASS_OF_ADAPTER = {
+    "SEQ_CLS": "AutoModelForSequenceClassification",
+    "TOKEN_CLS": "AutoModelForTokenClassification",
+    "QUESTION_ANS": "AutoModelForQuestionAnswering",
+}
 
 
 def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs: Any) -> PeftModel:

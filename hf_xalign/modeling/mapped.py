@@ -68,16 +68,16 @@ class _Maps(nn.Module):
         self.register_buffer("weight", torch.eye(size).repeat(languages, layers, 1, 1))
         self.register_buffer("offset", torch.zeros(languages, layers, size))
 
-    def forward(self, states: Tensor, layer: int, parts: Sequence[tuple[int, slice | Tensor]]) -> Tensor:
+    def forward(self, states: Tensor, layer: int, rows_by_map: Sequence[tuple[int, slice | Tensor]]) -> Tensor:
         """Map float (rows, width, d); each part is a language with its rows, `layer` the index of the mapped layer."""
-        if not parts:
+        if not rows_by_map:
             return states
         precision = torch.promote_types(states.dtype, self.weight.dtype)
         mapped = states.clone()
         # In the maps' precision, because a rotation that is rounded to bfloat16 is not a rotation.
         with torch.autocast(states.device.type, enabled=False):
-            for language, rows in parts:
-                weight, offset = (part[language, layer].to(precision) for part in (self.weight, self.offset))
+            for language, rows in rows_by_map:
+                weight, offset = (parameter[language, layer].to(precision) for parameter in (self.weight, self.offset))
                 mapped[rows] = nn.functional.linear(states[rows].to(precision), weight, offset).to(states.dtype)
         return mapped
 
@@ -125,8 +125,8 @@ class MappedEncoder(PreTrainedModel, LanguageAware):
         """
         check_unmapped(encoder)
         pivot = common_pivot(maps, pivot)
-        placed = [place(one, encoder, f"maps[{language!r}]") for language, one in maps.items()]
-        [layers, *others] = {tuple(own): None for own, _, _ in placed}
+        placed = [place(language_map, encoder, f"maps[{language!r}]") for language, language_map in maps.items()]
+        [layers, *others] = {tuple(map_layers): None for map_layers, _, _ in placed}
         if others:
             raise InputError(
                 f"maps of layers {list(layers)} and of layers {list(others[0])}: every language needs the same "
@@ -134,8 +134,8 @@ class MappedEncoder(PreTrainedModel, LanguageAware):
             )
         drop_pooler(encoder)
         # A copy, because the nested config is given the outer config's attention implementation.
-        own = copy.deepcopy(encoder.config)
-        config = MappedEncoderConfig(encoder_config=own, layers=list(layers), languages=list(maps), pivot=pivot)
+        inner = copy.deepcopy(encoder.config)
+        config = MappedEncoderConfig(encoder_config=inner, layers=list(layers), languages=list(maps), pivot=pivot)
         model = cls(config, encoder)
         precision = torch.promote_types(encoder.dtype, torch.float32)
         model.maps.weight = torch.stack([weight.to(encoder.device, precision) for _, weight, _ in placed])
@@ -163,26 +163,26 @@ class MappedEncoder(PreTrainedModel, LanguageAware):
         Raises:
             InputError: no language is given, or it has no map.
         """
-        given = kwargs.get("inputs_embeds") if input_ids is None else input_ids
-        parts = self._parts(language, 0 if given is None else len(given))
+        batch = kwargs.get("inputs_embeds") if input_ids is None else input_ids
+        rows_by_map = self._rows_by_map(language, 0 if batch is None else len(batch))
         for option in ("output_hidden_states", "output_attentions"):
             if getattr(self.config, option):
                 kwargs.setdefault(option, True)
-        asked = kwargs.get("output_hidden_states")
-        if isinstance(asked, list):  # transformers before 5.23 counts the layers of a list differently
+        wanted_layers = kwargs.get("output_hidden_states")
+        if isinstance(wanted_layers, list):  # transformers before 5.23 counts the layers of a list differently
             kwargs["output_hidden_states"] = True
         output = self.unmapped(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **kwargs)
-        last, states = output.last_hidden_state, list(output.get("hidden_states") or ())
+        last_state, states = output.last_hidden_state, list(output.get("hidden_states") or ())
         for k, layer in enumerate(self.config.layers):
             if layer == self.config.num_hidden_layers:
-                last = self.maps(last, k, parts)
+                last_state = self.maps(last_state, k, rows_by_map)
             elif states:
-                states[layer] = self.maps(states[layer], k, parts)
+                states[layer] = self.maps(states[layer], k, rows_by_map)
         if states:
-            states[-1] = last
-        if isinstance(asked, list):
-            states = [state if k in asked else None for k, state in enumerate(states)]
-        return BaseModelOutput(last, tuple(states) or None, output.get("attentions"))
+            states[-1] = last_state
+        if isinstance(wanted_layers, list):
+            states = [state if k in wanted_layers else None for k, state in enumerate(states)]
+        return BaseModelOutput(last_state, tuple(states) or None, output.get("attentions"))
 
     @property
     def language_maps(self) -> list[dict[str, int]]:
@@ -197,15 +197,16 @@ class MappedEncoder(PreTrainedModel, LanguageAware):
         """Replace the encoder's input embeddings."""
         self.unmapped.set_input_embeddings(value)
 
-    def _parts(self, language: Language | None, rows: int) -> list[tuple[int, slice | Tensor]]:
+    def _rows_by_map(self, language: Language | None, rows: int) -> list[tuple[int, slice | Tensor]]:
         """Return the indices of the maps to use, each with its rows."""
-        given, known = self._language if language is None else language, self.config.language_numbers
-        if isinstance(given, str):
-            number = language_number(given, known, _OWNER)
+        language, ids = self._language if language is None else language, self.config.language_numbers
+        if isinstance(language, str):
+            number = language_number(language, ids, _OWNER)
             return [(number - 1, slice(None))] if number else []
-        numbers = row_numbers(given, known, (rows,), _OWNER)
-        parts = ((k, (numbers == k + 1).nonzero()[:, 0].to(self.device)) for k in range(len(self.config.languages)))
-        return [(k, own) for k, own in parts if len(own)]
+        row_ids = row_numbers(language, ids, (rows,), _OWNER)
+        maps = range(len(self.config.languages))
+        rows_by_map = ((k, (row_ids == k + 1).nonzero()[:, 0].to(self.device)) for k in maps)
+        return [(k, map_rows) for k, map_rows in rows_by_map if len(map_rows)]
 
     @torch.no_grad()  # called only for the maps; the encoder initializes itself
     def _init_weights(self, module: nn.Module) -> None:
@@ -222,19 +223,19 @@ def check_unmapped(encoder: PreTrainedModel) -> None:
     refuse_language_embeddings(encoder, "a mapped encoder")
 
 
-def place(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[int], Tensor, Tensor]:
+def place(language_map: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[int], Tensor, Tensor]:
     """Return a map's layers as ascending positions in `hidden_states`, its W (layers, d, d) and b (layers, d)."""
     size = encoder.config.hidden_size
-    shape = one.source.weight.shape
-    found = (shape[2], shape[1] if one.target is None else one.target.weight.shape[2])
-    if found != (size, size):
+    shape = language_map.source.weight.shape
+    sizes = (shape[2], shape[1] if language_map.target is None else language_map.target.weight.shape[2])
+    if sizes != (size, size):
         raise InputError(
-            f"{name} maps {found[0]} dimensions to {found[1]}, but {type(encoder).__name__} has {size}. Learn the map "
+            f"{name} maps {sizes[0]} dimensions to {sizes[1]}, but {type(encoder).__name__} has {size}. Learn the map "
             "on vectors of this encoder."
         )
     with explained(name):
-        index = layer_index(one.layers, encoder.config.num_hidden_layers)
-        weight, offset = one.affine()
+        index = layer_index(language_map.layers, encoder.config.num_hidden_layers)
+        weight, offset = language_map.affine()
     rows = sorted(range(len(index)), key=index.__getitem__)
     return [index[row] for row in rows], weight[rows], offset[rows]
 
@@ -243,13 +244,14 @@ def common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | No
     """Return the maps' target language, which is not mapped: `pivot`, by default the maps' `target_lang`."""
     if not maps:
         raise InputError("no maps are given. Pass one for each language.")
-    for language, one in maps.items():
-        if one.source_lang not in (None, language):
+    for language, language_map in maps.items():
+        source = language_map.source_lang
+        if source not in (None, language):
             raise InputError(
-                f"maps[{language!r}] maps {one.source_lang} to {one.target_lang}. Pass it as the map of "
-                f"{one.source_lang}, or use its inverse()."
+                f"maps[{language!r}] maps {source} to {language_map.target_lang}. Pass it as the map of {source}, or "
+                "use its inverse()."
             )
-    targets = sorted({one.target_lang for one in maps.values() if one.target_lang} | ({pivot} if pivot else set()))
+    targets = sorted(filter(None, {*(language_map.target_lang for language_map in maps.values()), pivot}))
     if len(targets) > 1:
         raise InputError(f"the maps have different target languages: {' and '.join(targets)}. Learn them to one.")
     pivot = targets[0] if targets else None
@@ -283,7 +285,7 @@ def map_adapter(
         pairs = [_last(maps, encoder, "maps")]
     else:
         pivot, languages = common_pivot(maps, pivot), list(maps)
-        pairs = [_last(one, encoder, f"maps[{language!r}]") for language, one in maps.items()]
+        pairs = [_last(language_map, encoder, f"maps[{language!r}]") for language, language_map in maps.items()]
     config = XAlignConfig(
         top="linear",
         linear_bias=any(bool(offset.any()) for _, offset in pairs),
@@ -302,10 +304,12 @@ def map_adapter(
     return model
 
 
-def _last(one: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[Tensor, Tensor]:
-    layers, weight, offset = place(one, encoder, name)
+def _last(language_map: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[Tensor, Tensor]:
+    layers, weight, offset = place(language_map, encoder, name)
     if layers[-1] != encoder.config.num_hidden_layers:
-        raise InputError(f"{name} has layers {list(one.layers)}, but the adapter maps the last layer, -1. Learn that.")
+        raise InputError(
+            f"{name} has layers {list(language_map.layers)}, but the adapter maps the last layer, -1. Learn that."
+        )
     return weight[-1], offset[-1]
 
 

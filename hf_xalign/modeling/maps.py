@@ -60,10 +60,10 @@ class SideMap:
         """Return the x that maps to `vectors` (n, layers, out); if there is a `unit` step, x is normalized."""
         shifted = vectors if self.offset is None else vectors - self.offset.to(vectors)
         with torch.autocast(vectors.device.type, enabled=False):
-            found = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
+            normal = torch.einsum("nlo,lio->nli", shifted, self.inverted.to(vectors))
         if "unit" in self.steps:
-            return found
-        return found + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
+            return normal
+        return normal + sum((mean.to(vectors) for mean in self.means), torch.zeros(()).to(vectors))
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """Return the whole map as W (layers, out, in) and b (layers, out) of x -> W x + b."""
@@ -165,17 +165,17 @@ class LanguageMap:
         Raises:
             InputError: the vectors' size or number of layers does not fit the map.
         """
-        part = self.source if side == "source" else self.target
-        size = self.source.weight.shape[1] if part is None else part.weight.shape[2]
-        whole = vectors.unsqueeze(1) if vectors.dim() == 2 else vectors
-        if whole.shape[1:] != (len(self.layers), size) or not vectors.is_floating_point():
+        side_map = self.source if side == "source" else self.target
+        size = self.source.weight.shape[1] if side_map is None else side_map.weight.shape[2]
+        layered = vectors.unsqueeze(1) if vectors.dim() == 2 else vectors
+        if layered.shape[1:] != (len(self.layers), size) or not vectors.is_floating_point():
             raise InputError(
                 f"{side} vectors of {vectors.dtype} and shape {tuple(vectors.shape)}: this map needs floats of shape "
                 f"(n, {len(self.layers)}, {size}), layers {self.layers}."
             )
-        if part is None:
+        if side_map is None:
             return vectors
-        return part(whole)[:, 0] if vectors.dim() == 2 else part(whole)
+        return side_map(layered)[:, 0] if vectors.dim() == 2 else side_map(layered)
 
     def apply(self, vectors: Tensor) -> Tensor:
         """Map vectors of the source language, shaped as for [`project`], to the target language's space.
@@ -253,29 +253,29 @@ class LanguageMap:
         Raises:
             InputError: the map does not have a layer.
         """
-        wanted = tuple(layers)
-        missing = [layer for layer in wanted if layer not in self.layers]
+        chosen = tuple(layers)
+        missing = [layer for layer in chosen if layer not in self.layers]
         if missing:
             raise InputError(
                 f"layer {missing[0]} is not among the layers of this map, {self.layers}. Choose from them."
             )
-        rows = [self.layers.index(layer) for layer in wanted]
+        rows = [self.layers.index(layer) for layer in chosen]
         target = None if self.target is None else self.target._select(rows)
-        return replace(self, source=self.source._select(rows), target=target, layers=wanted)
+        return replace(self, source=self.source._select(rows), target=target, layers=chosen)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the map to a safetensors file, atomically."""
         sides = {name: side for name in ("source", "target") if (side := getattr(self, name)) is not None}
         tensors: dict[str, Tensor] = {}
         for name, side in sides.items():
-            parts = {"weight": side.weight, "offset": side.offset}
-            parts |= {f"mean.{k}": mean for k, mean in enumerate(side.means)}
-            tensors |= {f"{name}.{part}": value for part, value in parts.items() if value is not None}
+            fields = {"weight": side.weight, "offset": side.offset}
+            fields |= {f"mean.{k}": mean for k, mean in enumerate(side.means)}
+            tensors |= {f"{name}.{field}": value for field, value in fields.items() if value is not None}
         # Copies, because safetensors refuses tensors that share memory, such as one mean for both sides.
         tensors = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-        about = {field: getattr(self, field) for field in ("layers", "method", "source_lang", "target_lang")}
-        about["steps"] = {name: side.steps for name, side in sides.items()}
-        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(about)})
+        description = {field: getattr(self, field) for field in ("layers", "method", "source_lang", "target_lang")}
+        description["steps"] = {name: side.steps for name, side in sides.items()}
+        write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "map": json.dumps(description)})
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> LanguageMap:
@@ -288,10 +288,11 @@ class LanguageMap:
         if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
             raise InputError(f"{path}: {broken[0]} holds a value that is not finite. Learn the map again.")
         with content_errors(path, "not a whole map", "Learn it again."):
-            about = json.loads(metadata["map"])
+            description = json.loads(metadata["map"])
             # Files of earlier states of the code have the British spelling.
-            named = {
-                name: [step.replace("centre", "center") for step in steps] for name, steps in about["steps"].items()
+            steps_by_side = {
+                name: [step.replace("centre", "center") for step in steps]
+                for name, steps in description["steps"].items()
             }
             sides = {
                 name: SideMap(
@@ -300,12 +301,13 @@ class LanguageMap:
                     tuple(steps),
                     tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center"))),
                 )
-                for name, steps in named.items()
+                for name, steps in steps_by_side.items()
             }
-            languages = [about[f"{side}_lang"] for side in ("source", "target")]
+            languages = [description[f"{side}_lang"] for side in ("source", "target")]
             for code in filter(None, languages):
                 check_language(code, f"{path}: a language")
-            return cls(sides["source"], sides.get("target"), about["method"], tuple(about["layers"]), *languages)
+            layers = tuple(description["layers"])
+            return cls(sides["source"], sides.get("target"), description["method"], layers, *languages)
 
 
 def unit(vectors: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_LOGITS = 2**25  # logits in memory: 128 MiB in float32, 134 tokens with a vocabulary of 250,000
 _BLOCK_TOKENS = 2048  # tokens of the vocabulary per thread, so that their logits stay in a CPU's cache
-_UNSEEN = 0.1  # smoothed count of a token that does not occur in the text
 
 
 class MaskedLMHead(nn.Module):
@@ -62,23 +61,25 @@ class MaskedLMHead(nn.Module):
         From c = 0, the encoder would first learn which tokens are frequent.
         """
         if self.bias is not None and "bias" in self.new:
-            smoothed = counts.double() + _UNSEEN
+            smoothed = counts.double() + 0.1  # the count of a token that does not occur in the text
             self.bias.copy_((smoothed / smoothed.sum()).log())
 
     def put_into(self, carried: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return `carried` with the trained weights of the head, under the names that transformers reads."""
         old = {name for aliases in self.names.values() for name in aliases}
-        own = self.state_dict()
-        trained = {aliases[0]: full_tensor(own[name].detach()).cpu() for name, aliases in self.names.items()}
+        state = self.state_dict()
+        trained = {aliases[0]: full_tensor(state[name].detach()).cpu() for name, aliases in self.names.items()}
         return {name: tensor for name, tensor in carried.items() if name not in old} | trained
 
 
 def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     """Load the MLM head of `encoder`'s checkpoint, or initialize a new one at random; the log says which."""
     config = encoder.config
-    kind = config.model_type
+    model_type = config.model_type
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise InputError(f"transformers has no masked language model of type {kind}. Switch the TLM/MLM term off")
+        raise InputError(
+            f"transformers has no masked language model of type {model_type}. Switch the TLM/MLM term off"
+        )
     if not config.tie_word_embeddings:
         raise InputError(
             "config.tie_word_embeddings is false, but this MLM head is tied to the input embeddings. Set it to true "
@@ -86,9 +87,9 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         )
     with torch.device("meta"):
         family = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
-    head = MaskedLMHead(*_parts(family), family.get_output_embeddings().bias)
+    head = MaskedLMHead(*_head_modules(family), family.get_output_embeddings().bias)
     head.names = {
-        name: [alias for alias, other in family.named_parameters(remove_duplicate=False) if other is parameter]
+        name: [alias for alias, candidate in family.named_parameters(remove_duplicate=False) if candidate is parameter]
         for name, parameter in head.named_parameters()
     }
     for module in (head.dense, head.norm):
@@ -98,14 +99,14 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
         head.bias = nn.Parameter(torch.zeros(len(cast(torch.Tensor, encoder.get_input_embeddings().weight))))
     carried, new = carried_weights(encoder)[1], []
     for name, parameter in head.named_parameters():
-        found = [carried[alias] for alias in head.names[name] if alias in carried]
-        if found and found[0].shape == parameter.shape:
+        pretrained = [carried[alias] for alias in head.names[name] if alias in carried]
+        if pretrained and pretrained[0].shape == parameter.shape:
             with torch.no_grad():
-                parameter.copy_(found[0])
+                parameter.copy_(pretrained[0])
         else:
             new.append(name)
     head.new = frozenset(new)
-    source = encoder.name_or_path or kind
+    source = encoder.name_or_path or model_type
     if not new:
         logger.info("%s: training continues from its pre-trained MLM head", source)
     elif len(new) == len(head.names):
@@ -119,7 +120,7 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     return head.to(device=encoder.device, dtype=torch.float32)
 
 
-def _parts(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]:
+def _head_modules(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]:
     """Return dense layer, activation and norm of an MLM model's head, found by the types of its modules."""
     encoder_modules = set(family.base_model.modules())
     leaves = [
@@ -129,14 +130,14 @@ def _parts(family: PreTrainedModel) -> tuple[nn.Linear, nn.Module, nn.LayerNorm]
     ]
     dense = [module for module in leaves if isinstance(module, nn.Linear)]
     norm = [module for module in leaves if isinstance(module, nn.LayerNorm)]
-    rest = [m for m in leaves if not isinstance(m, (nn.Linear, nn.LayerNorm, nn.Dropout, nn.CrossEntropyLoss))]
-    if len(dense) != 1 or len(norm) != 1 or len(rest) > 1:
+    activations = [m for m in leaves if not isinstance(m, (nn.Linear, nn.LayerNorm, nn.Dropout, nn.CrossEntropyLoss))]
+    if len(dense) != 1 or len(norm) != 1 or len(activations) > 1:
         raise InputError(
             f"the MLM head of {type(family).__name__} is not one linear map, activation and layer norm "
             f"({', '.join(type(module).__name__ for module in leaves)}): switch the TLM/MLM term off"
         )
     # RoBERTa's family calls GELU as a function and has no module for it.
-    return dense[0], rest[0] if rest else nn.GELU(), norm[0]
+    return dense[0], activations[0] if activations else nn.GELU(), norm[0]
 
 
 def tied_cross_entropy(
@@ -160,20 +161,20 @@ class _TiedCrossEntropy(torch.autograd.Function):
         labels: torch.Tensor,
         differentiate: bool,
     ) -> torch.Tensor:
-        kind = vectors.device.type
-        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
-        with torch.autocast(kind, enabled=False):
-            wanted = [differentiate and needed for needed in ctx.needs_input_grad[:3]]
+        device_type = vectors.device.type
+        autocast = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else torch.float32
+        with torch.autocast(device_type, enabled=False):
+            needs_grad = ctx.needs_input_grad[:3] if differentiate else (False, False, False)
             grads = [
-                torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and want else None
-                for tensor, want in zip((vectors, embeddings, bias), wanted, strict=True)
+                torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and needed else None
+                for tensor, needed in zip((vectors, embeddings, bias), needs_grad, strict=True)
             ]
             total = vectors.new_zeros((), dtype=torch.float32)
             chunks = -(-len(vectors) * len(embeddings) // _CHUNK_LOGITS)
             size = max(1, -(-len(vectors) // max(1, chunks)))  # equal chunks, because a short last one is slow
             for start in range(0, len(vectors), size):
-                part = slice(start, start + size)
-                total += _chunk(vectors[part].to(autocast), embeddings, bias, labels[part], grads, part)
+                row_slice = slice(start, start + size)
+                total += _chunk(vectors[row_slice].to(autocast), embeddings, bias, labels[row_slice], grads, row_slice)
         ctx.grads = grads
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (vectors, embeddings, bias)]
         return total
@@ -197,7 +198,7 @@ def _chunk(
     bias: torch.Tensor | None,
     labels: torch.Tensor,
     grads: list[torch.Tensor | None],
-    part: slice,
+    row_slice: slice,
 ) -> torch.Tensor:
     """Return the loss of a part of the rows, and add its gradients to `grads` (of vectors, embeddings, bias).
 
@@ -206,7 +207,7 @@ def _chunk(
     grad_rows, grad_table, grad_bias = grads
     width = _BLOCK_TOKENS * torch.get_num_threads() if rows.device.type == "cpu" else len(embeddings)
     labels = labels.unsqueeze(1)
-    own = norm = torch.zeros(len(rows), 1, device=rows.device)
+    label_logits = norm = torch.zeros(len(rows), 1, device=rows.device)
     largest = torch.full_like(norm, float("-inf"))
     pulled = torch.zeros(rows.shape, device=rows.device)  # weighted sum of the embeddings
     blocks = []
@@ -216,9 +217,9 @@ def _chunk(
         logits = (rows @ table.T).float()
         if bias is not None:
             logits += bias[block]
-        place = labels - start
-        inside = (place >= 0) & (place < len(table))
-        own = torch.where(inside, logits.gather(1, place.clamp(0, len(table) - 1)), own)
+        label_index = labels - start
+        inside = (label_index >= 0) & (label_index < len(table))
+        label_logits = torch.where(inside, logits.gather(1, label_index.clamp(0, len(table) - 1)), label_logits)
         before, largest = largest, torch.maximum(largest, logits.amax(1, keepdim=True))
         fading = (before - largest).exp_()
         weights = logits.sub_(largest).exp_()
@@ -230,7 +231,7 @@ def _chunk(
             blocks.append((block, weights, largest))
     log_norm = norm.log() + largest
     if grad_rows is not None:
-        grad_rows[part] = pulled * (largest - log_norm).exp_() - embeddings[labels.squeeze(1)].to(rows.dtype)
+        grad_rows[row_slice] = pulled * (largest - log_norm).exp_() - embeddings[labels.squeeze(1)].to(rows.dtype)
     for block, weights, reference in blocks:
         shares = (reference - log_norm).exp_()  # weights * shares are the probabilities
         if grad_bias is not None:
@@ -240,7 +241,7 @@ def _chunk(
         elif grad_table is not None:
             grad_table[block] += weights.T @ (rows * shares).to(rows.dtype)
     if grad_bias is not None:
-        grad_bias.index_add_(0, labels.squeeze(1), torch.full_like(own, -1.0).squeeze(1))
+        grad_bias.index_add_(0, labels.squeeze(1), torch.full_like(label_logits, -1.0).squeeze(1))
     if grad_table is not None:
         grad_table.index_add_(0, labels.squeeze(1), rows.float(), alpha=-1)
-    return (log_norm - own).sum()
+    return (log_norm - label_logits).sum()

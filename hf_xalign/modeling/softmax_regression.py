@@ -36,6 +36,6 @@ def fit_softmax(vectors: Tensor, classes: Tensor, count: int, *, weight_decay: f
 
     with torch.enable_grad():
         optimizer.step(loss)
-    found = weight.detach().double() / deviation.double()
-    shift = found @ mean.double()
-    return found.to(vectors.dtype), (bias.detach().double() - shift).to(vectors.dtype)
+    unscaled = weight.detach().double() / deviation.double()
+    shift = unscaled @ mean.double()
+    return unscaled.to(vectors.dtype), (bias.detach().double() - shift).to(vectors.dtype)

@@ -95,9 +95,9 @@ class LinearChainCRF(nn.Module):
             itself = torch.arange(best.shape[1], device=best.device).expand_as(best)
             before = []
             for t in range(1, emissions.shape[1]):
-                found, previous = (best.unsqueeze(2) + self._step(pairwise, t)).max(1)
+                best_before, previous = (best.unsqueeze(2) + self._step(pairwise, t)).max(1)
                 goes_on = mask[:, t, None]
-                best = torch.where(goes_on, found + emissions[:, t], best)
+                best = torch.where(goes_on, best_before + emissions[:, t], best)
                 before.append(torch.where(goes_on, previous, itself))
             path = [(best + self.end).argmax(1)]
             for previous in reversed(before):
@@ -118,16 +118,16 @@ class LinearChainCRF(nn.Module):
             )
         if self.forbidden is None or self.forbidden_start is None:
             return
-        known = tags.masked_fill(~mask, 0)
+        valid_tags = tags.masked_fill(~mask, 0)
         wrong = mask.clone()
-        wrong[:, 0] &= self.forbidden_start[known[:, 0]] < 0
-        wrong[:, 1:] &= self.forbidden[known[:, :-1], known[:, 1:]] < 0
+        wrong[:, 0] &= self.forbidden_start[valid_tags[:, 0]] < 0
+        wrong[:, 1:] &= self.forbidden[valid_tags[:, :-1], valid_tags[:, 1:]] < 0
         if wrong.any():
             row, word = wrong.nonzero()[0].tolist()
-            place = f"after tag {int(tags[row, word - 1])}" if word else "at the start of a sentence"
+            position = f"after tag {int(tags[row, word - 1])}" if word else "at the start of a sentence"
             raise InputError(
-                f"labels[{row}, {word}] = {int(tags[row, word])} {place} is forbidden. Correct the labels (I-X must "
-                "follow B-X or I-X), or set bio=False"
+                f"labels[{row}, {word}] = {int(tags[row, word])} {position} is forbidden. Correct the labels (I-X "
+                "must follow B-X or I-X), or set bio=False"
             )
 
     def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -148,14 +148,14 @@ class LinearChainCRF(nn.Module):
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
         """Return s(x, y), (B,), for allowed tags that are 0 at padding."""
-        last = tags.gather(1, mask.sum(1, keepdim=True).clamp(min=1) - 1).squeeze(1)
+        last_tags = tags.gather(1, mask.sum(1, keepdim=True).clamp(min=1) - 1).squeeze(1)
         emitted = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
         moves = self.transitions[tags[:, :-1], tags[:, 1:]]
         if pairwise is not None:
             pair = tags[:, :-1] * len(self.start) + tags[:, 1:]
             moves = moves + pairwise.flatten(2).gather(2, pair.unsqueeze(2)).squeeze(2)
         moves = moves.masked_fill(~mask[:, 1:], 0.0).sum(1)
-        return self.start[tags[:, 0]] + emitted + moves + self.end[last]
+        return self.start[tags[:, 0]] + emitted + moves + self.end[last_tags]
 
     def _log_partition(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
         """Return the log of the sum over all allowed y' of exp(s(x, y')), (B,), by the forward algorithm."""
@@ -335,10 +335,10 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         training = self.training
         self.eval()
         try:
-            found = self(*args, **kwargs, return_dict=True).tags
+            tags = self(*args, **kwargs, return_dict=True).tags
         finally:
             self.train(training)
-        return [row[row >= 0].tolist() for row in found.cpu()]
+        return [row[row >= 0].tolist() for row in tags.cpu()]
 
     @torch.no_grad()
     def word_vectors(
@@ -390,8 +390,8 @@ def words_of(word_spans: Tensor) -> Tensor:
 
 
 def _check(config: BiLSTMCRFConfig) -> None:
-    for name, known in (("layer_mix", LayerMix), ("pooling", Pooling), ("transitions", Transitions)):
-        check_choice(get_args(known), **{name: getattr(config, name)})
+    for name, choices in (("layer_mix", LayerMix), ("pooling", Pooling), ("transitions", Transitions)):
+        check_choice(get_args(choices), **{name: getattr(config, name)})
     check_range(least=1, lstm_size=config.lstm_size, lstm_layers=config.lstm_layers)
     check_range(least=0, below=1, dropout=config.dropout)
 

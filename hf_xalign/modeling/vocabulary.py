@@ -43,18 +43,18 @@ def extend_embeddings(
             for piece in pieces[i]:
                 for pivot in pivots[j]:
                     weights[piece, pivot] += 1 / len(pivots[j])
-    kept = {place: weight for place, weight in weights.items() if place[1] < start}
-    if not kept:
+    pivot_weights = {pair: weight for pair, weight in weights.items() if pair[1] < start}
+    if not pivot_weights:
         raise InputError("no word with a new piece has a link to a pivot word. Take more text or another aligner.")
     table = model.resize_token_embeddings(max(len(tokenizer), model.config.vocab_size), mean_resizing=False).weight
-    rows, columns = np.array(list(kept)).T
+    rows, columns = np.array(list(pivot_weights)).T
     used, columns = np.unique(columns, return_inverse=True)
-    matrix = csr_array((list(kept.values()), (rows, columns)), shape=(len(tokenizer) - start, len(used)))
+    matrix = csr_array((list(pivot_weights.values()), (rows, columns)), shape=(len(tokenizer) - start, len(used)))
     total = np.asarray(matrix.sum(axis=1))
-    found = total > 0
+    has_links = total > 0
     old = table[torch.from_numpy(used)].detach().double().cpu().numpy()
-    vectors = (matrix @ old) / np.where(found, total, 1)[:, None]
-    vectors[~found] = vectors[found].mean(axis=0)
+    vectors = (matrix @ old) / np.where(has_links, total, 1)[:, None]
+    vectors[~has_links] = vectors[has_links].mean(axis=0)
     with torch.no_grad():
         table[start : len(tokenizer)] = torch.from_numpy(vectors).to(table)
-    return {"linked": int(found.sum()), "not linked": int((~found).sum())}
+    return {"linked": int(has_links.sum()), "not linked": int((~has_links).sum())}

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.batches.pairs import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_words, word_tokenizer
 from hf_xalign.distributed import is_sharded
@@ -24,8 +25,6 @@ from hf_xalign.errors import InputError
 from hf_xalign.executors import Map, ray_map
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.xalign.top import TopLayer
-
-_CPU_BATCH = 16  # sentences on a CPU: the states of more leave its caches (64 take a fifth longer)
 
 
 class WordVectors(NamedTuple):
@@ -39,9 +38,9 @@ class WordVectors(NamedTuple):
     offsets: torch.Tensor
     present: torch.Tensor
 
-    def of_sentences(self, numbers: np.ndarray) -> WordVectors:
+    def of_sentences(self, sentences: np.ndarray) -> WordVectors:
         """Copy the words of these sentences, int64 (n,), in this order."""
-        starts, ends = self.offsets[numbers].numpy(), self.offsets[numbers + 1].numpy()
+        starts, ends = self.offsets[sentences].numpy(), self.offsets[sentences + 1].numpy()
         words = torch.from_numpy(ranges(starts, ends - starts))
         offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(ends - starts)]))
         return WordVectors(self.vectors[words], offsets, self.present[words])
@@ -71,9 +70,10 @@ def hidden_batches(
     Yields `rows` (sentence numbers of the batch), `attention_mask` int64 (rows, width), and the states of each layer,
     float (rows, width, dim), all on the model's device.
     """
+    check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
     if device.type == "cpu":
-        batch_size = min(batch_size, _CPU_BATCH)
+        batch_size = min(batch_size, 16)  # the states of more leave its caches (64 take a fifth longer)
     order = np.argsort([-len(ids) for ids in sentences], kind="stable")
     starts = range(0, len(order), batch_size)
 
@@ -92,7 +92,7 @@ def hidden_batches(
         elif (
             device.type == "cpu"
             and threads > 1
-            and not any(is_sharded(part) or isinstance(part, TopLayer) for part in model.modules())
+            and not any(is_sharded(module) or isinstance(module, TopLayer) for module in model.modules())
         ):
             # MAO's module works in hooks, which hold one batch at a time, and FSDP2 gathers weights in a fixed order.
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
@@ -114,13 +114,12 @@ def _forward(
 ) -> tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]:
     device, num_layers = next(model.parameters()).device, model.config.num_hidden_layers
     tokens, mask = torch.from_numpy(ids).to(device), torch.from_numpy(inside).to(device).long()
-    more = {name: value.to(device) for name, value in extra.items()}
+    extra_inputs = {name: value.to(device) for name, value in extra.items()}
     # FSDP2 reuses the tensors that it gathers weights into, and those of inference mode cannot be trained later.
     quiet = torch.no_grad() if is_sharded(model) else torch.inference_mode()
     with quiet, torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-        output = model(
-            input_ids=tokens, attention_mask=mask, output_hidden_states=list(layers) != [num_layers], **more
-        )
+        states = {"output_hidden_states": list(layers) != [num_layers]}
+        output = model(input_ids=tokens, attention_mask=mask, **states, **extra_inputs)
     return rows, mask, select_layers(output, layers, num_layers)
 
 
@@ -139,7 +138,8 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
         names = type(model)(model.config).state_dict().keys() if isinstance(model, PreTrainedModel) else {""}
     # A part that was removed from the encoder, such as a pooler, may be missing.
     missing = any(getattr(model, name.partition(".")[0], model) is not None for name in names - state.keys())
-    if missing or any(isinstance(part, BaseTunerLayer) and not part.disable_adapters for part in model.modules()):
+    adapters = (module for module in model.modules() if isinstance(module, BaseTunerLayer))
+    if missing or not all(adapter.disable_adapters for adapter in adapters):
         raise InputError(f"ray={address}: an encoder with adapters cannot be sent. Merge them, or remove ray.")
     # Not the module, which cannot be pickled once transformers has put hooks into it.
     state = {name: state[name].detach().cpu() for name in names & state.keys()}
@@ -149,10 +149,10 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
 
 
 def _rebuild(
-    kind: type[PreTrainedModel], config: Any, dtype: torch.dtype, state: dict[str, torch.Tensor], gpu: bool
+    model_class: type[PreTrainedModel], config: Any, dtype: torch.dtype, state: dict[str, torch.Tensor], gpu: bool
 ) -> PreTrainedModel:
     torch.set_num_threads(1)
-    model = kind(config)
+    model = model_class(config)
     cast(nn.Module, model).to("cuda" if gpu else "cpu", dtype)
     model.load_state_dict(state, strict=False)
     return model.eval()
@@ -198,8 +198,8 @@ def word_spans(
     encoded = tokenize_words(word_tokenizer(tokenizer), sentences, min(max_length or limit, limit))
     ids, spans = encoded.input_ids, encoded.spans
     if specials:
-        ends = map(len, ids)
-        spans = [np.concatenate([part, [[0, 1], [end - 1, end]]]) for part, end in zip(spans, ends, strict=True)]
+        added = ([[0, 1], [len(tokens) - 1, len(tokens)]] for tokens in ids)
+        spans = [np.concatenate(both) for both in zip(spans, added, strict=True)]
     return ids, spans
 
 
@@ -231,21 +231,21 @@ def extract_pooled(
     config), and not this function. `options` go to [`hidden_batches`].
     """
     index = layer_index(layers, model.config.num_hidden_layers)
-    input_ids, parts = word_spans(model, tokenizer, sentences, max_length, specials)
+    input_ids, spans_by_sentence = word_spans(model, tokenizer, sentences, max_length, specials)
     if subwords:
-        parts = [subword_spans(part)[0] for part in parts]
-    counts = np.array([len(part) for part in parts], dtype=np.int64)
+        spans_by_sentence = [subword_spans(sentence_spans)[0] for sentence_spans in spans_by_sentence]
+    counts = np.array([len(sentence_spans) for sentence_spans in spans_by_sentence], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    spans = np.concatenate([*parts, np.zeros((0, 2), dtype=np.int32)])
+    spans = np.concatenate([*spans_by_sentence, np.zeros((0, 2), dtype=np.int32)])
     present = spans[:, 1] > 0
     if word_view:
-        places = np.arange(len(spans)) - np.repeat(offsets[:-1], counts)
-        spans = np.stack([places, places + 1], axis=1)
+        positions = np.arange(len(spans)) - np.repeat(offsets[:-1], counts)
+        spans = np.stack([positions, positions + 1], axis=1)
 
     def padded_spans(rows: np.ndarray) -> dict[str, torch.Tensor]:
+        batch_spans = (torch.from_numpy(spans_by_sentence[row]) for row in rows)
         # At least one word, because some modules fail on none.
-        padded = pad_sequence([torch.zeros(1, 2).long(), *(torch.from_numpy(parts[row]) for row in rows)], True)
-        return {"word_spans": padded[1:].long()}
+        return {"word_spans": pad_sequence([torch.zeros(1, 2).long(), *batch_spans], True)[1:].long()}
 
     shape = (int(offsets[-1]), len(index), model.config.hidden_size)
     vectors: dict[str, torch.Tensor] = {pooling: torch.zeros(shape) for pooling in poolings}
@@ -260,8 +260,8 @@ def extract_pooled(
             tokens = word_token_index(spans[words], batch_rows, states[0].shape[1], pooling).to(states[0].device)
             for k, hidden in enumerate(states):
                 vectors[pooling][torch.from_numpy(words), k] = pool_words(hidden, tokens).float().cpu()
-    rest = torch.from_numpy(offsets), torch.from_numpy(present)
-    return {pooling: WordVectors(found, *rest) for pooling, found in vectors.items()}
+    words_of_all = torch.from_numpy(offsets), torch.from_numpy(present)
+    return {pooling: WordVectors(pooled, *words_of_all) for pooling, pooled in vectors.items()}
 
 
 def extract_word_vectors(

@@ -41,13 +41,13 @@ def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
 
     grams = [[gram.encode() for gram in _grams(pair)] for pair in pairs]
     signatures = MinHash.bulk(grams, num_perm=_BANDS * _ROWS, hashfunc=xxhash.xxh32_intdigest)
-    values = np.stack([one.hashvalues for one in signatures]).reshape(-1, _ROWS)
+    values = np.stack([signature.hashvalues for signature in signatures]).reshape(-1, _ROWS)
     bands = np.array([xxhash.xxh3_64_intdigest(band.tobytes()) for band in values], np.uint64)
     return np.concatenate([exact, bands.reshape(-1, _BANDS)], 1)
 
 
 def find_duplicates(
-    parts: Sequence[np.ndarray],
+    chunk_hashes: Sequence[np.ndarray],
     pair_at: Callable[[int], Pair],
     *,
     exact: bool = True,
@@ -60,20 +60,20 @@ def find_duplicates(
     `near` is the least Jaccard similarity of near duplicates. `release` is called after each band to release the
     memory of the pairs that were read.
     """
-    found = np.zeros(sum(map(len, parts)), np.uint8)
+    verdicts = np.zeros(sum(map(len, chunk_hashes)), np.uint8)
     if exact:
-        for _, others in _groups(parts, 0, found):
-            found[others] = EXACT
+        for _, others in _groups(chunk_hashes, 0, verdicts):
+            verdicts[others] = EXACT
     if near is not None:
         for band in progress(range(1, 1 + _BANDS), desc="Near duplicates", unit=" bands", leave=False):
-            for first, others in _groups(parts, band, found):
-                own = _grams(pair_at(first))
+            for first, others in _groups(chunk_hashes, band, verdicts):
+                grams = _grams(pair_at(first))
                 for other in others:
-                    theirs = _grams(pair_at(other))
-                    if len(own & theirs) >= near * len(own | theirs):
-                        found[other] = NEAR
+                    other_grams = _grams(pair_at(other))
+                    if len(grams & other_grams) >= near * len(grams | other_grams):
+                        verdicts[other] = NEAR
             release()
-    return found
+    return verdicts
 
 
 def _grams(pair: Pair) -> set[str]:
@@ -85,18 +85,18 @@ def _grams(pair: Pair) -> set[str]:
     return grams
 
 
-def _column(part: np.ndarray, column: int) -> np.ndarray:
+def _column(hashes: np.ndarray, column: int) -> np.ndarray:
     """Copy a column, and release the memory of a mapped file, which has 25 columns side by side."""
-    values = np.array(part[:, column])
-    if isinstance(part, np.memmap) and part.filename is not None:
-        release_pages(frozenset([str(Path(part.filename).resolve())]))
+    values = np.array(hashes[:, column])
+    if isinstance(hashes, np.memmap) and hashes.filename is not None:
+        release_pages(frozenset([str(Path(hashes.filename).resolve())]))
     return values
 
 
-def _groups(parts: Sequence[np.ndarray], column: int, found: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+def _groups(chunk_hashes: Sequence[np.ndarray], column: int, verdicts: np.ndarray) -> Iterator[tuple[int, list[int]]]:
     """Yield the kept pairs with an equal hash: the number of the first, and those of the others."""
-    rows = np.flatnonzero(found == KEPT)
-    values = np.concatenate([_column(part, column) for part in parts])[rows]
+    rows = np.flatnonzero(verdicts == KEPT)
+    values = np.concatenate([_column(hashes, column) for hashes in chunk_hashes])[rows]
     order = np.argsort(values, kind="stable")
     values = values[order]
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
@@ -136,20 +136,20 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
     Raises:
         InputError: a worker died.
     """
-    found: dict[str, dict[str, Any]] = {}
+    summaries: dict[str, dict[str, Any]] = {}
 
-    def left() -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def unfinished() -> Iterator[tuple[str, tuple[Any, ...]]]:
         for chunk in progress(chunks, desc="Checking pairs", unit=f" x {CHUNK:,} pairs", leave=False):
             name = f"chunk {chunk.number} ({chunk.origin})"
             summary = read_mark(_summary_file(work, chunk.number))
-            found[name] = summary or {}
+            summaries[name] = summary or {}
             if summary is None or summary["digest"] != chunk.digest:
                 yield name, (chunk, work, limits)
 
     with local_executor(workers, start=(_start, limits, tests), ahead=workers) as run:
-        for name, future in run(_judge, left()):
-            found[name] = future.result()
-    return list(found.values())
+        for name, future in run(_judge, unfinished()):
+            summaries[name] = future.result()
+    return list(summaries.values())
 
 
 def _summary_file(work: Path, number: int) -> Path:
@@ -228,22 +228,22 @@ class Survivors:
     def pair(self, row: int) -> Pair:
         """Return a pair by its number."""
         chunk = int(np.searchsorted(self.starts, row, "right")) - 1
-        table, place = self.tables[chunk], row - int(self.starts[chunk])
-        return Pair(*(table.column(name)[place].as_py() for name in Pair._fields))
+        table, position = self.tables[chunk], row - int(self.starts[chunk])
+        return Pair(*(table.column(name)[position].as_py() for name in Pair._fields))
 
     def remove(self, rows: np.ndarray) -> Counter[str]:
         """Remove the pairs with these numbers, int64 in ascending order, and count them by language pair."""
         self.left[rows] = False
         counts: Counter[str] = Counter()
-        parts = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
-        for table, own, start in zip(self.tables, parts, self.starts):
-            gone = table.select(["source_lang", "target_lang"]).take(own - start)
+        rows_by_chunk = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
+        for table, chunk_rows, start in zip(self.tables, rows_by_chunk, self.starts):
+            gone = table.select(["source_lang", "target_lang"]).take(chunk_rows - start)
             counts.update(f"{row['source_lang']}-{row['target_lang']}" for row in gone.to_pylist())
         self.release()
         return counts
 
     def table(self, chunk: int) -> Any:
         """Return the pairs of a chunk that are left, with their margins."""
-        own = self.chunks[chunk]
-        margin = pyarrow.array(self.margin[own], pyarrow.float32(), from_pandas=True)  # NaN becomes null
-        return self.tables[chunk].append_column("margin", margin).filter(pyarrow.array(self.left[own]))
+        rows = self.chunks[chunk]
+        margin = pyarrow.array(self.margin[rows], pyarrow.float32(), from_pandas=True)  # NaN becomes null
+        return self.tables[chunk].append_column("margin", margin).filter(pyarrow.array(self.left[rows]))

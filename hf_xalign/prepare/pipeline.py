@@ -50,15 +50,15 @@ _EDGES = {
 
 
 def write_shards(
-    kept: Survivors, origins: Sequence[str], folder: Path, shard_pairs: int
+    survivors: Survivors, origins: Sequence[str], folder: Path, shard_pairs: int
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Write the remaining pairs in order, and return the shards and the counts of each histogram.
 
     A shard has `file`, `pairs` and `checksum` (XXH3). `origins` are the sources of the chunks.
     """
-    total = -(-int(kept.left.sum()) // shard_pairs)
+    total = -(-int(survivors.left.sum()) // shard_pairs)
     counts = {name: np.zeros(len(edges) - 1, np.int64) for name, edges in _EDGES.items()}
-    stream = _batches(kept, origins, shard_pairs, counts)
+    stream = _batches(survivors, origins, shard_pairs, counts)
     shards = [
         write_shard(folder / shard_name(number, total), take_rows(stream, shard_pairs))
         for number in progress(range(total), desc="Writing", unit=" shards", leave=False)
@@ -67,23 +67,23 @@ def write_shards(
 
 
 def _batches(
-    kept: Survivors, origins: Sequence[str], shard_pairs: int, counts: Mapping[str, np.ndarray]
+    survivors: Survivors, origins: Sequence[str], shard_pairs: int, counts: Mapping[str, np.ndarray]
 ) -> Iterator[pyarrow.Table]:
     """Yield tables that are each in one shard, and count their rows in the histograms."""
     room = shard_pairs
     for chunk, origin in enumerate(origins):
-        table = kept.table(chunk)
+        table = survivors.table(chunk)
         words = pyarrow.compute.add(pyarrow.compute.count_substring(table["target"], " "), 1)
         for (name, edges), values in zip(_EDGES.items(), (words, table["length_ratio"], table["margin"])):
-            known = np.clip(values.drop_null().to_numpy(), edges[0], edges[-1])
-            counts[name][:] += np.histogram(known, edges)[0]
+            clipped = np.clip(values.drop_null().to_numpy(), edges[0], edges[-1])
+            counts[name][:] += np.histogram(clipped, edges)[0]
         names = pyarrow.array([origin] * len(table), pyarrow.string())
         table = table.add_column(len(Pair._fields), "origin", names)
         while len(table):
-            yield (part := table.slice(0, room))
-            table = table.slice(len(part))
-            room = room - len(part) or shard_pairs
-        kept.release()
+            yield (piece := table.slice(0, room))
+            table = table.slice(len(piece))
+            room = room - len(piece) or shard_pairs
+        survivors.release()
 
 
 def render_report(
@@ -94,21 +94,17 @@ def render_report(
         "prepare.html",
         title="Prepared sentence pairs",
         record=record,
-        steps={step: what for step, what in STEPS.items() if step not in record["limits"]["skip"]},
+        steps={step: description for step, description in STEPS.items() if step not in record["limits"]["skip"]},
         examples=examples,
         figures=[
-            (name, charts.columns(_EDGES[name].tolist(), own.tolist(), title=name))
-            for name, own in counts.items()
-            if own.any()
+            (name, charts.columns(_EDGES[name].tolist(), bins.tolist(), title=name))
+            for name, bins in counts.items()
+            if bins.any()
         ],
     )
 
 
 RECORD, REPORT = "prepare.json", "prepare.html"
-_NEIGHBOURS = 4  # of the margin, as in Artetxe and Schwenk (2019)
-_HINTS = dict.fromkeys(
-    ("script", "language"), "Is the language right? A code may name the script too, such as sr-Latn."
-)
 _PACKAGES = {"language": "lingua-language-detector", "near_duplicate": "datasketch"}
 
 
@@ -175,40 +171,42 @@ def prepare(
         "test_sources": [mask_secrets(source) for source in test_sources],
     }
     # The text is not part of the identity, because each chunk has its own digest.
-    held = np.sort(np.fromiter(tests, np.uint64, len(tests)))
-    identity = [record, reading, xxhash.xxh3_64_hexdigest(held.data), __version__, versions]
+    sorted_tests = np.sort(np.fromiter(tests, np.uint64, len(tests)))
+    identity = [record, reading, xxhash.xxh3_64_hexdigest(sorted_tests.data), __version__, versions]
     with open_work(folder, json.dumps(identity)) as work, disk_errors(folder):
         summaries = judge(_chunks(sources, reading), work, limits, tests, workers)
         if not summaries:
             raise InputError(f"{', '.join(record['sources'])}: there are no sentence pairs in it")
-        kept = Survivors(work, len(summaries))
-        read, decoded = _merge(summaries, "read"), _merge(summaries, "decoded")
+        survivors = Survivors(work, len(summaries))
+        pairs_read, decoded = _merge(summaries, "read"), _merge(summaries, "decoded")
         removed, examples = _removed(summaries)
         record["entities"] = dict(sorted(decoded.items()))
         record["off"] = _off(_merge(summaries, "languages"), limits)
-        for step, rows in _compare(kept, limits, encoder):
-            for name, count in kept.remove(rows).items():
+        hint = "Is the language right? A code may name the script too, such as sr-Latn."
+        hints = {"script": hint, "language": hint}
+        for step, rows in _compare(survivors, limits, encoder):
+            for name, count in survivors.remove(rows).items():
                 removed[name][step] += count
-            examples[step] = [kept.pair(row) for row in rows[:EXAMPLES].tolist()]
+            examples[step] = [survivors.pair(row) for row in rows[:EXAMPLES].tolist()]
         for name, counts in removed.items():
-            for step in _HINTS:
-                if counts[step] > read[name] / 2:
-                    shown = f"{counts[step]:,} of {read[name]:,}"
-                    logger.warning("step %r removed %s pairs of %s. %s", step, shown, name, _HINTS[step])
-        left = int(kept.left.sum())
-        if not left:
+            for step, hint in hints.items():
+                if counts[step] > pairs_read[name] / 2:
+                    share = f"{counts[step]:,} of {pairs_read[name]:,}"
+                    logger.warning("step %r removed %s pairs of %s. %s", step, share, name, hint)
+        remaining = int(survivors.left.sum())
+        if not remaining:
             shutil.rmtree(work)  # a run with other limits cannot use it
             step, count = sum(removed.values(), Counter()).most_common(1)[0]
             raise InputError(
-                f"no pair is left: {step!r} removed {count:,} of {read.total():,}. Change its limit or skip the step. "
-                f"{_HINTS.get(step, '')}".strip()
+                f"no pair is left: {step!r} removed {count:,} of {pairs_read.total():,}. Change its limit or skip the "
+                f"step. {hints.get(step, '')}".strip()
             )
-        record["pairs"] = {"read": read.total(), "kept": left}
+        record["pairs"] = {"read": pairs_read.total(), "kept": remaining}
         record["removed"] = {name: {step: counts[step] for step in STEPS} for name, counts in removed.items()}
         origins = [summary["origin"] for summary in summaries]
         for shard in folder.glob("part-*-of-*.parquet"):  # a killed run may have had another number of shards
             shard.unlink()
-        record["shards"], histograms = write_shards(kept, origins, folder, shard_pairs)
+        record["shards"], histograms = write_shards(survivors, origins, folder, shard_pairs)
         record = portable(record)
         write_text(folder / REPORT, render_report(record, examples, histograms))
         write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
@@ -234,22 +232,22 @@ def _read(source: str, reading: Mapping[str, Any]) -> Iterator[tuple[str, str, s
 def _chunks(sources: Sequence[str], reading: Mapping[str, Any]) -> Iterator[Chunk]:
     number = 0
     for source in sources:
-        first, pairs = number, map(Pair._make, _read(source, reading))
-        while own := list(itertools.islice(pairs, CHUNK)):
-            yield Chunk(number, mask_secrets(source), own)
+        first_number, pairs = number, map(Pair._make, _read(source, reading))
+        while batch := list(itertools.islice(pairs, CHUNK)):
+            yield Chunk(number, mask_secrets(source), batch)
             number += 1
-        if number == first:
+        if number == first_number:
             logger.warning("%s: there are no sentence pairs in it", mask_secrets(source))
 
 
 def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, str]]:
     """Return {step: {language: why the step is off for it}}, and log a warning for each."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    reasons: dict[str, dict[str, str]] = defaultdict(dict)
     for language, pairs in sorted(languages.items()):
         for step, why in unjudged(language, limits.skip).items():
-            found[step][language] = why
+            reasons[step][language] = why
             logger.warning("step %r is off for %s (%s pairs): %s", step, language, f"{pairs:,}", why)
-    return dict(found)
+    return dict(reasons)
 
 
 def _merge(summaries: Sequence[Mapping[str, Any]], key: str) -> Counter[str]:
@@ -271,17 +269,19 @@ def _removed(
     return removed, examples
 
 
-def _compare(kept: Survivors, limits: Limits, encoder: tuple[Any, Any] | None) -> Iterator[tuple[str, np.ndarray]]:
+def _compare(
+    survivors: Survivors, limits: Limits, encoder: tuple[Any, Any] | None
+) -> Iterator[tuple[str, np.ndarray]]:
     """Yield each step that compares pairs, with the numbers of the pairs that it removes."""
     near = None if "near_duplicate" in limits.skip else limits.near
     exact = "duplicate" not in limits.skip
-    found = find_duplicates(kept.hashes, kept.pair, exact=exact, near=near, release=kept.release)
-    yield "duplicate", np.flatnonzero(found == EXACT)
-    yield "near_duplicate", np.flatnonzero(found == NEAR)
+    verdicts = find_duplicates(survivors.hashes, survivors.pair, exact=exact, near=near, release=survivors.release)
+    yield "duplicate", np.flatnonzero(verdicts == EXACT)
+    yield "near_duplicate", np.flatnonzero(verdicts == NEAR)
     if encoder is not None:
-        for chunk, own in enumerate(progress(kept.chunks, desc="Scoring margins", unit=" chunks", leave=False)):
-            kept.margin[own][kept.left[own]] = _margins(kept.table(chunk), *encoder)
-        yield "margin", np.flatnonzero(kept.margin < limits.min_margin)
+        for chunk, rows in enumerate(progress(survivors.chunks, desc="Scoring margins", unit=" chunks", leave=False)):
+            survivors.margin[rows][survivors.left[rows]] = _margins(survivors.table(chunk), *encoder)
+        yield "margin", np.flatnonzero(survivors.margin < limits.min_margin)
 
 
 def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
@@ -291,7 +291,7 @@ def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
     from hf_xalign.evaluation.vectors import encode_sentences
     from hf_xalign.search.ranking import nearest
 
-    found = np.full(len(table), np.nan, np.float32)
+    margins = np.full(len(table), np.nan, np.float32)
     columns = table.to_pydict()
     by_language: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, languages in enumerate(zip(columns["source_lang"], columns["target_lang"])):
@@ -303,9 +303,10 @@ def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
             )
             for side, lang in zip(("source", "target"), languages)
         )
+        # 4 neighbours, as in Artetxe and Schwenk (2019).
         around = [
-            nearest(own, other, _NEIGHBOURS, similarity="cosine").scores.mean(1)
-            for own, other in ((source, target), (target, source))
+            nearest(queries, candidates, 4, similarity="cosine").scores.mean(1)
+            for queries, candidates in ((source, target), (target, source))
         ]
-        found[rows] = ((source * target).sum(1) / (sum(around) / 2)).numpy()
-    return found
+        margins[rows] = ((source * target).sum(1) / (sum(around) / 2)).numpy()
+    return margins

@@ -39,31 +39,6 @@ STEPS = {
     "near_duplicate": "a pair that is nearly equal to an earlier one",
     "margin": "a margin below min_margin",
 }
-_PADDING = 15  # characters added to both lengths, because the ratio of short translations varies more
-_CHARACTERS_A_WORD = 20
-_GRAM = 13  # words in a row that identify text of a test set
-_SHORTEST = 20  # letters that the identifier needs
-# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
-_SCRIPTS = {
-    "Aran": ["Arab"],
-    "Cyrs": ["Cyrl"],
-    "Hanb": ["Bopo", "Hani"],
-    "Hans": ["Hani"],
-    "Hant": ["Hani"],
-    "Hrkt": ["Hira", "Kana"],
-    "Jamo": ["Hang"],
-    "Jpan": ["Hani", "Hira", "Kana"],
-    "Kore": ["Hang", "Hani"],
-    "Latf": ["Latn"],
-    "Latg": ["Latn"],
-    "Syre": ["Syrc"],
-    "Syrj": ["Syrc"],
-    "Syrn": ["Syrc"],
-}
-_NO_SCRIPT = ("Zinh", "Zmth", "Zsye", "Zsym", "Zxxx", "Zyyy", "Zzzz")
-# Languages that are often written in Latin letters, although CLDR has no region for it.
-_LATIN_TOO = ("crh", "iu", "kaa", "kk", "kok", "shi", "tt")
-
 _CONTROL = regex.compile(r"\p{Cc}+")
 _OTHER = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _LETTERS = regex.compile(r"\p{L}")
@@ -140,8 +115,8 @@ def decode_entities(text: str) -> str:
     return text
 
 
-def _decode(found: Any) -> str:
-    entity = found[0]
+def _decode(match: Any) -> str:
+    entity = match[0]
     return html.unescape(entity) if entity[1] == "#" else html.entities.html5.get(entity[1:], entity)
 
 
@@ -160,7 +135,8 @@ def bare(text: str) -> str:
 
 def length_ratio(pair: Pair) -> float:
     """Return the ratio of the longer to the shorter side, at least 1; wide characters (Han, kana) count double."""
-    short, long = sorted(_PADDING + len(side) + sum(map(_is_wide, side)) for side in pair[:2])
+    # 15 characters are added to both lengths, because the ratio of short translations varies more.
+    short, long = sorted(15 + len(side) + sum(map(_is_wide, side)) for side in pair[:2])
     return long / short
 
 
@@ -186,7 +162,7 @@ def make_rules(limits: Limits, test: frozenset[int] = frozenset()) -> dict[str, 
 
 def test_hashes(texts: Iterable[str]) -> frozenset[int]:
     """Return hashes of test sentences and of their 13-grams of words, without case and punctuation."""
-    return frozenset(value for text in texts if (own := bare(text)) for value in _hashes(own))
+    return frozenset(value for text in texts if (bare_text := bare(text)) for value in _hashes(bare_text))
 
 
 def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -195,7 +171,7 @@ def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _is_long(text: str, words: int) -> bool:
-    return len(text) > _CHARACTERS_A_WORD * words or text.count(" ") >= words
+    return len(text) > 20 * words or text.count(" ") >= words
 
 
 @lru_cache(maxsize=100_000)
@@ -206,18 +182,37 @@ def _is_wide(character: str) -> bool:
 def _hashes(text: str) -> list[int]:
     """Return the hash of a text and of each 13 words in a row."""
     words = text.split()
-    grams = [" ".join(words[i : i + _GRAM]) for i in range(len(words) - _GRAM + 1)]
-    return [xxhash.xxh3_64_intdigest(part.encode()) for part in (text, *grams)]
+    grams = [" ".join(words[i : i + 13]) for i in range(len(words) - 12)]
+    return [xxhash.xxh3_64_intdigest(phrase.encode()) for phrase in (text, *grams)]
+
+
+# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
+_SCRIPTS = {
+    "Aran": ["Arab"],
+    "Cyrs": ["Cyrl"],
+    "Hanb": ["Bopo", "Hani"],
+    "Hans": ["Hani"],
+    "Hant": ["Hani"],
+    "Hrkt": ["Hira", "Kana"],
+    "Jamo": ["Hang"],
+    "Jpan": ["Hani", "Hira", "Kana"],
+    "Kore": ["Hang", "Hani"],
+    "Latf": ["Latn"],
+    "Latg": ["Latn"],
+    "Syre": ["Syrc"],
+    "Syrj": ["Syrc"],
+    "Syrn": ["Syrc"],
+}
 
 
 def _unicode_scripts(code: str) -> frozenset[str]:
     """Return the Unicode scripts of a code of ISO 15924, an empty set if there are none."""
-    found = set()
+    names = set()
     for script in _SCRIPTS.get(code, [code]):
         with contextlib.suppress(regex.error):
             regex.compile(rf"\p{{Script={script}}}")
-            found.add(script)
-    return frozenset(found - {*_NO_SCRIPT})
+            names.add(script)
+    return frozenset(names - {"Zinh", "Zmth", "Zsye", "Zsym", "Zxxx", "Zyyy", "Zzzz"})
 
 
 @cache
@@ -232,14 +227,15 @@ def scripts(language: str) -> frozenset[str]:
         >>> [sorted(scripts(code)) for code in ("srp_Latn", "sr", "pa-PK", "ja", "deu")]
         [['Latn'], ['Cyrl', 'Latn'], ['Arab'], ['Hani', 'Hira', 'Kana'], ['Latn']]
     """
-    own, likely = parse_language(language), likely_language(language)
+    parsed, likely = parse_language(language), likely_language(language)
     codes = {likely.script}
-    if own.script is None and likely.script == likely_language(own.language).script:
-        regions = (key.split("_") for key in get_global("likely_subtags") if key.startswith(f"{own.language}_"))
-        codes |= {likely_language(f"{own.language}_{key[1]}").script for key in regions if len(key[1]) < 4}
-        locales = (name.split("_")[1:2] for name in locale_identifiers() if name.startswith(f"{own.language}_"))
-        codes |= {part for [part] in locales if len(part) == 4 and part not in ("Latn", "Dsrt", "Shaw")}
-        codes |= {"Latn"} if own.language in _LATIN_TOO else set()
+    if parsed.script is None and likely.script == likely_language(parsed.language).script:
+        regions = (key.split("_") for key in get_global("likely_subtags") if key.startswith(f"{parsed.language}_"))
+        codes |= {likely_language(f"{parsed.language}_{key[1]}").script for key in regions if len(key[1]) < 4}
+        locales = (name.split("_")[1:2] for name in locale_identifiers() if name.startswith(f"{parsed.language}_"))
+        codes |= {script for [script] in locales if len(script) == 4 and script not in ("Latn", "Dsrt", "Shaw")}
+        # Often written in Latin letters, although CLDR has no region for it.
+        codes |= {"Latn"} if parsed.language in ("crh", "iu", "kaa", "kk", "kok", "shi", "tt") else set()
     return frozenset().union(*map(_unicode_scripts, filter(None, codes)))
 
 
@@ -262,50 +258,51 @@ def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
     """Return lingua's languages by code, with the scripts in which it knows each."""
     from lingua import Language
 
-    found = {}
+    names = {"Arab": "arabic", "Cyrl": "cyrillic", "Deva": "devanagari", "Latn": "latin"}
+    by_script = {script: getattr(Language, f"all_with_{name}_script")() for script, name in names.items()}
+    by_code = {}
     for language in Language.all():
         code = parse_language(language.iso_code_639_1.name.lower()).language
-        shared = {"Arab": "arabic", "Cyrl": "cyrillic", "Deva": "devanagari", "Latn": "latin"}
-        known = [one for one, name in shared.items() if language in getattr(Language, f"all_with_{name}_script")()]
-        found[code] = [(language, frozenset(known) or _unicode_scripts(str(likely_language(code).script)))]
-    return found | {"no": found["no"] + found["nn"]}
+        known = frozenset(script for script, languages in by_script.items() if language in languages)
+        by_code[code] = [(language, known or _unicode_scripts(str(likely_language(code).script)))]
+    return by_code | {"no": by_code["no"] + by_code["nn"]}
 
 
 @cache
 def identified_scripts(language: str) -> frozenset[str]:
     """Return the [`scripts`] of a language in which the identifier knows it."""
-    known = _lingua_languages().get(parse_language(language).language, [])
-    return scripts(language) & frozenset().union(*(names for _, names in known))
+    entries = _lingua_languages().get(parse_language(language).language, [])
+    return scripts(language) & frozenset().union(*(names for _, names in entries))
 
 
 def unjudged(language: str, skip: Sequence[str] = ()) -> dict[str, str]:
     """Return {step: reason} for the steps, without those to skip, that cannot check all text of a language."""
-    found = {}
-    own = scripts(language)
-    if not own:
-        found = {"script": "the script of this language is not known", "language": "the identifier does not know it"}
-    elif "language" not in skip and (others := own - (known := identified_scripts(language))):
-        found["language"] = f"the identifier does not know it in {'/'.join(sorted(others))}"
-        found["language"] += f", but checks text in {'/'.join(sorted(known))}" if known else ""
-    return {step: reason for step, reason in found.items() if step not in skip}
+    reasons = {}
+    written = scripts(language)
+    if not written:
+        reasons = {"script": "the script of this language is not known", "language": "the identifier does not know it"}
+    elif "language" not in skip and (others := written - (identified := identified_scripts(language))):
+        reasons["language"] = f"the identifier does not know it in {'/'.join(sorted(others))}"
+        reasons["language"] += f", but checks text in {'/'.join(sorted(identified))}" if identified else ""
+    return {step: reason for step, reason in reasons.items() if step not in skip}
 
 
 def _confidence(text: str, language: str) -> float:
     """Return the identifier's confidence in a language, or 1 for short texts and languages that it does not know."""
-    known, own = identified_scripts(language), scripts(language)
+    identified, written = identified_scripts(language), scripts(language)
     letters = _LETTERS.findall(text)
-    if not known or len(letters) < _SHORTEST:
+    if not identified or len(letters) < 20:
         return 1.0
     # The identifier may know a language in one of its scripts only.
-    if own != known and 2 * len(_letters_in(own - known).findall("".join(letters))) > len(letters):
+    if written != identified and 2 * len(_letters_in(written - identified).findall("".join(letters))) > len(letters):
         return 1.0
     languages = _lingua_languages()[parse_language(language).language]
-    return sum(_identifier().compute_language_confidence(text, one) for one, _ in languages)
+    return sum(_identifier().compute_language_confidence(text, candidate) for candidate, _ in languages)
 
 
 def _script_share(text: str, language: str) -> float:
-    letters, own = "".join(_LETTERS.findall(text)), scripts(language)
-    return len(_letters_in(own).findall(letters)) / len(letters) if own and letters else 1.0
+    letters, names = "".join(_LETTERS.findall(text)), scripts(language)
+    return len(_letters_in(names).findall(letters)) / len(letters) if names and letters else 1.0
 
 
 def _shared_digits(pair: Pair) -> float:
@@ -318,21 +315,21 @@ def _shared_digits(pair: Pair) -> float:
 
 def _urls(text: str) -> set[str]:
     """Return the addresses in a text, decoded from percent-encoding and Punycode."""
-    return {_address(found) for found in _URL.findall(text)} if _SIGN.search(text) else set()
+    return {_address(address) for address in _URL.findall(text)} if _SIGN.search(text) else set()
 
 
 @lru_cache(maxsize=1000)
-def _address(found: str) -> str:
-    text = _PUNYCODE.sub(_decode_label, unicodedata.normalize("NFC", unquote(found.lower())))
+def _address(address: str) -> str:
+    text = _PUNYCODE.sub(_decode_label, unicodedata.normalize("NFC", unquote(address.lower())))
     match = _URL.match(text)  # a decoded character may end the address
     return (match[0] if match else text).rstrip(".,;:!?*_~&/")
 
 
-def _decode_label(found: Any) -> str:
+def _decode_label(match: Any) -> str:
     try:
-        return found[0].encode().decode("idna")
+        return match[0].encode().decode("idna")
     except UnicodeError:
-        return found[0]
+        return match[0]
 
 
 def _without_urls(text: str) -> str:

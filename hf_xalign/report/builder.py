@@ -19,8 +19,6 @@ from hf_xalign.report.charts import render
 from hf_xalign.tables import is_count, score_rows, view
 
 FILENAME = "report.html"
-# Values that the Trainer logs at an evaluation, but that are not shown as scores.
-_NO_SCORES = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
 
 
 def write_report(folder: str | os.PathLike, path: str | os.PathLike | None = None) -> Path:
@@ -50,7 +48,7 @@ def render_report(folder: str | os.PathLike) -> str:
     """
     folder = Path(folder)
     record = portable(read_record(folder))
-    shown = view(record)
+    run = view(record)
     log, log_source, steps = _read_log(folder)
     distances = _read(folder / "distances.json", "cells")
     retrievals = _read(folder / "retrievals.json", "languages")
@@ -58,10 +56,10 @@ def render_report(folder: str | os.PathLike) -> str:
         return render(
             "report.html",
             title=f"{_base(record)}: {record['method']}, {', '.join(record['languages']['others'])}",
-            **shown,
-            seconds_shown={name: f"{value:,.1f}" for name, value in shown["seconds"].items()},
-            drift_shown={name: f"{value:.4f}" for name, value in shown["drift"].items()},
-            losses_shown=[(language, *map(_figure, values)) for language, *values in shown["losses"]],
+            **run,
+            seconds_shown={name: f"{value:,.1f}" for name, value in run["seconds"].items()},
+            drift_shown={name: f"{value:.4f}" for name, value in run["drift"].items()},
+            losses_shown=[(language, *map(_figure, losses)) for language, *losses in run["losses"]],
             colors={"before": charts.BEFORE, "after": charts.AFTER, "linked": charts.LINKED, "random": charts.RANDOM},
             scores=_scores(record),
             curves=_curves(log, record["scores"].get("after") or {}, steps),
@@ -69,8 +67,8 @@ def render_report(folder: str | os.PathLike) -> str:
             last_step=max((row["step"] for row in log), default=0),
             histograms=_histograms(distances),
             retrievals=retrievals,
-            data=[(name.capitalize(), _columns(entries)) for name, entries in shown["sources"]],
-            links_table=_columns(shown["links"]),
+            data=[(name.capitalize(), _columns(entries)) for name, entries in run["sources"]],
+            links_table=_columns(run["links"]),
         )
     except (KeyError, TypeError, ValueError, IndexError, UndefinedError) as error:
         raise InputError(
@@ -83,7 +81,7 @@ def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str, int]:
     """Return the rows that the Trainer logged, of the folder or its last checkpoint, their file, and the last step."""
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
-    for path in (each / "trainer_state.json" for each in (folder, *checkpoints)):
+    for path in (parent / "trainer_state.json" for parent in (folder, *checkpoints)):
         check_run(path.parent)
         if content := _read(path, "log_history"):
             rows = [row for row in content["log_history"] if isinstance(row, dict) and _is_number(row.get("step"))]
@@ -114,13 +112,13 @@ def _base(record: Mapping[str, Any]) -> str:
 
 def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
     stages = [record["scores"].get(stage) or {} for stage in ("before", "after")]
-    found = []
+    by_language = []
     for language, rows in groupby(score_rows(record), key=lambda row: row[0]):
-        own = []
+        scores = []
         for _, metric, *cells in rows:
             before, after = (stage.get(language, {}).get(metric) for stage in stages)
             count, moved = is_count(metric), cells[-1].strip("+-0.")
-            own.append(
+            scores.append(
                 {
                     "metric": metric,
                     "cells": cells,
@@ -128,8 +126,8 @@ def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]
                     "bars": "" if count else charts.bars(before, after),
                 }
             )
-        found.append((language, own))
-    return found
+        by_language.append((language, scores))
+    return by_language
 
 
 def _curves(
@@ -139,6 +137,8 @@ def _curves(
 
     A series of one point is no curve: it is left out.
     """
+    # Values that the Trainer logs at an evaluation, but that are not shown as scores.
+    no_scores = ("_runtime", "_per_second", "_loss", "_to_pivot", "_from_pivot")
     scores: dict[str, dict[float, float]] = {}
     losses: dict[str, dict[float, float]] = {}
     for row in log:
@@ -147,24 +147,24 @@ def _curves(
                 continue
             if name == "loss" or name.startswith("loss/") or name.endswith("_loss"):
                 losses.setdefault(name, {})[row["step"]] = value
-            elif name.startswith("eval_") and not name.endswith(_NO_SCORES) and "pool" not in name:
+            elif name.startswith("eval_") and not name.endswith(no_scores) and "pool" not in name:
                 scores.setdefault(name.removeprefix("eval_"), {})[row["step"]] = value
-    for language, own in after.items():
-        for metric, value in own.items():
+    for language, last_scores in after.items():
+        for metric, value in last_scores.items():
             if (name := f"{language}_{metric}") in scores and _is_number(value):
                 scores[name].setdefault(steps, value)
-    ends = {language: [name for name in scores if name.startswith(f"{language}_")] for language in after}
+    of_languages = [name for language in after for name in scores if name.startswith(f"{language}_")]
     for name, points in scores.items():  # the mean over languages
-        parts = [scores[one][steps] for own in ends.values() for one in own if name in one and steps in scores[one]]
-        if not any(name in own for own in ends.values()) and len(parts) == len(after) > 0:
-            points.setdefault(steps, sum(parts) / len(parts))
-    found = []
+        ends = [scores[other][steps] for other in of_languages if name in other and steps in scores[other]]
+        if name not in of_languages and len(ends) == len(after) > 0:
+            points.setdefault(steps, sum(ends) / len(ends))
+    figures = []
     for title, series in (("scores on held-out text, in percent", scores), ("loss and its terms, as logged", losses)):
         curves = {name: sorted(points.items()) for name, points in series.items() if len(points) > 1}
         if curves:
             drawn = charts.lines(curves, title=title.partition(" ")[0], percent=series is scores)
-            found.append({"title": title, "svg": drawn})
-    return found
+            figures.append({"title": title, "svg": drawn})
+    return figures
 
 
 def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -22,25 +22,24 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = "#b0b0b0", COLORS[0]
 LINKED, RANDOM = COLORS[0], COLORS[1]
-_DASHES = ("", "6 3", "2 2")
 
 Points = Sequence[tuple[float, float]]
 
 
 def bars(before: float | None, after: float | None, width: int = 180) -> Markup:
     """Draw two bars of shares from 0 to 1, one below the other."""
-    parts = []
+    shapes = []
     for y, value, color in ((1, before, BEFORE), (9, after, AFTER)):
         if value is not None:
             length = round(width * min(max(value, 0.0), 1.0), 1)
-            parts.append(f'<rect x="0" y="{y}" width="{length}" height="7" fill="{color}"/>')
-    return _svg(width, 17, "scores before and after", parts)
+            shapes.append(f'<rect x="0" y="{y}" width="{length}" height="7" fill="{color}"/>')
+    return _svg(width, 17, "scores before and after", shapes)
 
 
 def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) -> Markup:
     """Draw curves {name: [(step, value), ...]}, with a legend below; `title` is for screen readers."""
     width, height, edge_left, edge_top, edge_bottom = 430, 230, 52, 10, 24
-    points = [(x, y) for one in series.values() for x, y in one]
+    points = [(x, y) for curve in series.values() for x, y in curve]
     (x0, x1), (y0, y1) = (_range([point[axis] for point in points]) for axis in (0, 1))
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -48,30 +47,30 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
         up = (y - y0) / (y1 - y0) * (height - edge_top - edge_bottom)
         return round(edge_left + across, 1), round(height - edge_bottom - up, 1)
 
-    parts = []
+    shapes = []
     for tick in _ticks(y0, y1):
         _, y = place(x0, tick)
         label = f"{100 * tick:g}" if percent else f"{tick:g}"
-        parts.append(f'<line x1="{edge_left}" y1="{y}" x2="{width - 10}" y2="{y}" stroke="#e4e4e4"/>')
-        parts.append(f'<text x="{edge_left - 5}" y="{y + 4}" text-anchor="end">{label}</text>')
+        shapes.append(f'<line x1="{edge_left}" y1="{y}" x2="{width - 10}" y2="{y}" stroke="#e4e4e4"/>')
+        shapes.append(f'<text x="{edge_left - 5}" y="{y + 4}" text-anchor="end">{label}</text>')
     for tick in _ticks(x0, x1):
         x, _ = place(tick, y0)
-        parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
-    for number, (name, one) in enumerate(series.items()):
-        color, dash = COLORS[number % len(COLORS)], _DASHES[number // len(COLORS) % len(_DASHES)]
-        where = [place(x, y) for x, y in one]
-        path = " ".join(f"{x},{y}" for x, y in where)
+        shapes.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle">{tick:g}</text>')
+    for number, (name, curve) in enumerate(series.items()):
+        color, dash = COLORS[number % len(COLORS)], ("", "6 3", "2 2")[number // len(COLORS) % 3]
+        places = [place(x, y) for x, y in curve]
+        path = " ".join(f"{x},{y}" for x, y in places)
         stroke = f'fill="none" stroke="{color}" stroke-width="1.6" stroke-dasharray="{dash}"'
-        parts.append(f'<polyline points="{path}" {stroke}/>')
-        if len(where) <= 40:
-            parts += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{color}"/>' for x, y in where]
+        shapes.append(f'<polyline points="{path}" {stroke}/>')
+        if len(places) <= 40:
+            shapes += [f'<circle cx="{x}" cy="{y}" r="2.2" fill="{color}"/>' for x, y in places]
         y = height + 14 * number + 8
-        parts.append(
+        shapes.append(
             f'<line x1="{edge_left}" y1="{y - 4}" x2="{edge_left + 22}" y2="{y - 4}" stroke="{color}" '
             f'stroke-width="2" stroke-dasharray="{dash}"/>'
         )
-        parts.append(f'<text x="{edge_left + 28}" y="{y}">{escape(name)}</text>')
-    return _svg(width, height + 14 * len(series) + 4, title, parts)
+        shapes.append(f'<text x="{edge_left + 28}" y="{y}">{escape(name)}</text>')
+    return _svg(width, height + 14 * len(series) + 4, title, shapes)
 
 
 def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
@@ -80,40 +79,40 @@ def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
     edges, pairs = cell["edges"], cell["pairs"]
     top = max([1, *cell["linked"]["counts"], *cell["random"]["counts"]])
     low, high = _range([edges[0], edges[-1]])
-    parts = []
-    for kind, color in (("linked", LINKED), ("random", RANDOM)):
-        for start, end, count in zip(edges[:-1], edges[1:], cell[kind]["counts"], strict=True):
+    shapes = []
+    for sample, color in (("linked", LINKED), ("random", RANDOM)):
+        for start, end, count in zip(edges[:-1], edges[1:], cell[sample]["counts"], strict=True):
             x, x_end = (round((edge - low) / (high - low) * width, 1) for edge in (start, end))
             tall = round(count / top * (height - 34), 1)
-            parts.append(
+            shapes.append(
                 f'<rect x="{x}" y="{round(height - 16 - tall, 1)}" width="{round(x_end - x, 1)}" height="{tall}" '
                 f'fill="{color}" fill-opacity="0.5"/>'
             )
-    parts.append(f'<line x1="0" y1="{height - 16}" x2="{width}" y2="{height - 16}" stroke="#888"/>')
-    parts.append(f'<text x="0" y="{height - 3}">{edges[0]:.2f}</text>')
-    parts.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:.2f}</text>')
-    parts.append(f'<text x="{width}" y="11" text-anchor="end">AUC {cell["auc"]:.3f}, {pairs:,} pairs</text>')
-    return _svg(width, height, title, parts)
+    shapes.append(f'<line x1="0" y1="{height - 16}" x2="{width}" y2="{height - 16}" stroke="#888"/>')
+    shapes.append(f'<text x="0" y="{height - 3}">{edges[0]:.2f}</text>')
+    shapes.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:.2f}</text>')
+    shapes.append(f'<text x="{width}" y="11" text-anchor="end">AUC {cell["auc"]:.3f}, {pairs:,} pairs</text>')
+    return _svg(width, height, title, shapes)
 
 
 def columns(edges: Sequence[float], counts: Sequence[int], *, title: str) -> Markup:
     """Draw a histogram: `counts` between each two `edges`."""
     width, height = 300, 130
     wide, top = width / len(counts), max(*counts, 1)
-    parts = []
+    shapes = []
     for number, count in enumerate(counts):
         tall = round(count / top * (height - 30), 1)
-        place = f'x="{round(number * wide, 1)}" y="{round(height - 16 - tall, 1)}"'
-        parts.append(f'<rect {place} width="{round(wide - 1, 1)}" height="{tall}" fill="{AFTER}"/>')
-    parts.append(f'<text x="0" y="{height - 3}">{edges[0]:g}</text>')
-    parts.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:g} and more</text>')
-    parts.append(f'<text x="{width}" y="11" text-anchor="end">{sum(counts):,} pairs</text>')
-    return _svg(width, height, title, parts)
+        corner = f'x="{round(number * wide, 1)}" y="{round(height - 16 - tall, 1)}"'
+        shapes.append(f'<rect {corner} width="{round(wide - 1, 1)}" height="{tall}" fill="{AFTER}"/>')
+    shapes.append(f'<text x="0" y="{height - 3}">{edges[0]:g}</text>')
+    shapes.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:g} and more</text>')
+    shapes.append(f'<text x="{width}" y="11" text-anchor="end">{sum(counts):,} pairs</text>')
+    return _svg(width, height, title, shapes)
 
 
-def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Markup:
+def _svg(width: int, height: int, title: str, shapes: Sequence[str]) -> Markup:
     head = f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
-    return Markup(f"{head}<title>{escape(title)}</title>{''.join(parts)}</svg>")
+    return Markup(f"{head}<title>{escape(title)}</title>{''.join(shapes)}</svg>")
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -128,9 +127,9 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 def _ticks(low: float, high: float) -> list[float]:
     """Return three to six round numbers from low to high."""
     step = 10 ** math.floor(math.log10(high - low))
-    step = next(step * part for part in (1, 0.5, 0.2) if (high - low) / (step * part) >= 3)
-    first = math.ceil(low / step - 1e-9)
-    return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+    step = next(step * fraction for fraction in (1, 0.5, 0.2) if (high - low) / (step * fraction) >= 3)
+    first_tick = math.ceil(low / step - 1e-9)
+    return [round(n * step, 12) for n in range(first_tick, math.floor(high / step + 1e-9) + 1)]
 
 
 def render(template: str, **values: Any) -> str:

@@ -37,25 +37,25 @@ def retrieve_words(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dataset: Dataset, *, desc: str | None = None
 ) -> dict[str, Retrieved]:
     """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it."""
-    found = {}
+    retrieved = {}
     device = next(model.parameters()).device
-    for language, numbers in language_rows(dataset).items():
-        rows = dataset.select(numbers)
-        parts = [np.asarray(pairs, dtype=np.int64).reshape(-1, 2) for pairs in rows["links"][:]]
-        own = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        words = np.concatenate(parts)
-        kept, vectors = np.ones(len(words), dtype=bool), []
+    for language, row_ids in language_rows(dataset).items():
+        rows = dataset.select(row_ids)
+        links = [np.asarray(pairs, dtype=np.int64).reshape(-1, 2) for pairs in rows["links"][:]]
+        link_rows = np.repeat(np.arange(len(links)), [len(pairs) for pairs in links])
+        words = np.concatenate(links)
+        present, vectors = np.ones(len(words), dtype=bool), []
         for n, side in enumerate(SIDES):
             encoded = side_vectors(model, tokenizer, rows, side, desc=desc and f"{desc} ({language}, {side})")
-            places = encoded.offsets[own] + torch.from_numpy(words[:, n])
-            kept &= encoded.present[places].numpy()
+            places = encoded.offsets[link_rows] + torch.from_numpy(words[:, n])
+            present &= encoded.present[places].numpy()
             vectors.append(encoded.vectors[places, 0])
-        if not kept.any():
+        if not present.any():
             raise InputError(f"{language}: no link joins words that have vectors")
-        source, target = (side[torch.from_numpy(kept)] for side in vectors)
+        source, target = (side[torch.from_numpy(present)] for side in vectors)
         answers = nearest_neighbours(source, target, device=device).source_to_target.cpu().numpy()
-        found[language] = Retrieved(np.column_stack([numbers[own], words])[kept], answers)
-    return found
+        retrieved[language] = Retrieved(np.column_stack([row_ids[link_rows], words])[present], answers)
+    return retrieved
 
 
 def changed_retrievals(
@@ -80,17 +80,17 @@ def changed_retrievals(
             raise InputError(
                 "the model and its base split words into different subwords, so their retrievals cannot be compared"
             )
-        own = np.arange(len(old.links))
-        right = [side.answers == own for side in (old, new)]
+        link_ids = np.arange(len(old.links))
+        right = [side.answers == link_ids for side in (old, new)]
         changed = np.flatnonzero(old.answers != new.answers)
         generator = np.random.default_rng(seed)
         drawn = np.sort(generator.permutation(changed)[:examples])
         languages[language] = {
-            "queries": len(own),
+            "queries": len(link_ids),
             "gained": int((right[1] & ~right[0]).sum()),
             "lost": int((right[0] & ~right[1]).sum()),
             "other": int((~right[0] & ~right[1])[changed].sum()),
-            "examples": [_example(dataset, old, new, int(at)) for at in drawn],
+            "examples": [_example(dataset, old, new, int(link)) for link in drawn],
         }
     return {"seed": seed, "languages": languages}
 
@@ -100,14 +100,15 @@ def write_retrievals(folder: str | os.PathLike, found: Mapping[str, Any]) -> Pat
     return write_text(Path(folder) / FILENAME, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
 
 
-def _example(dataset: Dataset, old: Retrieved, new: Retrieved, at: int) -> dict[str, Any]:
-    row, i, j = old.links[at].tolist()
+def _example(dataset: Dataset, old: Retrieved, new: Retrieved, link: int) -> dict[str, Any]:
+    row, i, j = old.links[link].tolist()
     sentence = dataset[row]
 
     def answer(side: Retrieved) -> dict[str, Any]:
-        found = int(side.answers[at])
-        where, _, word = side.links[found].tolist()
-        return {"word": dataset[where]["target_words"][word], "right": found == at, "elsewhere": where != row}
+        nearest_link = int(side.answers[link])
+        nearest_row, _, word = side.links[nearest_link].tolist()
+        words = dataset[nearest_row]["target_words"]
+        return {"word": words[word], "right": nearest_link == link, "elsewhere": nearest_row != row}
 
     return {
         "source_words": sentence["source_words"],

@@ -13,21 +13,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.checks import check_choice, check_range
-from hf_xalign.search.csls import (
-    BLOCK,
-    NO_KEY,
-    Similarity,
-    check_shapes,
-    enter,
-    first_equal,
-    key_indices,
-    key_scores,
-    keys_of,
-    no_keys,
-    plain_float32,
-    tiles,
-    unit_rows,
-)
+from hf_xalign.search import csls
 
 _MOST_COPIES = 2**21  # keys expanded at once where candidates are equal: 16 MiB
 # If `neighbourhood` has 32 times as many rows as the queries, and all r would need 2^28 cosines, only the r of near
@@ -51,7 +37,7 @@ def nearest(
     candidates: Tensor,
     n: int = 10,
     *,
-    similarity: Similarity = "csls",
+    similarity: csls.Similarity = "csls",
     k: int = 10,
     neighbourhood: Tensor | None = None,
     device: str | torch.device | None = None,
@@ -75,10 +61,10 @@ def nearest(
     sides = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
         sides["neighbourhood"] = neighbourhood
-    check_shapes(**sides)
+    csls.check_shapes(**sides)
     device = torch.device(device) if device is not None else queries.device
-    with plain_float32(device):
-        units = {name: unit_rows(side.detach().to(device, torch.float32), name) for name, side in sides.items()}
+    with csls.plain_float32(device):
+        units = {name: csls.unit_rows(side.detach().to(device, torch.float32), name) for name, side in sides.items()}
         # A product may round the scores of equal rows differently, so each is ranked once and answers for its copies.
         x, list_of = _distinct(units["query"])
         y, copy_of = _distinct(units["candidate"])
@@ -115,18 +101,18 @@ class Candidates:
 
     def __init__(self, candidates: Tensor, neighbourhood: Tensor | None = None, *, k: int = 10):
         sides = {"candidate": candidates} | ({} if neighbourhood is None else {"neighbourhood": neighbourhood})
-        check_shapes(**sides)
-        with plain_float32(candidates.device):
-            units = {name: unit_rows(side.detach().float(), name) for name, side in sides.items()}
+        csls.check_shapes(**sides)
+        with csls.plain_float32(candidates.device):
+            units = {name: csls.unit_rows(side.detach().float(), name) for name, side in sides.items()}
             y, copy_of = _distinct(units["candidate"])
             crowding = None if neighbourhood is None else _mean_of_nearest(y, units["neighbourhood"], k)
             self._prepared = _Prepared(y, copy_of, torch.bincount(copy_of), crowding, k)
 
     def nearest(self, queries: Tensor, n: int = 10) -> Ranked:
         """Return what [`nearest`] returns for these queries, float (q, D)."""
-        check_shapes(query=queries, candidate=self._prepared.rows)
-        with plain_float32(queries.device):
-            return self._prepared.rank(unit_rows(queries.detach().float(), "query"), n)
+        csls.check_shapes(query=queries, candidate=self._prepared.rows)
+        with csls.plain_float32(queries.device):
+            return self._prepared.rank(csls.unit_rows(queries.detach().float(), "query"), n)
 
 
 class _Prepared(NamedTuple):
@@ -147,29 +133,29 @@ class _Prepared(NamedTuple):
 
 def _distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distinct rows, and the place of every row among them, int64 (rows,)."""
-    first = first_equal(x)
+    first = csls.first_equal(x)
     itself = first == torch.arange(len(x), device=x.device)
     return x if itself.all() else x[itself], (itself.cumsum(0) - 1)[first]
 
 
 def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return indices and scores of the n best y of every x, by CSLS if `crowding` (the r of every y) is given."""
-    best = no_keys(x, len(x), n)
+    best = csls.no_keys(x, len(x), n)
     if crowding is None:
         for rows, columns, tile in _padded_tiles(x, y, "ranking"):
             _enter(best[rows], tile, columns.start)
-        return key_indices(best), key_scores(best)
-    near = no_keys(x, len(x), min(k, len(y)))
+        return csls.key_indices(best), csls.key_scores(best)
+    near = csls.no_keys(x, len(x), min(k, len(y)))
     for rows, columns, tile in _padded_tiles(x, y, "ranking"):
         _enter(near[rows], tile, columns.start)
         tile_r = crowding[columns]
         tile.mul_(2)[:, : len(tile_r)].sub_(tile_r)
         _enter(best[rows], tile, columns.start)
     # The mean is over k neighbours with their copies, so each y counts as often as it occurs, until there are k.
-    count = copies[key_indices(near)]
+    count = copies[csls.key_indices(near)]
     count = torch.minimum(count, (k - count.cumsum(1) + count).clamp_min(0))
-    query_r = (key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
-    return key_indices(best), key_scores(best) - query_r
+    query_r = (csls.key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
+    return csls.key_indices(best), csls.key_scores(best) - query_r
 
 
 def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: int, k: int) -> Tensor:
@@ -220,26 +206,26 @@ def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
 
 
 def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:
-    near = no_keys(x, len(x), min(k, len(others)))
+    near = csls.no_keys(x, len(x), min(k, len(others)))
     for rows, columns, tile in _padded_tiles(x, others, "CSLS: neighbourhoods"):
         _enter(near[rows], tile, columns.start)
-    return key_scores(near).mean(1)
+    return csls.key_scores(near).mean(1)
 
 
 def _padded_tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield tiles of left @ right.T whose columns fill whole blocks; added columns hold -inf, which enters no list."""
-    added = -len(right) % BLOCK
+    added = -len(right) % csls.BLOCK
     if added:
         right = torch.cat([right, right.new_zeros(added, right.shape[1])])
-    for rows, columns, tile in tiles(left, right, what):
+    for rows, columns, tile in csls.tiles(left, right, what):
         tile[:, len(right) - added - columns.start :] = -torch.inf
         yield rows, columns, tile
 
 
 def _enter(keys: Tensor, tile: Tensor, offset: int) -> None:
     """Merge a tile (lines, columns), whose first column is candidate `offset`, into the keys (lines, n) so far."""
-    values = tile.view(len(tile), BLOCK, -1)  # interleaved blocks, see csls._blocks
-    enter(keys, values, values.amax(1), offset)
+    values = tile.view(len(tile), csls.BLOCK, -1)  # interleaved blocks, see csls._blocks
+    csls.enter(keys, values, values.amax(1), offset)
 
 
 def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -260,7 +246,7 @@ def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tu
     queries = max(1, _MOST_COPIES // (indices.shape[1] * width))
     for distinct, score in zip(indices.split(queries), scores.split(queries)):
         wide = copies[distinct]
-        keys = torch.where(wide < 0, NO_KEY, keys_of(score[:, :, None].expand_as(wide), wide))
+        keys = torch.where(wide < 0, csls.NO_KEY, csls.keys_of(score[:, :, None].expand_as(wide), wide))
         lists.append(keys.flatten(1).topk(n).values)
     keys = torch.cat(lists)
-    return key_indices(keys), key_scores(keys)
+    return csls.key_indices(keys), csls.key_scores(keys)

@@ -7,8 +7,9 @@ A system is a folder with `seed-<s>/scores.json` (the task, metric and scores of
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,15 +19,8 @@ from tqdm import tqdm
 from hf_xalign.cache import check_mark, inside, read_json
 from hf_xalign.checks import check_range
 from hf_xalign.errors import InputError, explained
+from hf_xalign.statistics import significance
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.statistics.significance import (
-    check_same_test,
-    holm,
-    is_mean,
-    paired_t_test,
-    permutation_test,
-    resampled_differences,
-)
 
 SCORES = "scores.json"
 SHARED = ("task", "metric", "train_language")  # fields of scores.json that are equal for all seeds of a system
@@ -138,25 +132,28 @@ def compare(
     columns = list(baseline.examples)
     for system in systems[1:]:
         _check_comparable(system, baseline)
-    swaps: dict[str, Any] = {"permutations": permutations, "concatenate_seeds": concatenate_seeds, "seed": seed}
-    means = is_mean([run for system in systems for runs in system.examples.values() for run in runs])
+    means = significance.is_mean([run for system in systems for runs in system.examples.values() for run in runs])
     if means and concatenate_seeds:
         raise InputError(
             f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "
             "Remove the option."
         )
+    swaps: dict[str, Any] = {"permutations": permutations, "concatenate_seeds": concatenate_seeds, "seed": seed}
+    permute = partial(significance.permutation_test, **swaps)
+    test: Callable[..., float] = significance.paired_t_test if means else permute
     differences = []
     with tqdm(total=(len(systems) - 1) * len(columns), desc="testing", disable=quiet, leave=False, delay=5) as bar:
         for system in systems[1:]:
             drawn, p_values = [], []
             for language in columns:
                 pair = system.examples[language], baseline.examples[language]
-                drawn.append(resampled_differences(*pair, resamples=resamples, seed=seed))
-                p_values.append(paired_t_test(*pair) if means else permutation_test(*pair, **swaps))
+                drawn.append(significance.resampled_differences(*pair, resamples=resamples, seed=seed))
+                p_values.append(test(*pair))
                 bar.update()
             sizes = [len(baseline.examples[language][0]) for language in columns]
             means_apart = [float(np.mean(system.scores(code) - baseline.scores(code))) for code in columns]
-            for number, (language, p, corrected) in enumerate(zip(columns, p_values, holm(p_values).tolist())):
+            tests = zip(columns, p_values, significance.holm(p_values).tolist())
+            for number, (language, p, corrected) in enumerate(tests):
                 low, high = np.quantile(drawn[number], bounds).tolist()
                 apart = means_apart[number]
                 differences.append(Difference(system.name, language, sizes[number], apart, low, high, p, corrected))
@@ -208,7 +205,7 @@ def load_system(
     for code in dict.fromkeys(languages or first["languages"]):
         examples[code] = [_read_examples(folders[number], code, records[number]) for number in chosen]
         with explained(f"{folder}, {code}"):
-            check_same_test(examples[code], examples[code])
+            significance.check_same_test(examples[code], examples[code])
     shared = {field: first[field] for field in SHARED}
     return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, **shared)
 
@@ -270,7 +267,7 @@ def _check_comparable(system: System, baseline: System) -> None:
             )
     for code, runs in system.examples.items():
         with explained(f"{system.folder} against {baseline.folder}, {code}"):
-            check_same_test(runs, baseline.examples[code])
+            significance.check_same_test(runs, baseline.examples[code])
 
 
 def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:

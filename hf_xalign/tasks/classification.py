@@ -66,7 +66,7 @@ class _Classification(Task):
             )
         for column in [name for name in ("tokens", "text_a", "text_b") if name in examples.rows.column_names]:
             check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
-        own = {"source_lang": examples.language, **inputs}
+        constants = {"source_lang": examples.language, **inputs}
         limit, cut = min(max_length, tokenizer.model_max_length), 0
         encoder = word_tokenizer(tokenizer) if "tokens" in examples.rows.column_names else tokenizer
         segments = languages.segments and "token_type_ids" in tokenizer.model_input_names
@@ -75,8 +75,8 @@ class _Classification(Task):
             nonlocal cut
             columns, lost = self._columns(batch, lambda row: examples.place(rows[row]), encoder, limit, segments)
             cut += lost
-            same = {name: [value] * len(rows) for name, value in own.items()}
-            return {**columns, "length": list(map(len, columns["input_ids"])), **same}
+            repeated = {name: [value] * len(rows) for name, value in constants.items()}
+            return {**columns, "length": list(map(len, columns["input_ids"])), **repeated}
 
         # Not cached, because the fingerprint does not depend on the tokenizer's state.
         encoded = examples.rows.map(
@@ -176,19 +176,19 @@ class TokenTask(_Classification):
         `label_counts` int64 (B,), the number of these words in each row.
         """
         batch = super().collate(rows, pad_token_id)
-        first = [np.asarray(row["first"], dtype=np.int64) for row in rows]
+        first_tokens = [np.asarray(row["first"], dtype=np.int64) for row in rows]
         labels = [np.asarray(row["word_labels"], dtype=np.int64) for row in rows]
-        kept = [(at >= 0) & (own >= 0) for at, own in zip(first, labels, strict=True)]
-        labels = [own[there] for own, there in zip(labels, kept, strict=True)]
+        labelled = [(tokens >= 0) & (ids >= 0) for tokens, ids in zip(first_tokens, labels, strict=True)]
+        labels = [ids[mask] for ids, mask in zip(labels, labelled, strict=True)]
+        width = batch["input_ids"].shape[1]
         positions = [
-            number * batch["input_ids"].shape[1] + at[there]
-            for number, (at, there) in enumerate(zip(first, kept, strict=True))
+            row * width + tokens[mask] for row, (tokens, mask) in enumerate(zip(first_tokens, labelled, strict=True))
         ]
         return {
             **batch,
             "labels": torch.from_numpy(np.concatenate(labels)),
             "label_positions": torch.from_numpy(np.concatenate(positions)),
-            "label_counts": torch.tensor([len(own) for own in labels]),
+            "label_counts": torch.tensor([len(ids) for ids in labels]),
         }
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -199,8 +199,8 @@ class TokenTask(_Classification):
         """Return the label id of each word that has a label and a token, in order."""
         return self._by_sentence(self.select(output.logits, batch).argmax(-1), batch)
 
-    def _by_sentence(self, found: torch.Tensor, batch: Batch) -> list[np.ndarray]:
-        return np.split(found.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
+    def _by_sentence(self, label_ids: torch.Tensor, batch: Batch) -> list[np.ndarray]:
+        return np.split(label_ids.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return `accuracy`, `token_f1`, `span_f1`, and the number of words and of truncated words.
@@ -209,37 +209,37 @@ class TokenTask(_Classification):
         """
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
-        for labels, first, found in zip(gold, encoded["first"], predictions, strict=True):
-            ids = iter(found.tolist())
-            there = [position >= 0 and label != UNLABELLED for position, label in zip(first, labels, strict=True)]
-            predicted.append([self.labels.names[next(ids)] if known else None for known in there])
+        for references, tokens, label_ids in zip(gold, encoded["first"], predictions, strict=True):
+            names = (self.labels.names[label_id] for label_id in label_ids)
+            has_label = (token >= 0 and label != UNLABELLED for token, label in zip(tokens, references, strict=True))
+            predicted.append([next(names) if labelled else None for labelled in has_label])
         scores = {"accuracy": ExampleScores.from_counts(*count_words(predicted, gold, outside=None))}
         if self.labels.mark_spans:
             # A word without a prediction cannot be part of a predicted span.
             filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
             scores["span_f1"] = ExampleScores.from_counts(*count_spans(filled, gold))
         elif self.metric == "span_f1":
-            first, second = ([tags_as_spans(tags) for tags in side] for side in (predicted, gold))
-            scores["span_f1"] = ExampleScores.from_counts(*count_spans(first, second))
+            predicted_spans, gold_spans = ([tags_as_spans(tags) for tags in side] for side in (predicted, gold))
+            scores["span_f1"] = ExampleScores.from_counts(*count_spans(predicted_spans, gold_spans))
         scores["token_f1"] = ExampleScores.from_counts(*count_words(predicted, gold))
         words = [
             label
-            for labels, truth in zip(predicted, gold, strict=True)
-            for label, own in zip(labels, truth, strict=True)
-            if own != UNLABELLED
+            for labels, references in zip(predicted, gold, strict=True)
+            for label, reference in zip(labels, references, strict=True)
+            if reference != UNLABELLED
         ]
         return TaskScores(scores, {"words": len(words), "lost_words": words.count(None)})
 
 
 def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
     """Return (sentence, word) of the words that have no subword although they were not truncated."""
-    found = []
+    empty = []
     for row, (ids, spans) in enumerate(zip(encoded.input_ids, encoded.spans, strict=True)):
-        there = np.flatnonzero(spans[:, 1])
+        with_tokens = np.flatnonzero(spans[:, 1])
         # In a sentence of full length, words after the last one with a token may have been truncated.
-        last = len(spans) if len(ids) < limit else max(there, default=0)
-        found += [(row, int(word)) for word in np.flatnonzero(spans[:last, 1] == 0)]
-    return found
+        end = len(spans) if len(ids) < limit else max(with_tokens, default=0)
+        empty += [(row, int(word)) for word in np.flatnonzero(spans[:end, 1] == 0)]
+    return empty
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class SequenceTask(_Classification):
             return_token_type_ids=pair and segments,
         )
         labels = [self.labels.ids[name] for name in batch["label"]]
-        return {**encoded, "label": labels}, sum(bool(one.overflowing) for one in encoded.encodings)
+        return {**encoded, "label": labels}, sum(bool(encoding.overflowing) for encoding in encoded.encodings)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Add `labels` int64 (B,)."""
@@ -291,7 +291,7 @@ class SequenceTask(_Classification):
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return `accuracy`."""
-        predicted = [self.labels.names[int(found)] for found in predictions]
+        predicted = [self.labels.names[int(label_id)] for label_id in predictions]
         return TaskScores(
             {"accuracy": ExampleScores.from_counts(*count_classes(predicted, examples.rows["label"][:]))}
         )

@@ -57,24 +57,24 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
     Raises:
         InputError: one set has an id that the other lacks.
     """
-    ids = questions.rows["id"][:], contexts.rows["id"][:]
-    rows = {name: row for row, name in enumerate(ids[0])}
-    missing = [name for name in ids[1] if name not in rows], sorted(set(ids[0]) - set(ids[1]))
-    for absent, there, other in zip(missing, (contexts, questions), (questions, contexts), strict=True):
-        if absent:
+    question_ids, context_ids = questions.rows["id"][:], contexts.rows["id"][:]
+    rows = {name: row for row, name in enumerate(question_ids)}
+    for missing, complete, incomplete in (
+        ([name for name in context_ids if name not in rows], contexts, questions),
+        (sorted(set(question_ids) - set(context_ids)), questions, contexts),
+    ):
+        if missing:
             raise InputError(
-                f"{len(absent)} of the {len(there)} ids of {there.name} are not in {other.name}, such as "
-                f"{absent[0]!r}. Read both sets with the same split and max_examples."
+                f"{len(missing)} of the {len(complete)} ids of {complete.name} are not in {incomplete.name}, such as "
+                f"{missing[0]!r}. Read both sets with the same split and max_examples."
             )
-    asked = questions.rows.select([rows[name] for name in ids[1]]).select_columns(list(_QUESTION))
-    both = datasets.concatenate_datasets([contexts.rows.remove_columns(list(_QUESTION)), asked], axis=1)
-    both = both.select_columns(list(COLUMNS))
-    languages = {
-        (row["question_lang"], row["context_lang"]) for row in both.select_columns([_QUESTION[1], _CONTEXT[1]])
-    }
+    question_rows = questions.rows.select([rows[name] for name in context_ids]).select_columns(list(_QUESTION))
+    combined = datasets.concatenate_datasets([contexts.rows.remove_columns(list(_QUESTION)), question_rows], axis=1)
+    combined = combined.select_columns(list(COLUMNS))
+    languages = set(zip(combined["question_lang"], combined["context_lang"], strict=True))
     name = f"{contexts.name} with the questions of {questions.name}"
     code = pair_code(*languages.pop()) if len(languages) == 1 else pair_code(questions.language, contexts.language)
-    return Examples(name, code, both, contexts.unit, digest(questions.fingerprint, contexts.fingerprint))
+    return Examples(name, code, combined, contexts.unit, digest(questions.fingerprint, contexts.fingerprint))
 
 
 def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Examples:
@@ -95,10 +95,10 @@ def mix_languages(examples: Examples, english: Examples, *, seed: int) -> Exampl
         InputError: an id is missing, the numbers of rows or the labels differ, or the examples are not pairs.
     """
     halves, sides = code_switch(examples, english).rows, _sides(examples)
-    second = example_draws(np.arange(len(examples)), 1, seed=seed, epoch=0) < 0.5
+    second_is_english = example_draws(np.arange(len(examples)), 1, seed=seed, epoch=0) < 0.5
     # In the first half of each example, the second side is English.
-    mixed = halves.select(2 * np.arange(len(examples)) + ~second)
-    mixed = mixed.add_column("english", np.where(second, sides[1][0], sides[0][0]).tolist())
+    mixed = halves.select(2 * np.arange(len(examples)) + ~second_is_english)
+    mixed = mixed.add_column("english", np.where(second_is_english, sides[1][0], sides[0][0]).tolist())
     name = f"{examples.name} mixed with {english.name} (seed {seed})"
     fingerprint = digest(examples.fingerprint, english.fingerprint, seed)
     return Examples(name, examples.language, mixed, examples.unit, fingerprint)
@@ -134,17 +134,20 @@ def _sides(examples: Examples) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def derive_examples(
-    part: Examples, source: str, language: DerivedLanguage, *, split: str = "train", revision: str | None = None
+    examples: Examples, source: str, language: DerivedLanguage, *, split: str = "train", revision: str | None = None
 ) -> Examples:
     """Rewrite examples that were read from `source` in a derived language; unknown characters stay.
 
     For a language with `syntax`, `source` must also have the trees; otherwise an InputError is raised.
     """
-    rows = part.rows if language.word_order is None else with_trees(part.rows, source, split=split, revision=revision)
+    rows = examples.rows
+    if language.word_order is not None:
+        rows = with_trees(rows, source, split=split, revision=revision)
     labels = "labels" if "labels" in rows.column_names else None
-    with explained(part.name):
+    with explained(examples.name):
         derived = derive(rows, replace(language, on_unknown="keep"), _texts(rows), labels=labels)
-    return replace(part, language=language.code, rows=derived, fingerprint=digest(part.fingerprint, str(language)))
+    fingerprint = digest(examples.fingerprint, str(language))
+    return replace(examples, language=language.code, rows=derived, fingerprint=fingerprint)
 
 
 def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: str | None = None) -> Dataset:
@@ -152,17 +155,17 @@ def with_trees(rows: Dataset, source: str, *, split: str = "train", revision: st
     if Path(source).is_file() and is_conllu(source):
         trees = load_treebank(source).remove_columns("tokens")
         return concatenate_datasets([rows, trees.select(range(len(rows)))], axis=1)
-    wanted = [name for names in tree_columns(_texts(rows)).values() for name in names]
+    columns = [name for names in tree_columns(_texts(rows)).values() for name in names]
     unit, records, _ = read_records(source, split=split, revision=revision)
-    found = dict(records)
-    for place in rows["line"]:
-        if missing := [name for name in wanted if not found[place].get(name)]:
+    records_by_line = dict(records)
+    for line in rows["line"]:
+        if missing := [name for name in columns if not records_by_line[line].get(name)]:
             raise InputError(
-                f"{source}, {unit} {place}: no column {', '.join(missing)}. T_syn needs the tree of every text. Take "
+                f"{source}, {unit} {line}: no column {', '.join(missing)}. T_syn needs the tree of every text. Take "
                 "a .conllu file, or add these columns."
             )
-    for name in wanted:
-        rows = rows.add_column(name, [found[place][name] for place in rows["line"]])
+    for name in columns:
+        rows = rows.add_column(name, [records_by_line[line][name] for line in rows["line"]])
     return rows
 
 

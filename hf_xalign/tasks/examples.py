@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
-_PREFIX = re.compile(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)")
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,12 @@ def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     columns = "intent, start:end:label of each slot, text, locale, and JSON with tokens and tokenSpans"
     broken = (ValueError, TypeError, KeyError, AttributeError, IndexError)
     with explained(f"{where}: not the columns {columns}", *broken):
-        found = json.loads(record["tokenization"])
-        found = found.get("tokenizations", [found])[0]
-        words = [(token["start"], token["start"] + token["length"]) for token in found["tokenSpans"]]
+        tokenization = json.loads(record["tokenization"])
+        tokenization = tokenization.get("tokenizations", [tokenization])[0]
+        words = [(token["start"], token["start"] + token["length"]) for token in tokenization["tokenSpans"]]
         spans = [span.split(":", 2) for span in record["spans"].split(",") if span]
-        labels = _bio(words, [(int(start), int(end), kind) for start, end, kind in spans])
-        return {"tokens": found["tokens"], "labels": labels}
+        labels = _bio(words, [(int(start), int(end), slot) for start, end, slot in spans])
+        return {"tokens": tokenization["tokens"], "labels": labels}
 
 
 def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -120,21 +119,21 @@ def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dic
     for layout in LAYOUTS.values():
         if not all(column in record for column in layout.columns.values()):
             continue
-        own = layout.columns.get("language") and record["language"]
-        if own and own != re.split("[-_]", language)[0]:
-            return record, f"in {own}"
-        made = layout.make(record, where) if layout.make else {}
-        found = {role: record[column] for role, column in layout.columns.items()} | made | record
-        label = found.get("label")
+        record_language = layout.columns.get("language") and record["language"]
+        if record_language and record_language != re.split("[-_]", language)[0]:
+            return record, f"in {record_language}"
+        made_columns = layout.make(record, where) if layout.make else {}
+        named = {role: record[column] for role, column in layout.columns.items()} | made_columns | record
+        label = named.get("label")
         if isinstance(label, str):
-            found["label"] = layout.labels.get(label, label)
-        return found, f"labelled {label}" if label and found["label"] is None else None
+            named["label"] = layout.labels.get(label, label)
+        return named, f"labelled {label}" if label and named["label"] is None else None
     return record, None
 
 
 def read_rows(path: Path) -> Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
-    match kind := file_format(path):
+    match suffix := file_format(path):
         case ".jsonl":
             return read_jsonl(path)
         case ".json":
@@ -145,12 +144,12 @@ def read_rows(path: Path) -> Rows:
                 return read_table(path, _FACEBOOK)
             # Words and their labels have no header.
             labels = {cells[-1] for cells in [cells for cells in rows if not cells[0].startswith("#")][:2]}
-            if kind == ".csv" or not (is_conllu(path) or labels == {OUTSIDE} or span_parts(labels, certain=True)):
+            if suffix == ".csv" or not (is_conllu(path) or labels == {OUTSIDE} or span_parts(labels, certain=True)):
                 return read_table(path)
-    if kind in (".tsv", ".conllu", *WORD_LINES):
+    if suffix in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
     raise InputError(
-        f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {kind!r}"
+        f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {suffix!r}"
     )
 
 
@@ -160,7 +159,8 @@ def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, record in read_conll(path):
         words = record.get("tokens", [""])
         if prefix is None:
-            prefix = match[0] if (match := _PREFIX.match(words[0])) else ""
+            match = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
+            prefix = match[0] if match else ""
         if prefix and all(word.startswith(prefix) for word in words):
             record["tokens"] = [word.removeprefix(prefix) for word in words]
         yield line, record
@@ -208,7 +208,7 @@ class Examples:
         if labels != self.rows["labels"][:]:
             rows = self.rows.remove_columns("labels").add_column("labels", labels)
             object.__setattr__(self, "rows", rows.select_columns(self.rows.column_names))
-        words, missing = sum(map(len, labels)), sum(own.count(UNLABELLED) for own in labels)
+        words, missing = sum(map(len, labels)), sum(names.count(UNLABELLED) for names in labels)
         if missing and missing == words:
             raise InputError(f"{self.name}: all words are labelled _, so none has a label. Name another label_column.")
         if missing:
@@ -235,12 +235,12 @@ class Examples:
             return
         single = "label" in self.rows.column_names
         column = [[label] for label in self.rows["label"]] if single else self.rows["labels"]
-        row, own = next((row, own) for row, own in enumerate(column) if strange & {*own})
-        word = next(word for word, name in enumerate(own) if name in strange)
-        at = "" if single else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})"
+        row, names = next((row, names) for row, names in enumerate(column) if strange & {*names})
+        word = next(word for word, name in enumerate(names) if name in strange)
+        place = self.place(row) + ("" if single else f" (word {word + 1}, {self.rows[row]['tokens'][word]!r})")
         raise InputError(
-            f"{self.place(row)}{at}: the label {own[word]!r} is not among the {labels.describe()} of {source}. List "
-            "all labels by labels=labels.json, or remove such examples."
+            f"{place}: the label {names[word]!r} is not among the {labels.describe()} of {source}. List all labels by "
+            "labels=labels.json, or remove such examples."
         )
 
 
@@ -320,19 +320,19 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     """Return the unit of places (`line` or `row`), the records with their places, and the commit of a Hub dataset."""
     scheme, files = find_source(source, LABELLED, split)
     if scheme == "hub":
-        found = load_hub(source, split, revision)
-        return "row", _hub_records(found), hub_commit(found)
+        dataset = load_hub(source, split, revision)
+        return "row", _hub_records(dataset), hub_commit(dataset)
     rows = ((line, dict(row)) for file in files for line, row in read_rows(file) if row is not None)
     if scheme == "pattern":
         return "example", enumerate((row for _, row in rows), 1), None
     return "line", rows, None
 
 
-def _hub_records(found: Dataset) -> Records:
+def _hub_records(dataset: Dataset) -> Records:
     """Yield the records of a Hub dataset, with class names in place of class ids."""
-    inner = {column: getattr(feature, "feature", feature) for column, feature in found.features.items()}
+    inner = {column: getattr(feature, "feature", feature) for column, feature in dataset.features.items()}
     names = {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
-    for row, record in enumerate(found, 1):
+    for row, record in enumerate(dataset, 1):
         yield row, {c: _named(value, names[c]) if c in names else value for c, value in record.items()}
 
 
@@ -349,17 +349,18 @@ def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[s
     Raises:
         InputError: two sets share a language, or a language of `wanted` is missing.
     """
-    found: dict[str, Examples] = {}
-    for part in parts:
-        if part.language in found:
+    sets: dict[str, Examples] = {}
+    for examples in parts:
+        code = examples.language
+        if code in sets:
             raise InputError(
-                f"{part.language} has two evaluation sets, {found[part.language].name} and {part.name}. Keep one, or "
-                f"give one another code ({part.language}-x-other)."
+                f"{code} has two evaluation sets, {sets[code].name} and {examples.name}. Keep one, or give one "
+                f"another code ({code}-x-other)."
             )
-        found[part.language] = part
-    if missing := [language for language in wanted if language not in found]:
-        raise InputError(f"no evaluation text is in {', '.join(missing)}, only in {', '.join(found)}. Add it.")
-    return found
+        sets[code] = examples
+    if missing := [language for language in wanted if language not in sets]:
+        raise InputError(f"no evaluation text is in {', '.join(missing)}, only in {', '.join(sets)}. Add it.")
+    return sets
 
 
 def _words(
@@ -371,10 +372,10 @@ def _words(
     label_column = label_column or ("upos" if "upos" in record and "labels" not in record else "labels")
     words, labels = (_get(record, name, where) for name in (column, label_column))
     if isinstance(words, str) and isinstance(labels, str):
-        words, labels = ([part for part in text.split(" ") if part] for text in (words, labels))
-    for name, found in ((column, words), (label_column, labels)):
-        if not isinstance(found, list) or not found:
-            raise InputError(f"{where}: column {name!r} holds {found!r:.60}, not a list with an entry for each word")
+        words, labels = ([piece for piece in text.split(" ") if piece] for text in (words, labels))
+    for name, values in ((column, words), (label_column, labels)):
+        if not isinstance(values, list) or not values:
+            raise InputError(f"{where}: column {name!r} holds {values!r:.60}, not a list with an entry for each word")
     with explained(where):
         check_lengths("word", **{f"words in {column!r}": words, f"labels in {label_column!r}": labels})
     return {

@@ -28,13 +28,13 @@ ITEMS = 50_000  # enough for a linear layer; more items cost more passes of the 
 def last_layer(model: PreTrainedModel) -> nn.Linear:
     """Return the linear layer that computes a task model's logits; without one (with bias), raise an InputError."""
     count = model.config.num_labels
-    found = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
-    if not found or found[-1].bias is None:
+    candidates = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
+    if not candidates or candidates[-1].bias is None:
         raise InputError(
             f"keep_aligned=true fits a last linear layer with a bias and {count} outputs, but {type(model).__name__} "
             "has none. Remove keep_aligned"
         )
-    return found[-1]
+    return candidates[-1]
 
 
 def fit_head(
@@ -55,8 +55,8 @@ def fit_head(
     """
     layer = last_layer(model)
     device = layer.weight.device
-    read: list[Tensor] = []
-    hook = layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0].detach()))
+    layer_inputs: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0].detach()))
     rows = np.random.default_rng(seed).permutation(len(encoded))
     vectors: list[Tensor] = []
     classes: list[Tensor] = []
@@ -65,7 +65,7 @@ def fit_head(
         for start in progress(range(0, len(rows), batch_size), desc=desc, leave=False):
             batch = read_batch(encoded, np.sort(rows[start : start + batch_size]), collate, device)
             model(**task.inputs(batch))
-            vectors.append(task.select(read.pop(), batch).cpu())
+            vectors.append(task.select(layer_inputs.pop(), batch).cpu())
             classes.append(batch["labels"].cpu())
             if sum(map(len, classes)) >= ITEMS:
                 break

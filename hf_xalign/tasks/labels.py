@@ -37,12 +37,12 @@ class LabelSet:
         Raises:
             InputError: there are fewer than two labels.
         """
-        found = set(bio_names(names).values())
-        if span_parts(found):
-            kinds = sorted({name[2:] for name in found if name != OUTSIDE})
-            ordered = [OUTSIDE, *(f"{part}-{kind}" for kind in kinds for part in "BI")]
+        found_names = set(bio_names(names).values())
+        if span_parts(found_names):
+            span_types = sorted({name[2:] for name in found_names if name != OUTSIDE})
+            ordered = [OUTSIDE, *(f"{prefix}-{span_type}" for span_type in span_types for prefix in "BI")]
         else:
-            ordered = sorted(found, key=lambda name: (name != OUTSIDE, name))
+            ordered = sorted(found_names, key=lambda name: (name != OUTSIDE, name))
         return cls._of(ordered, "the training text")
 
     @classmethod
@@ -70,8 +70,8 @@ class LabelSet:
         if len(set(content)) < len(content):
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))
-        rest = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
-        return cls._of([*content, *rest], f"labels={source}")
+        missing = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
+        return cls._of([*content, *missing], f"labels={source}")
 
     @classmethod
     def _of(cls, names: list[str], where: str) -> LabelSet:
@@ -93,8 +93,8 @@ class LabelSet:
 
     def describe(self) -> str:
         """Return the labels in one line, for messages."""
-        shown = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
-        return f"{len(self.names)} labels ({shown})"
+        first_names = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
+        return f"{len(self.names)} labels ({first_names})"
 
     def config(self) -> dict[str, Any]:
         """Return the label fields of a model's config."""

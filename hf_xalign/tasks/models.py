@@ -124,12 +124,12 @@ def check_mapped(name: str, adapter: str | None) -> None:
 
 
 def _auto_class(task: Task, config: Any) -> Any:
-    found = getattr(transformers, f"AutoModel{task.head}")
-    if type(config) not in found._model_mapping:
+    auto_class = getattr(transformers, f"AutoModel{task.head}")
+    if type(config) not in auto_class._model_mapping:
         raise InputError(
-            f"models of type {config.model_type} have no {found.__name__}, which tasks of kind {task.kind} need"
+            f"models of type {config.model_type} have no {auto_class.__name__}, which tasks of kind {task.kind} need"
         )
-    return found
+    return auto_class
 
 
 _HEADS = ("ForTokenClassification", "ForSequenceClassification", "ForQuestionAnswering")
@@ -137,15 +137,15 @@ _HEADS = ("ForTokenClassification", "ForSequenceClassification", "ForQuestionAns
 
 def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
     """Raise an InputError for a head for another task or other labels, even if its weights would fit."""
-    trained = [kind for kind in config.architectures or [] if kind.endswith(_HEADS)]
+    trained = [class_name for class_name in config.architectures or [] if class_name.endswith(_HEADS)]
     if not trained:
         return
-    there = _label_names(config)
-    wanted = task.config().get("id2label")
-    if not trained[0].endswith(task.head) or (wanted is not None and there != tuple(wanted.values())):
-        shown = f" for {', '.join(there)}" if there else ""
+    names = _label_names(config)
+    id2label = task.config().get("id2label")
+    if not trained[0].endswith(task.head) or (id2label is not None and names != tuple(id2label.values())):
+        labels = f" for {', '.join(names)}" if names else ""
         raise InputError(
-            f"{name} is a {trained[0]}{shown}, whose head does not fit this task. Save its encoder alone, by "
+            f"{name} is a {trained[0]}{labels}, whose head does not fit this task. Save its encoder alone, by "
             "AutoModel.from_pretrained(folder).save_pretrained(other), and give that. To keep the head, list its "
             "labels in their order by labels=labels.json"
         )
@@ -164,20 +164,20 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
         InputError: the model has no head, a head for another kind of task, or one for other labels or another order.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    kind, config = type(base).__name__, base.config
+    class_name, config = type(base).__name__, base.config
     advice = "load the encoder with hf_xalign.tasks.load_task_model, which adds a new head"
-    if kind.endswith("Model") and backbone_of(base) is base:
-        raise InputError(f"{kind} has no head for a task: {advice}")
-    if kind.endswith(_HEADS) and not kind.endswith(task.head):
-        raise InputError(f"{kind} has no head for a task of kind {task.kind}: {advice}")
-    if (wanted := task.config().get("id2label")) is None:
+    if class_name.endswith("Model") and backbone_of(base) is base:
+        raise InputError(f"{class_name} has no head for a task: {advice}")
+    if class_name.endswith(_HEADS) and not class_name.endswith(task.head):
+        raise InputError(f"{class_name} has no head for a task of kind {task.kind}: {advice}")
+    if (id2label := task.config().get("id2label")) is None:
         return
-    there, names = _label_names(config), tuple(wanted.values())
-    if len(config.id2label or ()) != len(names) or (there and there != names):
-        shown = ", ".join(there) or f"{len(config.id2label or ())} labels without names"
+    model_names, task_names = _label_names(config), tuple(id2label.values())
+    if len(config.id2label or ()) != len(task_names) or (model_names and model_names != task_names):
+        labels = ", ".join(model_names) or f"{len(config.id2label or ())} labels without names"
         raise InputError(
-            f"this {kind} has a head for {shown}, but the task's labels are {', '.join(names)}. List the task's "
-            f"labels in the model's order, or {advice}"
+            f"this {class_name} has a head for {labels}, but the task's labels are {', '.join(task_names)}. List the "
+            f"task's labels in the model's order, or {advice}"
         )
     config.update(task.config())
 
@@ -194,9 +194,9 @@ def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
     """Build a task model with the last-layer maps of a mapped encoder."""
     rotated = load(name, revision=revision)
     assert isinstance(rotated, MappedEncoder)
-    last = _last_map(rotated.config, name)
+    last_map = _last_map(rotated.config, name)
     maps = {
-        language: LanguageMap(SideMap(rotated.maps.weight[k, last][None], rotated.maps.offset[k, last][None]))
+        language: LanguageMap(SideMap(rotated.maps.weight[k, last_map][None], rotated.maps.offset[k, last_map][None]))
         for k, language in enumerate(rotated.config.languages)
     }
     config = rotated.config.encoder

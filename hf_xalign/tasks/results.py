@@ -54,11 +54,12 @@ def write_scores(
     [`format_scores`] repeats the `warnings` of training.
     """
     languages, files = {}, []
-    for language, found in scores.items():
-        examples = found.examples[how["metric"]]
+    for language, task_scores in scores.items():
+        examples = task_scores.examples[how["metric"]]
         files.append(inside(folder / EXAMPLES, f"{language}.json"))
         examples.save(files[-1])
-        languages[language] = {"score": examples.score(), "examples": len(examples), **found.totals(), **found.counts}
+        counts = {**task_scores.totals(), **task_scores.counts}
+        languages[language] = {"score": examples.score(), "examples": len(examples), **counts}
     content = {**how, "languages": languages, "warnings": list(warnings)}
     write_mark(folder / SCORES, content, files)
     (folder / _RUN).unlink(missing_ok=True)
@@ -74,7 +75,7 @@ def write_examples(
     """
     seed = int(folder.name.removeprefix("seed-"))
     how = {"task": task, "metric": metric, "seed": seed, "train_language": train_language}
-    return write_scores(folder, {code: TaskScores({metric: own}) for code, own in examples.items()}, how=how)
+    return write_scores(folder, {code: TaskScores({metric: scores}) for code, scores in examples.items()}, how=how)
 
 
 def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
@@ -82,28 +83,28 @@ def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: P
 
     In METRIC, a dash replaces the comma before a protocol: `retrieval_last-mao`.
     """
-    for metric in dict.fromkeys(metric for own in examples.values() for metric in own):
-        found = {language: own[metric] for language, own in examples.items() if metric in own}
+    for metric in dict.fromkeys(metric for by_metric in examples.values() for metric in by_metric):
+        by_language = {language: by_metric[metric] for language, by_metric in examples.items() if metric in by_metric}
         write_examples(
-            folder / metric.replace(", ", "-") / place, found, task=Metric.parse(metric).task, metric=metric
+            folder / metric.replace(", ", "-") / place, by_language, task=Metric.parse(metric).task, metric=metric
         )
 
 
-def _agreeing(path: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
+def _agreeing(path: Path, fields: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the content of a file that agrees with the fields of a run, or None without an undamaged file."""
     if (content := read_mark(path)) is None:
         return None
     # JSON turns tuples into lists, and keys into text.
-    for name, wanted in json.loads(json.dumps(how)).items():
-        there = content.get(name)
-        if there == wanted:
+    for name, expected in json.loads(json.dumps(fields)).items():
+        recorded = content.get(name)
+        if recorded == expected:
             continue
-        if isinstance(there, dict) and isinstance(wanted, dict):
-            key = min(key for key in {*there, *wanted} if there.get(key) != wanted.get(key))
-            there, wanted, name = there.get(key), wanted.get(key), key
+        if isinstance(recorded, dict) and isinstance(expected, dict):
+            key = min(key for key in {*recorded, *expected} if recorded.get(key) != expected.get(key))
+            recorded, expected, name = recorded.get(key), expected.get(key), key
         raise InputError(
-            f"{path} belongs to another run: {name} is {json.dumps(there)} there and {json.dumps(wanted)} here. Give "
-            f"another output_dir, or overwrite_output_dir=true to delete {path.parent}"
+            f"{path} belongs to another run: {name} is {json.dumps(recorded)} there and {json.dumps(expected)} here. "
+            f"Give another output_dir, or overwrite_output_dir=true to delete {path.parent}"
         )
     return content
 
@@ -112,13 +113,15 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of several `scores.json`: mean, standard deviation, minimum and maximum for each language."""
     metric = runs[0]["metric"]
     languages = list(runs[0]["languages"])
-    found = 100 * np.array([[run["languages"][language]["score"] for language in languages] for run in runs])
+    percentages = 100 * np.array([[run["languages"][language]["score"] for language in languages] for run in runs])
     rows = [("language", metric, *(("sd", "min", "max") if len(runs) > 1 else ()))]
-    for name, own in [*zip(languages, found.T), *([("mean", found.mean(1))] if len(languages) > 1 else [])]:
-        spread = (own.std(ddof=1), own.min(), own.max()) if len(runs) > 1 else ()
-        rows.append((name, *(f"{number:.2f}" for number in (own.mean(), *spread))))
+    by_language = list(zip(languages, percentages.T))
+    if len(languages) > 1:
+        by_language.append(("mean", percentages.mean(1)))
+    for name, values in by_language:
+        spread = (values.std(ddof=1), values.min(), values.max()) if len(runs) > 1 else ()
+        rows.append((name, *(f"{number:.2f}" for number in (values.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
-    warnings = [f"\nWARNING: seed {run['seed']}: {said}" for run in runs for said in run.get("warnings", ())]
-    trained = runs[0]["train_language"]
-    told = f"{f'trained on {trained}; ' * bool(trained)}seeds {seeds}; in percent"
-    return f"{table(rows, len(rows[0]) - 1)}\n{told}{''.join(warnings)}"
+    warnings = [f"\nWARNING: seed {run['seed']}: {warning}" for run in runs for warning in run.get("warnings", ())]
+    trained_on = f"trained on {runs[0]['train_language']}; " if runs[0]["train_language"] else ""
+    return f"{table(rows, len(rows[0]) - 1)}\n{trained_on}seeds {seeds}; in percent{''.join(warnings)}"

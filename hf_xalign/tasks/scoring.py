@@ -40,7 +40,8 @@ def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
         [{span for span in spans if kind in (None, span.kind)} for spans in read_spans(side)]
         for side in (predicted, gold)
     ]
-    return _counts([(len(ours & theirs), len(ours), len(theirs)) for ours, theirs in zip(*sides, strict=True)])
+    pairs = zip(*sides, strict=True)
+    return _counts([(len(answered & expected), len(answered), len(expected)) for answered, expected in pairs])
 
 
 def tags_as_spans(tags: Sequence[str | None]) -> list[str]:
@@ -72,21 +73,21 @@ def count_words(
     """
     _check_same(predicted, gold)
     rows = []
-    for ours, theirs in zip(predicted, gold, strict=True):
-        pairs = [(one, other) for one, other in zip(ours, theirs, strict=True) if other != UNLABELLED]
-        right = sum(one == other != outside for one, other in pairs)
+    for labels, references in zip(predicted, gold, strict=True):
+        words = [(label, truth) for label, truth in zip(labels, references, strict=True) if truth != UNLABELLED]
+        correct = sum(label == truth != outside for label, truth in words)
         if outside is None:
-            rows.append((right, len(pairs), len(pairs)))
+            rows.append((correct, len(words), len(words)))
         else:
-            found = sum(one not in (None, outside) for one, _ in pairs)
-            rows.append((right, found, sum(other != outside for _, other in pairs)))
+            items = sum(label not in (None, outside) for label, _ in words)
+            rows.append((correct, items, sum(truth != outside for _, truth in words)))
     return _counts(rows)
 
 
 def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
     """Count examples that have one label each."""
     check_lengths("example", predictions=predicted, references=gold)
-    return _counts([(int(one == other), 1, 1) for one, other in zip(predicted, gold, strict=True)])
+    return _counts([(int(label == truth), 1, 1) for label, truth in zip(predicted, gold, strict=True)])
 
 
 def _counts(rows: list[tuple[int, int, int]]) -> Counts:
@@ -95,5 +96,5 @@ def _counts(rows: list[tuple[int, int, int]]) -> Counts:
 
 def _check_same(predicted: Sequence[Sequence], gold: Sequence[Sequence]) -> None:
     check_lengths("sentence", predictions=predicted, references=gold)
-    for number, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
-        check_lengths(f"word of sentence {number}", predictions=ours, references=theirs)
+    for number, (labels, references) in enumerate(zip(predicted, gold, strict=True)):
+        check_lengths(f"word of sentence {number}", predictions=labels, references=references)

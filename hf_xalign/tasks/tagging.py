@@ -22,9 +22,6 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import adapter_alone, changed_layers, check_layers
 from hf_xalign.tasks.task import Batch, Task
 
-_LAST_FOUR = (-4, -3, -2, -1)  # layers that ROTATE reads from an encoder without maps
-_BATCH = 64  # sentences in a forward pass that caches vectors
-
 
 @dataclass(frozen=True)
 class TaggingTask(TokenTask):
@@ -61,14 +58,14 @@ class TaggingTask(TokenTask):
         """
         starts = [np.asarray(row["first"], dtype=np.int64) for row in rows]
         # Words are truncated only at the end of a sentence.
-        counts = [int((own >= 0).sum()) for own in starts]
+        counts = [int((tokens >= 0).sum()) for tokens in starts]
         width = max(1, *counts)
         mask = torch.arange(width) < torch.tensor(counts)[:, None]
         labels = torch.full((len(rows), width), NO_TAG)
         spans = torch.zeros(len(rows), width, 2, dtype=torch.long)
-        for number, (row, own, count) in enumerate(zip(rows, starts, counts, strict=True)):
+        for number, (row, tokens, count) in enumerate(zip(rows, starts, counts, strict=True)):
             labels[number, :count] = torch.as_tensor(row["word_labels"][:count])
-            spans[number, :count, 0] = torch.from_numpy(own[:count])
+            spans[number, :count, 0] = torch.from_numpy(tokens[:count])
             spans[number, :count, 1] = torch.as_tensor(row["ends"][:count])
         batch = {
             "labels": labels,
@@ -93,16 +90,16 @@ class TaggingTask(TokenTask):
         def add(columns: dict[str, list]) -> dict[str, list]:
             batch = self.collate([dict(zip(columns, values)) for values in zip(*columns.values())], pad_token_id)
             inputs = {name: value.to(device) for name, value in self.inputs(batch).items()}
-            found = tagger.word_vectors(**inputs).cpu()
+            vectors = tagger.word_vectors(**inputs).cpu()
             counts = batch["label_counts"].tolist()
-            return {"vectors": [row[:count].flatten().numpy() for row, count in zip(found, counts, strict=True)]}
+            return {"vectors": [row[:count].flatten().numpy() for row, count in zip(vectors, counts, strict=True)]}
 
         # Sentences of similar length share a forward pass.
         order = np.argsort(np.asarray(encoded["length"][:]), kind="stable")
         with_vectors = encoded.select(order).map(
             add,
             batched=True,
-            batch_size=_BATCH,
+            batch_size=64,
             features=Features({**encoded.features, "vectors": List(Value("float32"))}),
             load_from_cache_file=False,
             desc="Making word vectors",
@@ -161,8 +158,10 @@ def load_tagger(
     count = encoder.config.num_hidden_layers
     changed = changed_layers(encoder.config, name_or_path, adapter)
     if layers is None:
-        mapped = isinstance(encoder, MappedEncoder)
-        layers = encoder.config.layers if mapped else [-1] if adapter is not None else _LAST_FOUR[-count - 1 :]
+        if isinstance(encoder, MappedEncoder):
+            layers = encoder.config.layers
+        else:  # ROTATE reads the last four layers of an encoder without maps
+            layers = [-1] if adapter is not None else [-4, -3, -2, -1][-count - 1 :]
     if changed is not None:
         check_layers(layers, count, changed, adapter or name_or_path)
     with torch.random.fork_rng():

@@ -40,7 +40,7 @@ class LanguageInputs:
     @classmethod
     def of(cls, model: PreTrainedModel) -> LanguageInputs:
         """Read the language inputs from a task model."""
-        maps = [found for part in model.modules() if isinstance(part, LanguageAware) for found in part.language_maps]
+        maps = [ids for module in model.modules() if isinstance(module, LanguageAware) for ids in module.language_maps]
         embeddings = language_ids(model.config)
         segments = embeddings is None and getattr(model.config, "type_vocab_size", 0) > 1
         return cls(embeddings, maps[0] if maps else None, segments)
@@ -51,24 +51,23 @@ class LanguageInputs:
         Raises:
             InputError: the model does not know the language.
         """
-        found: dict[str, int] = {}
+        ids: dict[str, int] = {}
         if self.embeddings is not None:
             if language not in self.embeddings:
                 raise InputError(
                     f"language {language!r}: the encoder has language embeddings for {', '.join(self.embeddings)}. "
                     "Give the text one of these codes."
                 )
-            found["language_row"] = self.embeddings[language]
+            ids["language_row"] = self.embeddings[language]
         if self.maps is not None:
-            found["language_number"] = language_number(language, self.maps, "the model")
-        return found
+            ids["language_number"] = language_number(language, self.maps, "the model")
+        return ids
 
 
 Batch = dict[str, torch.Tensor]
 
 # Columns of a batch that are not inputs of the model.
-_LABELS = {"labels", "label_positions", "label_counts"}
-_ENDS = {"start_positions", "end_positions", "opens", "closes"}
+_LABELS = {"labels", "label_positions", "label_counts", "start_positions", "end_positions", "opens", "closes"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class TaskScores:
 
     def totals(self) -> dict[str, float]:
         """Return the score of each metric, in [0, 1]."""
-        return {metric: found.score() for metric, found in self.examples.items()}
+        return {metric: scores.score() for metric, scores in self.examples.items()}
 
 
 class Task(ABC):
@@ -141,8 +140,8 @@ class Task(ABC):
         input_ids, inside = pad_rows([row["input_ids"] for row in rows], pad_token_id)
         batch = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(inside).long()}
         if "language_row" in rows[0]:
-            own = torch.tensor([row["language_row"] for row in rows])
-            batch["token_type_ids"] = own[:, None].expand(-1, inside.shape[1]).contiguous()
+            language_rows = torch.tensor([row["language_row"] for row in rows])
+            batch["token_type_ids"] = language_rows[:, None].expand(-1, inside.shape[1]).contiguous()
         elif "token_type_ids" in rows[0]:
             types, _ = pad_rows([row["token_type_ids"] for row in rows], 0)
             batch["token_type_ids"] = torch.from_numpy(types)
@@ -160,7 +159,7 @@ class Task(ABC):
 
     def inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs."""
-        return {name: value for name, value in batch.items() if name not in _LABELS | _ENDS}
+        return {name: value for name, value in batch.items() if name not in _LABELS}
 
     def training_inputs(self, batch: Batch) -> Batch:
         """Return the model's inputs in training, with labels if the model computes the loss itself."""
@@ -194,15 +193,15 @@ def predict(
     """
     device = next(model.parameters()).device
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
-    found: list[np.ndarray] = [np.empty(0)] * len(order)
+    predictions: list[np.ndarray] = [np.empty(0)] * len(order)
     starts = progress(range(0, len(order), batch_size), desc=desc, leave=False)
     with evaluating(model), torch.inference_mode():
         for start in starts:
             rows = order[start : start + batch_size]
             batch = read_batch(encoded, rows, partial(task.collate, pad_token_id=pad_token_id), device)
             for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
-                found[row] = prediction
-    return found
+                predictions[row] = prediction
+    return predictions
 
 
 @contextmanager
@@ -238,7 +237,7 @@ def score_languages(
     assert isinstance(tokenizer.pad_token_id, int)
     scores = {}
     for language, (examples, encoded) in evaluation.items():
-        own = desc and f"{desc} ({language})"
-        predictions = predict(model, task, encoded, tokenizer.pad_token_id, batch_size=batch_size, desc=own)
+        label = desc and f"{desc} ({language})"
+        predictions = predict(model, task, encoded, tokenizer.pad_token_id, batch_size=batch_size, desc=label)
         scores[language] = task.score(examples, encoded, predictions)
     return scores

@@ -228,6 +228,7 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         r"none\.txt: no such file; name a file": lambda folder: load_monolingual(folder / "none.txt"),
         r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),
         r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
+        "max_sentences=0: must be at least 1": in_file("a.txt", "a\n", partial(load_monolingual, max_sentences=0)),
         r"a\.jsonl: no text column .* the columns are satz, n": in_file("a.jsonl", '{"satz": "a", "n": 1}\n', column),
     }
     refused(table, tmp_path)

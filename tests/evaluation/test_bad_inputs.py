@@ -40,6 +40,7 @@ def test_word_retrieval():
         ({"pool": "some"}, "pool=some: choose one of"),
         ({"source_words": words}, "both source_words and target_words"),
         ({"source_words": words[:3], "target_words": words}, "3 source_words for 5 source_vectors"),
+        ({"source_vectors": [[1.0, 0.0], [1.0]]}, "source vectors: every row needs the same number of dimensions"),
     ]
     row = [[1.0, 0.0], [0.0, 1.0]]
     rows = [
@@ -133,6 +134,7 @@ def test_encoding():
     ]
     sentences = [
         ({"pooling": "max"}, "choose one of cls, mean, last"),
+        ({"batch_size": 0}, "batch_size=0: must be at least 1"),
         ({"model": multilingual}, "language embeddings for en, de\\. Give the texts' language"),
     ]
     shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}

@@ -1,6 +1,7 @@
 """Frozen probes."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,7 +39,14 @@ def test_scores_of_a_probe():
     found = linear_probe((vectors, labels), {"de": (vectors[[0, 0, 1, 1, 2]], ["O", "B-x", "B-x", "new", "O"])})
     # B-x: 1 of 2 found, of 2 predicted. new: never found. O is left out.
     assert found == {"de": {"accuracy": 2 / 5, "macro_f1": (2 / 4 + 0) / 2}}
-    assert_refused({"one": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs at least two labels.*only O")})
+    probe = partial(linear_probe, (vectors, labels))
+    refused = {
+        "one": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs at least two labels.*only O"),
+        "fewer": (lambda: linear_probe((vectors, ["O"]), {}), "3 vectors, 1 labels: one for each row of the training"),
+        "test": (lambda: probe({"de": (vectors, ["O"])}), "3 vectors, 1 labels: one for each row of de"),
+        "empty": (lambda: probe({"de": (vectors[:0], [])}), "needs labels, but de has none"),
+    }
+    assert_refused(refused)
 
 
 def test_example_scores_of_a_probe_add_up_to_its_score():

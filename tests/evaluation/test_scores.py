@@ -48,6 +48,10 @@ def test_word_and_sentence_vectors_equal_one_sentence_at_a_time():
         for text, vector in zip(texts, encode_sentences(model, tokenizer, texts, pooling=pooling)[:, 0], strict=True):
             hidden = states_of(model, tokenizer(text, return_tensors="pt"))
             assert_rounding(vector, hidden.mean(0) if pooling == "mean" else hidden[0], DEPTH, SCALE, torch.float32)
+    assert encode_words(model, tokenizer, []) == [] and encode_sentences(model, tokenizer, [], layers=-1).shape == (
+        0,
+        16,
+    )
 
 
 def test_an_encoder_with_language_embeddings_is_told_the_language():

@@ -226,6 +226,7 @@ def test_word2vec(tmp_path, monkeypatch):
     refused(
         *((partial(read_word2vec, tmp_path / f"v{k}"), rf"/v{k}.*{says}") for k, (_, says) in enumerate(texts)),
         (lambda: read_word2vec(tmp_path / "none"), "none.*No such file"),
+        (lambda: read_word2vec(tmp_path / "none", limit=-1), "limit=-1: must be at least 1"),
         (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
         (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
         (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),

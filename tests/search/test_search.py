@@ -221,10 +221,10 @@ def test_options_that_are_left_out():
 
 def test_all_vectors_go_to_the_device(monkeypatch):
     seen, x = [], torch.ones(1, 2)
-    for module, after in ((csls, "_csls"), (ranking, "_distinct")):
-        monkeypatch.setattr(module, "plain_float32", lambda device: seen.append(device) or nullcontext())
-        monkeypatch.setattr(module, "unit_rows", lambda x, name: seen.append((name, x.device, x.dtype)) or x)
-        monkeypatch.setattr(module, after, lambda *_: 1 / 0)
+    monkeypatch.setattr(csls, "plain_float32", lambda device: seen.append(device) or nullcontext())
+    monkeypatch.setattr(csls, "unit_rows", lambda x, name: seen.append((name, x.device, x.dtype)) or x)
+    monkeypatch.setattr(csls, "_csls", lambda *_: 1 / 0)
+    monkeypatch.setattr(ranking, "_distinct", lambda *_: 1 / 0)
     for names, call in {
         ("source", "target"): lambda device: nearest_neighbours(x.double(), x.bfloat16(), device=device),
         ("query", "candidate", "neighbourhood"): lambda on: nearest(x.double(), x, neighbourhood=x.half(), device=on),
@@ -385,8 +385,8 @@ def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
 
 
 def test_copies_come_in_for_as_many_queries_at_once_as_fit(monkeypatch):
-    sizes, keys = [], ranking.keys_of
-    monkeypatch.setattr(ranking, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
+    sizes, keys = [], csls.keys_of
+    monkeypatch.setattr(csls, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
     for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):
         sizes.clear()
         monkeypatch.setattr(ranking, "_MOST_COPIES", most)

@@ -158,7 +158,7 @@ def test_a_killed_run_of_an_adapter_is_resumed_with_the_default_settings():
     options = {"max_steps": 3, **QUIET, "save_strategy": "steps", "save_steps": 2, "output_dir": "run"}
     given = {"train_dataset": pairs(), "peft_config": LoraConfig(r=2, target_modules=["query"])}
     first = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(**options), **given)
-    assert "final weights" not in first.formula() and first.args.start_share == 0.1
+    assert "final weights" not in first.formula() and first.args.start_share == 0.2
     first.train()
     shutil.rmtree("run/checkpoint-3")
     resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(**options, resume_from_checkpoint=True), **given)

@@ -156,11 +156,11 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
     for name in ("activation_checkpointing", "cpu_ram_efficient_loading", "cpu_offload"):
         refused("set it to false", config(fsdp=True, fsdp_config={name: True}))
     refused("torch_compile=true", config(fsdp=True, torch_compile=True))
-    with pytest.raises(InputError, match=r"start_share=0.2: sharded weights"):
-        config(fsdp=True, start_share=0.2).check_model(make_encoder(), make_tokenizer())
+    with pytest.raises(InputError, match=r"start_share=0.3: sharded weights"):
+        config(fsdp=True, start_share=0.3).check_model(make_encoder(), make_tokenizer())
     args = config(fsdp=True)
     args.check_model(make_encoder(), make_tokenizer())
-    assert args.start_share == 0.1  # a resumed run compares the settings
+    assert args.start_share == 0.2  # a resumed run compares the settings
     assert args.keeps_no_average(make_encoder()) == "sharded weights cannot be averaged"
     # By `accelerate launch`, which starts with these two values.
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")

@@ -11,16 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import pad_rows
-from hf_xalign.data.pretraining.masking import (
-    IGNORED,
-    LANGUAGE,
-    Translations,
-    dict_mlm_inputs,
-    dict_mlm_labels,
-    example_draws,
-    mask_tokens,
-    masking_vocabulary,
-)
+from hf_xalign.data.pretraining import masking
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
@@ -45,7 +36,7 @@ class _MaskingCollator(EpochCollator):
     def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, mlm_probability: float, *, hides: bool = True):
         super().__init__()
         self.pad_token_id = tokenizer.pad_token_id
-        self.vocabulary = masking_vocabulary(tokenizer) if hides else None
+        self.vocabulary = masking.masking_vocabulary(tokenizer) if hides else None
         self.seed = seed
         self.mlm_probability = mlm_probability
 
@@ -62,11 +53,11 @@ class _MaskingCollator(EpochCollator):
         options: dict[str, Any] = {**self._draw(), "probability": self.mlm_probability}
         # A pair's first half may be padded inside a row.
         inside &= input_ids != self.pad_token_id
-        return *mask_tokens(input_ids, maskable, self.vocabulary, examples, **options), inside
+        return *masking.mask_tokens(input_ids, maskable, self.vocabulary, examples, **options), inside
 
     @staticmethod
     def _batch(masked: np.ndarray, labels: np.ndarray, inside: np.ndarray, prefix: str = "") -> dict[str, np.ndarray]:
-        positions = np.flatnonzero(labels != IGNORED)
+        positions = np.flatnonzero(labels != masking.IGNORED)
         return {
             f"{prefix}input_ids": masked,
             f"{prefix}attention_mask": inside.astype(np.int64),
@@ -112,7 +103,7 @@ class PPACollator(_MaskingCollator):
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         pairs = np.array([row["pair"] for row in rows], dtype=np.int64)
-        query_is_target = example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=1) < 0.5
+        query_is_target = masking.example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=1) < 0.5
         queries, keys = [], []
         for row, swapped in zip(rows, query_is_target, strict=True):
             queries.append(row["target_ids" if swapped else "source_ids"])
@@ -193,9 +184,9 @@ class PretrainingCollator(_MaskingCollator):
         if self.translations is not None:
             options: dict[str, Any] = {**self._draw(), "probability": self.dict_probability}
             if self.dict_mlm == "label":
-                labels = dict_mlm_labels(labels, self.translations, examples, **options)
+                labels = masking.dict_mlm_labels(labels, self.translations, examples, **options)
             else:
-                masked, spoken["token_type_ids"] = dict_mlm_inputs(
+                masked, spoken["token_type_ids"] = masking.dict_mlm_inputs(
                     masked, spoken["token_type_ids"], labels, self.translations, examples, **options
                 )
         batch = self._batch(masked, labels, inside) | spoken
@@ -210,7 +201,7 @@ class PretrainingCollator(_MaskingCollator):
             )
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
-    def _translations(self, entries: TokenEntries) -> Translations:
+    def _translations(self, entries: TokenEntries) -> masking.Translations:
         """Return the translations in both directions; for "input" their tokens carry their language."""
         ids = entries.ids
         if self.dict_mlm == "input":
@@ -225,6 +216,6 @@ class PretrainingCollator(_MaskingCollator):
                 )
             spoken = []
             for name, rows in entries.pairs.items():
-                spoken.append(ids[[*rows]] + LANGUAGE * np.array([by_code[code] for code in name.split("+")]))
+                spoken.append(ids[[*rows]] + masking.LANGUAGE * np.array([by_code[code] for code in name.split("+")]))
             ids = np.concatenate(spoken)
-        return Translations(np.concatenate([ids, ids[:, ::-1]]))
+        return masking.Translations(np.concatenate([ids, ids[:, ::-1]]))

@@ -36,7 +36,11 @@ def derive(
     trees = tree_columns(columns) if "syntax" in language.operations else dict.fromkeys(columns, ())
     _check_columns(dataset, trees, *([] if labels is None else [labels]))
     read = {*columns, labels}
-    columns_left = [name for name, feature in dataset.features.items() if name in read or not _is_list(feature)]
+    columns_left = [
+        name
+        for name, feature in dataset.features.items()
+        if name in read or not isinstance(feature, List | LargeList | list)
+    ]
     if left := sorted(set(dataset.column_names).difference(columns_left, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row or ()))
@@ -161,10 +165,6 @@ def _sentence(
         tree = Tree(words, *(batch[name][i] for name in trees)) if trees else None
         order = language.order(words, tree)
         return words, order, [language.spell(words[k]) for k in order]
-
-
-def _is_list(feature: Any) -> bool:
-    return isinstance(feature, (List, LargeList, list))
 
 
 def _check_columns(dataset: Dataset, trees: Mapping[str, Sequence[str]], *labels: str) -> None:

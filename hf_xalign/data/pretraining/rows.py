@@ -18,14 +18,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows, read_json
 from hf_xalign.checks import check_range
-from hf_xalign.data.encoding import (
-    check_pieces,
-    check_vocabulary,
-    position_limit,
-    special_frame,
-    token_ids,
-    word_tokenizer,
-)
+from hf_xalign.data import encoding
 from hf_xalign.data.parallel import COLUMNS, as_parallel, check_columns
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
@@ -133,9 +126,10 @@ def check_block_size(
 ) -> None:
     """Check the tokenizer and block size before any text is read."""
     masking_vocabulary(tokenizer)
-    least = sentence_frame(tokenizer).pair_specials + 2 if pairs else sum(map(len, special_frame(tokenizer))) + 1
+    frame = encoding.special_frame(tokenizer)
+    least = sentence_frame(tokenizer).pair_specials + 2 if pairs else sum(map(len, frame)) + 1
     with explained(f"tokens of a row, with special tokens, in this encoder ({config.model_type})"):
-        check_range(least=least, most=position_limit(config), block_size=block_size)
+        check_range(least=least, most=encoding.position_limit(config), block_size=block_size)
 
 
 def pack(sizes: np.ndarray, room: int) -> np.ndarray:
@@ -157,14 +151,14 @@ def _monolingual(
     column, name = "words" if "words" in corpus.column_names else "text", f"the corpus of {language}"
     remedy = "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column to text or words."
     check_columns(corpus, [column], name, remedy)
-    encoder = word_tokenizer(tokenizer) if column == "words" else tokenizer
-    before, after = special_frame(tokenizer)
+    encoder = encoding.word_tokenizer(tokenizer) if column == "words" else tokenizer
+    before, after = encoding.special_frame(tokenizer)
     room = block_size - len(before) - len(after)
-    check_vocabulary(tokenizer, corpus[column], language, name)
+    encoding.check_vocabulary(tokenizer, corpus[column], language, name)
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         pieces, chunk_numbers = [], []
-        for ids in token_ids(encoder, batch, column, rows, name):
+        for ids in encoding.token_ids(encoder, batch, column, rows, name):
             if long_sentences == "drop" and len(ids) > room:
                 continue
             for chunk, start in enumerate(range(0, len(ids), room)):
@@ -200,12 +194,12 @@ def _bilingual(
     pairs = as_parallel(pairs, "the dataset of sentence pairs")
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
-    check_pieces(pairs.select_columns(list(COLUMNS)), tokenizer, "the sentence pairs")
+    encoding.check_pieces(pairs.select_columns(list(COLUMNS)), tokenizer, "the sentence pairs")
 
     def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
         columns: dict[str, list] = {}
         for k, side in enumerate(("target", "source")):
-            columns[f"ids_{k}"] = token_ids(tokenizer, batch, side, rows, "the sentence pairs")
+            columns[f"ids_{k}"] = encoding.token_ids(tokenizer, batch, side, rows, "the sentence pairs")
             columns[f"size_{k}"] = [len(ids) for ids in columns[f"ids_{k}"]]
         return columns
 
@@ -457,7 +451,7 @@ def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:
 
 def single_pieces(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> list[int | str]:
     """Return the id of each word's only piece, or the reason why it has none (`unknown`, `several_pieces`)."""
-    tokenizer = word_tokenizer(tokenizer)
+    tokenizer = encoding.word_tokenizer(tokenizer)
     pieces: list[int | str] = []
     for start in range(0, len(words), _CHUNK):
         chunk = [[word] for word in words[start : start + _CHUNK]]

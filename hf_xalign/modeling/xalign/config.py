@@ -142,10 +142,10 @@ def sketch_base(model: nn.Module) -> str | None:
     base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
     base = getattr(base, base.base_model_prefix, base)
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
-        own = {name for name, tensor in type(base)(base.config).named_parameters() if tensor.ndim == 2}
-    numbers, samples = [], []
-    for name, tensor in sorted(base.named_parameters(), key=lambda one: _plain(one[0])):
-        if _plain(name) not in own or name.startswith("pooler."):
+        matrix_names = {name for name, tensor in type(base)(base.config).named_parameters() if tensor.ndim == 2}
+    projections, samples = [], []
+    for name, tensor in sorted(base.named_parameters(), key=lambda named: _plain(named[0])):
+        if _plain(name) not in matrix_names or name.startswith("pooler."):
             continue
         if tensor.is_meta:
             return None
@@ -153,14 +153,14 @@ def sketch_base(model: nn.Module) -> str | None:
         samples.append(flat[:: max(1, len(flat) // _SAMPLE)][:_SAMPLE].cpu())
         sample = samples[-1].double().numpy()
         value = np.sqrt(2) * sample @ np.cos(np.arange(1, len(sample) + 1)) / max(np.linalg.norm(sample), 1e-30)
-        numbers.append(np.clip(np.rint(_SCALE * value), -(2**15), 2**15 - 1))
+        projections.append(np.clip(np.rint(_SCALE * value), -(2**15), 2**15 - 1))
     # The coarsest dtype that represents all samples, because weights that were rounded once stay rounded.
     rounded = (
-        kind
-        for kind in ("bfloat16", "float16")
-        if all(torch.equal(s, s.to(getattr(torch, kind)).to(s)) for s in samples)
+        dtype
+        for dtype in ("bfloat16", "float16")
+        if all(torch.equal(s, s.to(getattr(torch, dtype)).to(s)) for s in samples)
     )
-    return f"{next(rounded, 'float32')}:{np.array(numbers).astype('>i2').tobytes().hex()}"
+    return f"{next(rounded, 'float32')}:{np.array(projections).astype('>i2').tobytes().hex()}"
 
 
 def warn_of_other_base(sketch: str | None, name: str | None, model: nn.Module) -> None:
@@ -177,12 +177,12 @@ def warn_of_other_base(sketch: str | None, name: str | None, model: nn.Module) -
 
 def same_base(sketch: str, other: str) -> bool:
     """Return whether two sketches can be of the same encoder, up to the rounding of their dtypes."""
-    (dtype, numbers), (dtype2, numbers2) = (one.split(":") for one in (sketch, other))
-    if len(numbers) != len(numbers2):
+    (dtype, hexed), (other_dtype, other_hexed) = sketch.split(":"), other.split(":")
+    if len(hexed) != len(other_hexed):
         return False
-    epsilon = max(torch.finfo(getattr(torch, kind)).eps for kind in (dtype, dtype2))
-    here, there = (np.frombuffer(bytes.fromhex(one), ">i2").astype(float) for one in (numbers, numbers2))
-    return bool((np.abs(here - there) <= 2 + _SCALE * _ROUNDING * epsilon).all())
+    epsilon = max(torch.finfo(getattr(torch, name)).eps for name in (dtype, other_dtype))
+    values, other_values = (np.frombuffer(bytes.fromhex(text), ">i2").astype(float) for text in (hexed, other_hexed))
+    return bool((np.abs(values - other_values) <= 2 + _SCALE * _ROUNDING * epsilon).all())
 
 
 def _plain(name: str) -> str:

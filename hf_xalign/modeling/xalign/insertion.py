@@ -142,7 +142,8 @@ def _read(
     if not isinstance(adapter, PeftModel):
         return config, load_file(adapter_weights_file(source, revision))
     state = adapter.state_dict()
-    return config, {there: state[here] for here, there in XAlignModel.names_on_file(adapter, name).items()}
+    names = XAlignModel.names_on_file(adapter, name)
+    return config, {file_name: state[memory_name] for memory_name, file_name in names.items()}
 
 
 def _wrapped(model: nn.Module) -> dict[str, str]:
@@ -153,15 +154,15 @@ def _wrapped(model: nn.Module) -> dict[str, str]:
 def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch.Tensor]) -> None:
     """Copy an adapter's weights, named as on a bare encoder or as on a task model, into the module."""
     state = model.state_dict()
-    found = XAlignModel._remap_adapter_state_dict_for_load(model, config, ADAPTER, weights)
-    if different := sorted(name for name in found if name not in state or found[name].shape != state[name].shape):
+    tensors = XAlignModel._remap_adapter_state_dict_for_load(model, config, ADAPTER, weights)
+    if different := sorted(name for name in tensors if name not in state or tensors[name].shape != state[name].shape):
         raise InputError(
             f"the adapter does not fit {type(model).__name__}: {len(different)} weights are unknown or have another "
             f"shape, the first is {different[0]}. Load the task model from the encoder that the adapter was trained "
             f"on ({config.base_model_name_or_path})"
         )
     with torch.no_grad():
-        for name, tensor in found.items():
+        for name, tensor in tensors.items():
             state[name].copy_(tensor)
 
 
@@ -197,12 +198,12 @@ def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any
 
 def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
     """Let `load_state_dict` load a checkpoint of [`_save_pretrained`], which has no weights of the frozen module."""
-    for here, there in _wrapped(model).items():
-        if prefix + there in state_dict:
-            state_dict[prefix + here] = state_dict.pop(prefix + there)
+    for name, file_name in _wrapped(model).items():
+        if prefix + file_name in state_dict:
+            state_dict[prefix + name] = state_dict.pop(prefix + file_name)
     current = model.state_dict()
-    for here in XAlignModel.names_on_file(model, ADAPTER):
-        state_dict.setdefault(prefix + here, current[here])
+    for name in XAlignModel.names_on_file(model, ADAPTER):
+        state_dict.setdefault(prefix + name, current[name])
 
 
 def _save_pretrained(
@@ -217,15 +218,15 @@ def _save_pretrained(
     if push_to_hub:
         raise InputError("save_pretrained(push_to_hub=True) uploads no adapters. Use model.push_to_hub(repo_id).")
     state = model.state_dict() if state_dict is None else state_dict
-    own, added = _wrapped(model), XAlignModel.names_on_file(model, ADAPTER)
+    plain_names, added = _wrapped(model), XAlignModel.names_on_file(model, ADAPTER)
     if is_main_process:
         # The module first, so that an interrupted save does not leave a folder that loads without it.
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         model.peft_config[ADAPTER].save_pretrained(folder)
-        weights = {f"base_model.model.{there}": state[here].contiguous() for here, there in added.items()}
+        weights = {f"base_model.model.{file_name}": state[name].contiguous() for name, file_name in added.items()}
         save_file(weights, folder / ADAPTER_SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
-    plain = {own.get(name, name): tensor for name, tensor in state.items() if name not in added}
+    plain = {plain_names.get(name, name): tensor for name, tensor in state.items() if name not in added}
     model._hf_peft_config_loaded = False  # otherwise transformers would save only the adapter
     try:
         type(model).save_pretrained(model, save_directory, is_main_process=is_main_process, state_dict=plain, **kwargs)
@@ -310,16 +311,16 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
             "a bare encoder ends in a layer norm, which cannot absorb a linear map. "
             f"{keep}, or put it into a task model by hf_xalign.modeling.with_alignment and merge that"
         )
-    numbers = language_numbers(config)
-    if config.languages and language not in numbers:
-        raise InputError(f"language={language}: name the map to merge by language=... ({', '.join(numbers)})")
+    ids = language_numbers(config)
+    if config.languages and language not in ids:
+        raise InputError(f"language={language}: name the map to merge by language=... ({', '.join(ids)})")
     if language is not None and not config.languages:
         raise InputError(f"language={language}: this module has one map for all languages. Remove language.")
     # Read W and b from the module's outputs for 0 and for the unit vectors, whatever it is made of.
     size = model.config.hidden_size
     exact = copy.deepcopy(module).double()
     points = torch.cat([torch.zeros(1, size), torch.eye(size)]).to(next(module.parameters()).device, torch.float64)
-    number = None if language is None else torch.tensor([numbers[language]], device=points.device)
+    number = None if language is None else torch.tensor([ids[language]], device=points.device)
     with torch.no_grad():
         images = exact(points[None], None, number)[0]
     return top, (images[1:] - images[0]).T, images[0]
@@ -335,7 +336,7 @@ def _fold(
     top.set_language(language)
     try:
         before, states, mask, inputs = _probe(model)
-        for reader in (layer for layer, given in inputs.items() if _is_pooled(given, states, mask)):
+        for reader in (layer for layer, layer_input in inputs.items() if _is_pooled(layer_input, states, mask)):
             originals.append((reader, reader.weight.data, reader.bias))
             _fold_into(reader, weight, bias, model)
         if not originals:
@@ -402,11 +403,11 @@ def _probe(model: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return torch.cat(flat), states[0], mask, inputs
 
 
-def _is_pooled(given: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> bool:
+def _is_pooled(layer_input: torch.Tensor, states: torch.Tensor, mask: torch.Tensor) -> bool:
     """Return whether a layer's input is the last hidden state of all tokens, of the first, or its mean."""
-    if given.shape == states.shape:
-        return torch.equal(given, states)
-    if given.shape != states[:, 0].shape:
+    if layer_input.shape == states.shape:
+        return torch.equal(layer_input, states)
+    if layer_input.shape != states[:, 0].shape:
         return False
     mean = (states * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-    return torch.equal(given, states[:, 0]) or torch.allclose(given, mean.to(given.dtype))
+    return torch.equal(layer_input, states[:, 0]) or torch.allclose(layer_input, mean.to(layer_input.dtype))

@@ -99,9 +99,6 @@ class NormBottleneckLayer(BottleneckLayer):
         return output
 
 
-_OWNER = "this module"
-
-
 class Rotation(nn.Module):
     """Rotation x -> R x with R = (I + A)^-1 (I - A), A = S - S^T, S strictly upper triangular (Cayley transform).
 
@@ -119,8 +116,8 @@ class Rotation(nn.Module):
         # In float32 also for bfloat16 weights, because R would not be orthogonal after rounding.
         upper = torch.triu(self.skew.to(torch.promote_types(self.skew.dtype, torch.float32)), diagonal=1)
         skew = upper - upper.T
-        one = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
-        return torch.linalg.solve(one + skew, one - skew)
+        identity = torch.eye(len(skew), dtype=skew.dtype, device=skew.device)
+        return torch.linalg.solve(identity + skew, identity - skew)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Rotate float (..., d)."""
@@ -255,13 +252,14 @@ class TopLayer(XAlignLayer, LanguageAware):
             if name not in self.xalign_top:
                 continue
             module, config = self.xalign_top[name], self._configs[name]
-            numbers = None
+            ids = None
             if config.languages:
-                given = self._language if language is None else language
-                numbers = row_numbers(given, language_numbers(config), vectors.shape[:2], _OWNER).to(vectors.device)
+                spoken = self._language if language is None else language
+                ids = row_numbers(spoken, language_numbers(config), vectors.shape[:2], "this module")
+                ids = ids.to(vectors.device)
             # Without autocast, because the module is small and a rotation in bfloat16 is not a rotation.
             with torch.autocast(vectors.device.type, enabled=False):
-                vectors = module(vectors.to(next(module.parameters()).dtype), mask, numbers)
+                vectors = module(vectors.to(next(module.parameters()).dtype), mask, ids)
         return vectors
 
     def _active_configs(self) -> list[XAlignConfig]:
@@ -301,10 +299,10 @@ class TopLayer(XAlignLayer, LanguageAware):
         if isinstance(output, torch.Tensor):
             return new
         if isinstance(output, tuple):  # DeBERTa with return_dict=False
-            rest = output[1:]
-            if rest and isinstance(rest[0], tuple):
-                rest = ((*rest[0][:-1], new), *rest[1:])
-            return (new, *rest)
+            others = output[1:]
+            if others and isinstance(others[0], tuple):
+                others = ((*others[0][:-1], new), *others[1:])
+            return (new, *others)
         output["last_hidden_state"] = new
         if output.get("hidden_states") is not None:  # DeBERTa reads its last state from here
             output["hidden_states"] = (*output["hidden_states"][:-1], new)

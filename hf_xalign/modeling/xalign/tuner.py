@@ -140,8 +140,8 @@ class XAlignModel(BaseTuner):
     @classmethod
     def names_on_file(cls, model: nn.Module, adapter_name: str) -> dict[str, str]:
         """Map the names of the adapter's weights in memory to those in files, without `base_model.model.`."""
-        own = re.compile(rf"{_PREFIX}[^.]+\.{re.escape(adapter_name)}\.")
-        keys = (key for key in model.state_dict() if own.search(key))
+        adapter_pattern = re.compile(rf"{_PREFIX}[^.]+\.{re.escape(adapter_name)}\.")
+        keys = (key for key in model.state_dict() if adapter_pattern.search(key))
         return {key: cls._remove_adapter_name_from_key(key, adapter_name) for key in keys}
 
     @classmethod
@@ -153,17 +153,17 @@ class XAlignModel(BaseTuner):
         def plain(key: str) -> str:
             return key.removeprefix("base_model.model.").removeprefix(f"{model.base_model_prefix}.")
 
-        places = {plain(there): here for here, there in cls.names_on_file(model, adapter_name).items()}
-        found = {places.get(plain(key), key): tensor for key, tensor in state_dict.items()}
-        missing = sorted(set(places.values()) - set(found))
-        strange = sorted(key for key in set(found) - set(places.values()) if _PREFIX in key)
+        places = {plain(file_name): name for name, file_name in cls.names_on_file(model, adapter_name).items()}
+        renamed = {places.get(plain(key), key): tensor for key, tensor in state_dict.items()}
+        missing = sorted(set(places.values()) - set(renamed))
+        strange = sorted(key for key in set(renamed) - set(places.values()) if _PREFIX in key)
         if missing or strange:
             raise InputError(
                 f"the weights of adapter {adapter_name!r} do not fit {type(model).__name__}: {len(missing)} are "
                 f"missing and {len(strange)} are unknown, such as {(missing + strange)[0]}. They are for another kind "
                 f"of encoder ({config.base_model_name_or_path}), or for another adapter_config.json"
             )
-        return found
+        return renamed
 
 
 def backbone_of(model: PreTrainedModel) -> nn.Module:

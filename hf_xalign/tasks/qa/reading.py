@@ -88,8 +88,8 @@ def read_questions(
     if file_format(path) == ".json" and path.is_file():
         unit, records, commit = "question", _nested(path), None
     else:
-        unit, found, commit = read_records(source, split=split, revision=revision)
-        records = ((line, f"{source}, {unit} {line}", record) for line, record in found)
+        unit, numbered, commit = read_records(source, split=split, revision=revision)
+        records = ((line, f"{source}, {unit} {line}", record) for line, record in numbered)
     context_lang, question_lang = language, None
     if match := _MLQA.search(source):
         context_lang, question_lang = match[1] or match[3], match[2] or match[4]
@@ -116,15 +116,15 @@ def read_questions(
             if record.get(column):
                 check_language(record[column], f"{where}: {column}")
         context, question = (_text(record, column, where) for column in ("context", "question"))
-        own = record.get("context_lang") or context_lang or by_id
-        asked = record.get("question_lang") or question_lang or own
-        if own is None:
+        text_lang = record.get("context_lang") or context_lang or by_id
+        asked_lang = record.get("question_lang") or question_lang or text_lang
+        if text_lang is None:
             raise InputError(f"{where}: the language is unknown. Name it before the source, as in de={source}")
-        if language is not None and language not in (own, asked):
-            raise InputError(f"{where}: the languages are {asked}+{own} (question+context), not {language}")
+        if language is not None and language not in (text_lang, asked_lang):
+            raise InputError(f"{where}: the languages are {asked_lang}+{text_lang} (question+context), not {language}")
         question = clean_text(question).strip()
         answers = _answers(record, context, f"{where} (id {name!r})")
-        rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked, own, line), strict=True)))
+        rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked_lang, text_lang, line), strict=True)))
     skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
     if not rows:
         why = f"by the ids no question is in {context_lang}; there are {skipped}" if others else "it has no questions"
@@ -167,8 +167,8 @@ def _children(parent: Any, key: str, where: str, dot: str = ".") -> Iterator[tup
 
 def _get(record: Any, key: str, where: str) -> Any:
     if not isinstance(record, Mapping) or key not in record:
-        there = ", ".join(map(repr, record)) if isinstance(record, Mapping) else f"a {type(record).__name__}"
-        raise InputError(f"{where}: {key!r} is missing; there is {there or 'nothing'}. {_LAYOUT}")
+        keys = ", ".join(map(repr, record)) if isinstance(record, Mapping) else f"a {type(record).__name__}"
+        raise InputError(f"{where}: {key!r} is missing; there is {keys or 'nothing'}. {_LAYOUT}")
     return record[key]
 
 

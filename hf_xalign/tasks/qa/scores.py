@@ -24,24 +24,6 @@ _ASCII_MARKS = regex.compile(f"[{regex.escape(string.punctuation)}]")
 # Unicode counts $ + < = > ^ ` | ~ as symbols; SQuAD drops them, and so does MLQA.
 _MARKS = regex.compile(r"[\p{P}$+<=>^`|~]")
 
-_ARTICLES = {
-    "en": r"\b(?:a|an|the)\b",
-    "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
-    "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
-    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
-    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
-    "ar": "ال",
-}
-# Letters of scripts without blanks between words; each letter with its combining marks is a token.
-_LETTERS = {
-    "zh": r"\p{Han}",
-    "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
-    "th": r"\p{Thai}",
-    "lo": r"\p{Lao}",
-    "km": r"\p{Khmer}",
-    "my": r"\p{Myanmar}",
-}
-
 
 def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
     """Return the tokens of an answer that F1 counts: in lower case, without punctuation and articles.
@@ -66,6 +48,25 @@ def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
     if articles is not None:
         text = articles.sub(" ", text)
     return text.split() if letters is None else letters.sub(r" \g<0> ", text).split()
+
+
+# Letters of scripts without blanks between words; each letter with its combining marks is a token.
+_LETTERS = {
+    "zh": r"\p{Han}",
+    "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
+    "th": r"\p{Thai}",
+    "lo": r"\p{Lao}",
+    "km": r"\p{Khmer}",
+    "my": r"\p{Myanmar}",
+}
+_ARTICLES = {
+    "en": r"\b(?:a|an|the)\b",
+    "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
+    "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
+    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
+    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
+    "ar": "ال",
+}
 
 
 @cache
@@ -108,11 +109,11 @@ def score_answers(
     for row, (prediction, golds, language) in enumerate(zip(predictions, references, codes, strict=True)):
         if isinstance(golds, str) or not len(golds):
             raise InputError(f"question {row}: the references {golds!r} are not a list of one or more answers")
-        ours = answer_tokens(prediction, language, rules)
-        theirs = [answer_tokens(gold, language, rules) for gold in golds]
-        exact[row] = ours in theirs
-        common = (sum((Counter(ours) & Counter(tokens)).values()) for tokens in theirs)
-        sizes = (max(1, len(ours) + len(tokens)) for tokens in theirs)
+        answer = answer_tokens(prediction, language, rules)
+        gold_answers = [answer_tokens(gold, language, rules) for gold in golds]
+        exact[row] = answer in gold_answers
+        common = (sum((Counter(answer) & Counter(tokens)).values()) for tokens in gold_answers)
+        sizes = (max(1, len(answer) + len(tokens)) for tokens in gold_answers)
         # Equal answers may both be empty.
         f1[row] = exact[row] or max(2 * count / size for count, size in zip(common, sizes, strict=True))
     return AnswerScores(f1, exact)
@@ -124,10 +125,10 @@ def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[st
     Returns `f1`, `exact_match`, `questions` (their number), and under `languages` these three values by language.
     """
     codes = np.broadcast_to(np.asarray(languages), scores.f1.shape)
-    found: dict[str, dict[str, float]] = {}
+    by_code: dict[str, dict[str, float]] = {}
     for code in sorted(set(codes.tolist())):
-        own = codes == code
-        means = {name: float(column[own].mean()) for name, column in scores._asdict().items()}
-        found[code] = means | {"questions": int(own.sum())}
-    overall = {name: float(np.mean([own[name] for own in found.values()])) for name in AnswerScores._fields}
-    return overall | {"questions": len(codes), "languages": found}
+        has_code = codes == code
+        means = {name: float(column[has_code].mean()) for name, column in scores._asdict().items()}
+        by_code[code] = means | {"questions": int(has_code.sum())}
+    overall = {name: float(np.mean([means[name] for means in by_code.values()])) for name in AnswerScores._fields}
+    return overall | {"questions": len(codes), "languages": by_code}

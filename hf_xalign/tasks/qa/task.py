@@ -30,10 +30,6 @@ logger = logging.getLogger(__name__)
 NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]
 NOWHERE = -1  # value of a token at which no answer can begin or end
 _LABELS = ("start_position", "end_position")
-# Columns for one language, and for the two languages of question and context.
-_PARTS = {"language_row": "token_types", "language_number": "language_numbers"}
-_CHECKED_ROWS, _CHECKED_CHARACTERS = 200, 500  # sample of the contexts that is checked against the vocabulary
-_BOUNDARY = "▁"  # the word-boundary mark, which XLM-R puts before some words as a separate token
 
 
 class TokenText(NamedTuple):
@@ -54,14 +50,14 @@ class TokenText(NamedTuple):
     def of(cls, context: str, offsets: np.ndarray, marks: np.ndarray) -> TokenText:
         """Make them from the tokenizer's offsets int (tokens, 2); `marks` bool (tokens,) are lone boundary marks."""
         visible = np.flatnonzero(~np.fromiter(map(str.isspace, context), dtype=bool, count=len(context)))
-        first = np.searchsorted(visible, offsets[:, 0])
-        last = np.searchsorted(visible, offsets[:, 1]) - 1
-        there = np.flatnonzero((first <= last) & ~marks)
+        first_visible = np.searchsorted(visible, offsets[:, 0])
+        last_visible = np.searchsorted(visible, offsets[:, 1]) - 1
+        with_text = np.flatnonzero((first_visible <= last_visible) & ~marks)
         starts, ends = np.zeros((2, len(offsets)), dtype=np.int32)
-        starts[there], ends[there] = visible[first[there]], visible[last[there]] + 1
+        starts[with_text], ends[with_text] = visible[first_visible[with_text]], visible[last_visible[with_text]] + 1
         opens, closes = np.full((2, len(offsets)), NOWHERE, dtype=np.int32)
-        opening = there[np.diff(starts[there], prepend=-1) != 0]
-        closing = there[np.diff(ends[there], append=-1) != 0]
+        opening = with_text[np.diff(starts[with_text], prepend=-1) != 0]
+        closing = with_text[np.diff(ends[with_text], append=-1) != 0]
         opens[opening], closes[closing] = starts[opening], ends[closing]
         return cls(starts, ends, opens, closes)
 
@@ -139,26 +135,29 @@ class QuestionTask(Task):
                 f"{frame.pair_specials} special tokens cannot advance in the context. Raise max_length, or lower the "
                 "other two."
             )
+        sample = examples.rows.select(range(0, len(examples), -(-len(examples) // 200)))  # at most 200 rows
         for name in ("question", "context"):
-            some = examples.rows.select(range(0, len(examples), -(-len(examples) // _CHECKED_ROWS)))
-            texts = [text[:_CHECKED_CHARACTERS] for text in some[name]]
-            check_vocabulary(tokenizer, texts, examples.rows[0][f"{name}_lang"], f"{examples.name}, {name}")
-        mark = tokenizer.convert_tokens_to_ids(_BOUNDARY)
+            texts = [text[:500] for text in sample[name]]
+            check_vocabulary(tokenizer, texts, sample[0][f"{name}_lang"], f"{examples.name}, {name}")
+        mark = tokenizer.convert_tokens_to_ids("▁")  # which XLM-R puts before some words as a separate token
         segments: dict[str, list[int]] = {}
         if languages.segments and "token_type_ids" in tokenizer.model_input_names:
             types = tokenizer("a", "a", return_token_type_ids=True).token_type_ids
             segments["token_types"] = [types[0], types[-1]]
 
-        def parts(question_lang: str, context_lang: str) -> dict[str, list[int]]:
+        def pair_inputs(question_lang: str, context_lang: str) -> dict[str, list[int]]:
             question, context = languages.columns(question_lang), languages.columns(context_lang)
-            return segments | {_PARTS[name]: [question[name], context[name]] for name in question}
+            # The columns of one language become those of the two languages of question and context.
+            names = {"language_row": "token_types", "language_number": "language_numbers"}
+            return segments | {names[name]: [question[name], context[name]] for name in question}
 
-        number, numbers = Value("int32"), List(Value("int32"))
-        first = examples.rows[0]
-        columns: dict[str, Any] = dict.fromkeys(parts(first["question_lang"], first["context_lang"]), numbers)
-        columns |= {"input_ids": numbers, "length": number, "source_lang": Value("string")}
-        columns |= {"question": Value("int64"), "context_at": number}
-        columns |= dict.fromkeys(_LABELS, number) if training else {"opens": numbers, "closes": numbers}
+        integer, integers = Value("int32"), List(Value("int32"))
+        first_row = examples.rows[0]
+        pair_columns = pair_inputs(first_row["question_lang"], first_row["context_lang"])
+        columns: dict[str, Any] = dict.fromkeys(pair_columns, integers)
+        columns |= {"input_ids": integers, "length": integer, "source_lang": Value("string")}
+        columns |= {"question": Value("int64"), "context_at": integer}
+        columns |= dict.fromkeys(_LABELS, integer) if training else {"opens": integers, "closes": integers}
         cut = lost = 0
 
         def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
@@ -166,7 +165,7 @@ class QuestionTask(Task):
             options = {"add_special_tokens": False, "verbose": False}
             questions = tokenizer(batch["question"], **options).input_ids
             contexts = tokenizer(batch["context"], return_offsets_mapping=True, **options)
-            found: dict[str, list] = {name: [] for name in columns}
+            encoded: dict[str, list] = {name: [] for name in columns}
             for k, row in enumerate(rows):
                 ids = np.asarray(contexts["input_ids"][k], dtype=np.int64)
                 offsets = np.asarray(contexts["offset_mapping"][k], dtype=np.int64).reshape(-1, 2)
@@ -186,23 +185,24 @@ class QuestionTask(Task):
                     "source_lang": examples.language,
                     "question": row,
                     "context_at": len(head),
-                    **parts(batch["question_lang"][k], batch["context_lang"][k]),
+                    **pair_inputs(batch["question_lang"][k], batch["context_lang"][k]),
                 }
                 # At least one window, and no window without new tokens.
                 for start in range(0, max(len(ids) - self.overlap, 1), room - self.overlap):
-                    here = slice(start, start + room)
-                    window: dict[str, Any] = {**common, "input_ids": [*head, *ids[here].tolist(), *frame.after]}
+                    tokens_here = slice(start, start + room)
+                    window: dict[str, Any] = {**common, "input_ids": [*head, *ids[tokens_here].tolist(), *frame.after]}
                     window["length"] = len(window["input_ids"])
                     if answer is not None:
-                        whole = start <= answer[0] and answer[1] < start + room
+                        complete = start <= answer[0] and answer[1] < start + room
                         for name, token in zip(_LABELS, answer, strict=True):
-                            window[name] = len(head) + token - start if whole else NO_ANSWER
+                            window[name] = len(head) + token - start if complete else NO_ANSWER
                     else:
                         for name, values in (("opens", text.opens), ("closes", text.closes)):
-                            window[name] = np.pad(values[here], (len(head), len(frame.after)), constant_values=NOWHERE)
-                    for name, column in found.items():
+                            around = (len(head), len(frame.after))
+                            window[name] = np.pad(values[tokens_here], around, constant_values=NOWHERE)
+                    for name, column in encoded.items():
                         column.append(window[name])
-            return found
+            return encoded
 
         windows = examples.rows.map(
             encode,
@@ -215,9 +215,9 @@ class QuestionTask(Task):
         )
         if not len(windows):
             raise InputError(f"{examples.name}: the tokenizer drops every answer. Take another encoder.")
-        for count, what in ((cut, "truncated"), (lost, "left out, because the tokenizer drops their answer")):
+        for count, outcome in ((cut, "truncated"), (lost, "left out, because the tokenizer drops their answer")):
             if count:
-                logger.warning("%s: %d questions are %s", examples.name, count, what)
+                logger.warning("%s: %d questions are %s", examples.name, count, outcome)
         return windows
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
@@ -228,8 +228,8 @@ class QuestionTask(Task):
         int64 (B,), for prediction `opens`, `closes` int64 (B, T).
         """
         batch = super().collate(rows, pad_token_id)
-        at = torch.tensor([row["context_at"] for row in rows])[:, None]
-        in_question = torch.arange(batch["input_ids"].shape[1]) < at
+        context_at = torch.tensor([row["context_at"] for row in rows])[:, None]
+        in_question = torch.arange(batch["input_ids"].shape[1]) < context_at
         for column, name in (("token_types", "token_type_ids"), ("language_numbers", "language")):
             if column in rows[0]:
                 question, context = torch.tensor([list(row[column]) for row in rows]).T
@@ -270,8 +270,8 @@ class QuestionTask(Task):
         """Return the F1 and exact match of each question."""
         answers = self.answers(examples, encoded, predictions)
         references = [row["text"] for row in examples.rows["answers"]]
-        found = score_answers(answers, references, examples.rows["context_lang"][:], rules=self.rules)
-        f1, exact_match = map(ExampleScores.from_values, found)
+        scores = score_answers(answers, references, examples.rows["context_lang"][:], rules=self.rules)
+        f1, exact_match = map(ExampleScores.from_values, scores)
         return TaskScores({"qa_f1": f1, "exact_match": exact_match}, {"windows": len(encoded)})
 
 
@@ -288,11 +288,11 @@ def window_spans(
     """
     check_range(least=1, max_answer_tokens=max_answer_tokens)
     width = min(max_answer_tokens, start_logits.shape[1])
-    first = start_logits.float().masked_fill(opens < 0, -torch.inf)
-    last = end_logits.float().masked_fill(closes < 0, -torch.inf)
-    following = torch.nn.functional.pad(last, (0, width - 1), value=-torch.inf).unfold(1, width, 1)
+    start_scores = start_logits.float().masked_fill(opens < 0, -torch.inf)
+    end_scores = end_logits.float().masked_fill(closes < 0, -torch.inf)
+    following = torch.nn.functional.pad(end_scores, (0, width - 1), value=-torch.inf).unfold(1, width, 1)
     # (windows, T * width): from each token the spans of 1, 2, ... tokens.
-    scores = (first[:, :, None] + following).flatten(1)
+    scores = (start_scores[:, :, None] + following).flatten(1)
     best = scores.argmax(1, keepdim=True)  # the first of equal scores
     value = scores.gather(1, best)
     none = value == -torch.inf
@@ -317,7 +317,7 @@ def best_spans(questions: np.ndarray, spans: np.ndarray, count: int) -> np.ndarr
             "learning rate, or evaluate in float32."
         )
     order = np.lexsort((ends, starts, -scores, questions))
-    rows, at = np.unique(questions[order], return_index=True)
-    found = np.full((count, 2), NO_SPAN)
-    found[rows] = spans[order[at], :2]
-    return found
+    rows, best_windows = np.unique(questions[order], return_index=True)
+    best = np.full((count, 2), NO_SPAN)
+    best[rows] = spans[order[best_windows], :2]
+    return best

@@ -287,12 +287,12 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
 
 def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: int) -> None:
-    """Warn once of a tokenizer of fewer than half of the encoder's `tokens`, or with another padding token."""
-    rows = len(cast(Any, model).get_input_embeddings().weight)
+    """Warn once of a tokenizer of fewer than half of the encoder's tokens, or whose padding moves positions."""
+    rows, config = len(cast(Any, model).get_input_embeddings().weight), model.config
     signs = [f"it has {tokens:,} tokens for {rows:,} word embeddings"] if 2 * tokens < rows else []
-    padding, known = tokenizer.pad_token_id, getattr(model.config, "pad_token_id", None)  # a tagger's config has none
-    if None not in (padding, known) and padding != known:
-        signs.append(f"its padding token has the id {padding}, the encoder's {known}")
+    # E5 and MiniLM have BERT's padding in their config and XLM-R's tokenizer, but their positions do not depend on it.
+    if config.model_type in _OFFSET and tokenizer.pad_token_id not in (None, config.pad_token_id):
+        signs.append(f"its padding token has the id {tokenizer.pad_token_id}, the encoder's {config.pad_token_id}")
     if signs and model not in _MISFITS:
         _MISFITS.add(model)
         name = tokenizer_name(tokenizer)

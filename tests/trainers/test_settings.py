@@ -14,10 +14,11 @@ import transformers
 from accelerate.parallelism_config import ParallelismConfig
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, ppa
+from support.families import CONFIGS
 from support.refusals import assert_refused
 from support.runs import make
 from support.tiny import make_encoder, make_links, make_tokenizer
-from transformers import BertModel, Trainer, TrainerCallback, TrainingArguments
+from transformers import AutoModel, BertModel, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
 from hf_xalign.data.batches.sampling import PairSampler
@@ -456,9 +457,9 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_everywhere(tmp_path):
 
 
 def test_a_tokenizer_of_another_model_is_warned_of_once(caplog):
-    small, odd = make_encoder(), make_encoder()
+    small, odd, e5 = make_encoder(), AutoModel.from_config(CONFIGS["xlm-roberta"]()), make_encoder()
     small.resize_token_embeddings(2 * len(make_tokenizer()) + 2)
-    odd.config.pad_token_id = 1
+    odd.config.pad_token_id = e5.config.pad_token_id = 1
     signs = {
         small: r"it has \d+ tokens for \d+ word embeddings",
         odd: "its padding token has the id 0, the encoder's 1",
@@ -470,7 +471,7 @@ def test_a_tokenizer_of_another_model_is_warned_of_once(caplog):
         [message] = caplog.messages
         assert re.fullmatch(f"the tokenizer .* may be of another model: {sign}. Take the encoder's own.", message)
     caplog.clear()
-    encode_sentences(make_encoder(), make_tokenizer(), ["the cat"])
+    encode_sentences(e5, make_tokenizer(), ["the cat"])
     assert not caplog.messages
 
 

@@ -507,9 +507,11 @@ def set_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> PreTrainedTok
     if prompt:
         ids, text, both = (tokenizer(t, add_special_tokens=False).input_ids for t in (prompt, "a", f"{prompt}a"))
         if both != [*ids, *text]:
+            # Byte-level BPE, as ModernBERT's, joins the blank to the next word.
+            advice = "Put" if prompt[-1].isspace() else "End it with a blank, or put"
             raise InputError(
                 f"prompt={prompt!r}: {tokenizer_name(tokenizer)} splits a text differently after the prompt than "
-                f"alone ({tokenizer.convert_ids_to_tokens(both)}). End it with a blank, or put it into the text"
+                f"alone ({tokenizer.convert_ids_to_tokens(both)}). {advice} it into the text"
             )
         name = _MARK + prompt
         for sequence in (template["single"], template["pair"]):

@@ -18,7 +18,7 @@ from hf_xalign.cache import leave_folder
 from hf_xalign.cli.train import METHODS
 from hf_xalign.config import _names, imported
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
-from hf_xalign.recipes.parts import common
+from hf_xalign.recipes.parts import command as ending
 from hf_xalign.recipes.parts.command import run
 
 
@@ -83,7 +83,7 @@ def test_mistakes_are_one_line_for_a_user(files, capsys):
 
 def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
     held = {}
-    for module in (hf_xalign.cache, common):
+    for module in (hf_xalign.cache, ending):
         monkeypatch.setattr(module, "held", held)
     for place, advice in (
         ("hf_xalign.recipes.parts.parallel.load_word_corpus", "no checkpoint was written before it"),

@@ -210,16 +210,16 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
 
     The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on.
     """
-    present = published_names(model, model.state_dict())
+    present, files = published_names(model, model.state_dict()), _checkpoint_files(model)
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
     size = cast(torch.Tensor, model.get_input_embeddings().weight).shape
     # Another number than now, if the embeddings were resized.
-    sizes = ((present.get(name.removeprefix(prefix)), shape[:1]) for name, shape, _ in _checkpoint_tensors(model))
+    sizes = ((present.get(name.removeprefix(prefix)), shape[:1]) for name, shape, _ in _read(files))
     tokens = next((count for tensor, count in sizes if tensor is not None and tensor.shape == size), size[:1])
     carried: dict[str, torch.Tensor] = {}
     resized = []
     prefixed = False
-    for name, shape, reader in _checkpoint_tensors(model):
+    for name, shape, reader in _read(files):
         bare = name.removeprefix(prefix)
         prefixed = prefixed or (bool(prefix) and name.startswith(prefix) and bare in present)
         if bare in present or bare.endswith("position_ids"):
@@ -286,11 +286,11 @@ def _modern(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
-    """Yield name, shape and a reader of every tensor in `model`'s checkpoint."""
+def _checkpoint_files(model: PreTrainedModel) -> list[str]:
+    """Return the files of weights in `model`'s checkpoint; a warning says so if they are not safetensors."""
     source = model.name_or_path
     if not source:
-        return
+        return []
     revision = getattr(model.config, "_commit_hash", None)
     find = partial(cached_file, source, revision=revision, _raise_exceptions_for_missing_entries=False)
     try:
@@ -302,14 +302,15 @@ def _checkpoint_tensors(model: PreTrainedModel) -> Iterator[Entry]:
             "or set model.config._name_or_path = '' to drop these weights"
         ) from error
     if weights:
-        yield from _read([weights])
-    elif index:
-        yield from _read(get_checkpoint_shard_files(source, index, revision=revision)[0])
-    else:
-        logger.warning("%s has no safetensors weights: its pooler and heads will not be in the saved folder", source)
+        return [weights]
+    if index:
+        return get_checkpoint_shard_files(source, index, revision=revision)[0]
+    logger.warning("%s has no safetensors weights: its pooler and heads will not be in the saved folder", source)
+    return []
 
 
 def _read(files: list[str]) -> Iterator[Entry]:
+    """Yield name, shape and a reader of every tensor; the reader works until the next tensor is asked for."""
     for file in files:
         with safe_open(file, framework="pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118 (safe_open is no mapping)

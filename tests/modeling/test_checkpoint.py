@@ -68,6 +68,16 @@ def test_a_head_of_another_number_of_tokens_is_left_out(tmp_path, caplog):
         assert len(whole.get_output_embeddings().weight) == 171
 
 
+def test_weights_that_cannot_be_kept_are_said_once(tmp_path, caplog):
+    model = make_encoder()
+    model.config.save_pretrained(tmp_path)  # without weights
+    model.config._name_or_path = model.name_or_path = str(tmp_path)
+    assert carried_weights(model) == ("", {})
+    assert [message.partition(" has ")[2] for message in caplog.messages] == [
+        "no safetensors weights: its pooler and heads will not be in the saved folder"
+    ]
+
+
 def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
     model = make_encoder()
     model.embeddings.requires_grad_(False)

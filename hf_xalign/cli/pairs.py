@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import BUILTIN, HUB_ID, check_files, check_models
+from hf_xalign.data.sources import BUILTIN, HUB_ID, check_files, check_models, check_pivot
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import same_language
 from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
 
 if TYPE_CHECKING:
@@ -208,11 +207,7 @@ def read_text(
         text, name = held_out, f"the held-out text of {shown(run.name)}"
     else:
         items = _builtin_text(run)
-        if not same_language(args.target_lang, "en"):
-            raise InputError(
-                f"target_lang={args.target_lang}: without --data the text is {' '.join(items)}, whose pivot is "
-                "English. Give --data LANG=FILE."
-            )
+        check_pivot(args.target_lang, f"without --data the text is {' '.join(items)}", "data")
         text, name = load_sources(items, split=args.split, **options), " ".join(items)
     linked_by = dict.fromkeys(language_rows(text), "")
     if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):

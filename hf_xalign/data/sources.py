@@ -26,6 +26,7 @@ from typing import Literal, NamedTuple
 from hf_xalign.builtin import OLD_NAME, find_builtin
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import same_language
 from hf_xalign.pretrained import check_base, check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
 
@@ -96,6 +97,12 @@ def builtin_file(source: str, split: str, kind: str = "") -> Path:
     names = (file.name.removesuffix(f"{kind}.jsonl").split(".") for file in sorted(folder.glob("*.jsonl")))
     sources = (f"{BUILTIN}{name[0]} ({name[1]})" for name in names if len(name) == 2)
     raise InputError(f"there is no {source} ({split}). The package holds {', '.join(sources)}.")
+
+
+def check_pivot(target_lang: str, used: str, option: str) -> None:
+    """Raise an InputError if the pivot is not English, that of the package's text; `used` says what uses this text."""
+    if not same_language(target_lang, "en"):
+        raise InputError(f"target_lang={target_lang}: {used}, whose pivot is English. Give --{option} LANG=FILE.")
 
 
 def find_source(

@@ -6,9 +6,8 @@ from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Literal
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import BUILTIN, check_files, check_models
+from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot
 from hf_xalign.errors import InputError
-from hf_xalign.language_codes import same_language
 
 _DATA = "Model and data"
 
@@ -56,12 +55,8 @@ class PairColumns:
     def check_pivot(self, **texts: list[str]) -> None:
         """Refuse text of the package, which may be the default of an option, with another pivot than English."""
         for name, items in texts.items():
-            inside = [item for item in items if item.startswith(BUILTIN)]
-            if inside and not same_language(self.target_lang, "en"):
-                raise InputError(
-                    f"target_lang={self.target_lang}: {name} is {' '.join(inside)}, text of the package, whose pivot "
-                    f"is English. Give --{name} LANG=FILE."
-                )
+            if inside := [item for item in items if item.startswith(BUILTIN)]:
+                check_pivot(self.target_lang, f"{name} is {' '.join(inside)}, text of the package", name)
 
 
 @dataclass

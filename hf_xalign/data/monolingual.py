@@ -17,6 +17,7 @@ from hf_xalign.data import readers
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.parallel import hash_file, load_hub, write_rows
 from hf_xalign.data.sources import SourceKind, find_source
+from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError
 
 _FORMATS = (".txt", ".jsonl", ".parquet")
@@ -124,8 +125,8 @@ def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
 def _clean(values: Any) -> Any:
     """Return an array of text, or of lists of words, without U+FEFF."""
     if pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type):
-        return pyarrow.compute.replace_substring(values, readers.MARK, "")
+        return pyarrow.compute.replace_substring(values, MARK, "")
     if values.type == _WORDS:
-        lists = ([w and w.replace(readers.MARK, "") for w in row] if row else row for row in values.to_pylist())
+        lists = ([w and w.replace(MARK, "") for w in row] if row else row for row in values.to_pylist())
         return pyarrow.array(lists, values.type)
     return values

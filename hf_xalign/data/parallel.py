@@ -28,7 +28,7 @@ from hf_xalign.data import readers
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
-from hf_xalign.data.words import WORDS, check_words, clean_text
+from hf_xalign.data.words import MARK, WORDS, check_words, clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language, closest_language, likely_language, parse_language, same_language
@@ -90,8 +90,8 @@ def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     for position, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
         words = column.type == _WORDS
         texts = column.values if words else column
-        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, readers.MARK)).as_py():
-            texts = pyarrow.compute.replace_substring(texts, readers.MARK, "")
+        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, MARK)).as_py():
+            texts = pyarrow.compute.replace_substring(texts, MARK, "")
             if words:
                 empty = column.is_null() if column.null_count else None
                 texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)

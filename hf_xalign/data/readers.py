@@ -32,7 +32,7 @@ from defusedxml.ElementTree import ParseError, iterparse
 from hf_xalign.cache import check_regular
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
-from hf_xalign.data.words import WORDS, clean_text
+from hf_xalign.data.words import MARK, WORDS, clean_text
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.language_codes import check_language, closest_language, find_language, same_language
 
@@ -42,7 +42,6 @@ Record = Mapping[str, Any]
 Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
-MARK = "\ufeff"  # the byte order mark
 _LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
 # Except for small files of repeated lines, text is never compressed to a thousandth of its size: bytes, and the
 # factor.

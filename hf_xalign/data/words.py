@@ -21,6 +21,7 @@ from hf_xalign.checks import require
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
 
+MARK = "\ufeff"  # the byte order mark
 WORDS = ("source_words", "target_words")  # optional columns of given words; null means that the text is split
 
 _VERSION = 3  # raise it when any text is split differently: cached links are then replaced
@@ -58,7 +59,7 @@ _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 
 def clean_text(text: str) -> str:
     """Return a text in NFC and without U+FEFF, the byte order mark, which joining files leaves inside text."""
-    return unicodedata.normalize("NFC", text.replace("\ufeff", ""))
+    return unicodedata.normalize("NFC", text.replace(MARK, ""))
 
 
 def split_words(text: str, lang: str) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 from datasets import DatasetDict
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
+from support.fake_wandb import offline
 from support.families import CONFIGS, NEWER, save_base
 from support.fao import searcher
 from support.refusals import assert_refused, calls
@@ -119,11 +120,23 @@ def test_settings_of_fao(tmp_path, monkeypatch):
         }
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    packages = {"wandb": r'"hf_xalign\[wandb\]"', "tensorboard": "tensorboard"}
+    packages = ("wandb", "tensorboard", "mlflow")
     refused({"report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
-    refused(
-        {rf"{name} is not installed\. Run pip install {p}\.$": {"report_to": [name]} for name, p in packages.items()}
-    )
+    refused({rf"report_to={name}: .* requires {name} to be installed": {"report_to": [name]} for name in packages})
+
+
+@pytest.mark.parametrize("trackers", ["all", ["wandb"]])
+def test_wandb_needs_its_key_before_anything_is_read(trackers, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    wandb.teardown()
+    with pytest.raises(InputError, match=r"report_to=wandb: No API key configured.*WANDB_MODE=offline"):
+        fao.config(tmp_path, report_to=trackers)
+    with offline(tmp_path):
+        assert fao.config(tmp_path, report_to=["wandb"]).report_to == ["wandb"]
 
 
 def test_what_fao_cannot_train(tmp_path):

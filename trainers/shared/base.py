@@ -279,6 +279,8 @@ class AlignmentTrainer(HubTrainer):
         elif isinstance(model, PeftModel):
             for config in model.peft_config.values():
                 _check_adapter(model.get_base_model(), config)
+        if args.push_to_hub:
+            self._check_push(model)
         if self.trains_encoder:
             _check_precision(model)
         if prompt := getattr(args, "prompt", None):

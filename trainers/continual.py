@@ -33,6 +33,7 @@ from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.continual_config import ContinualConfig
+from hf_xalign.trainers.shared.checkpoints import hash_rows
 from hf_xalign.trainers.shared.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.task import TaskTrainer
 
@@ -196,7 +197,8 @@ class ContinualTrainer(TaskTrainer):
         sampler = cast(PairSampler, super()._get_train_sampler(streams.task))
         step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
         lengths, languages, _ = lengths_and_languages(streams.pairs)
-        self._row_counts["pairs"] = len(lengths)
+        self._trained_text["rows"]["pairs"] = len(lengths)
+        self._trained_text["text"] += hash_rows(streams.pairs, lengths)
         stream = PairSampler(
             lengths,
             languages,

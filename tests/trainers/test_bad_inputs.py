@@ -480,6 +480,10 @@ def test_checkpoints_of_something_else(tmp_path):
     assert_refused(table)
 
 
+def reverse(rows):
+    return rows.select(range(len(rows))[::-1])
+
+
 # A run of each trainer, and what a resumed one cannot change, by the message.
 RESUMED = {
     fao: {
@@ -498,8 +502,13 @@ RESUMED = {
     ppa: {
         "contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"},
         "8 rows of nl there and 8 rows of de, 4": {"data": ppa.make_pairs(12)},
+        "other text: also 8 rows of de, 8 rows of nl": {"data": reverse(ppa.make_pairs(16))},
     },
-    continual: {"alpha is 0.01 there and 1.0 here": {"alpha": 1.0}, "warmup_steps is 0.0": {"warmup_steps": 3}},
+    continual: {
+        "alpha is 0.01 there and 1.0 here": {"alpha": 1.0},
+        "warmup_steps is 0.0": {"warmup_steps": 3},
+        "other text: also 16 rows of en, 7 rows of pairs": {"pairs": reverse(make_links(7))},
+    },
 }
 
 

@@ -66,8 +66,9 @@ from hf_xalign.trainers.shared.checkpoints import (
     StepEnd,
     check_output_dir,
     check_same_adapter,
-    check_same_rows,
+    check_same_text,
     clear_run,
+    hash_rows,
     last_complete_checkpoint,
     mark_complete,
     remove_incomplete,
@@ -222,8 +223,8 @@ class AlignmentTrainer(HubTrainer):
     _growing_term: str = ""
     # True if `cache_start` was called.
     _start_cached: bool = False
-    # Numbers of training rows by language.
-    _row_counts: dict[str, int]
+    # Numbers of training rows by language as `rows`, and their hash as `text`.
+    _trained_text: dict[str, Any]
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
 
@@ -436,7 +437,8 @@ class AlignmentTrainer(HubTrainer):
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
-        self._row_counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        self._trained_text = {"rows": counts, "text": hash_rows(dataset, lengths)}
         # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
         whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
@@ -815,7 +817,7 @@ class AlignmentTrainer(HubTrainer):
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(folder, self._row_counts)
+            mark_complete(folder, self._trained_text)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _saving(self, folder: Path) -> AbstractContextManager[None]:
@@ -874,7 +876,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None and not self.args.ignore_data_skip:
-            check_same_rows(checkpoint, self._row_counts)
+            check_same_text(checkpoint, self._trained_text)
         if not self.is_fsdp_enabled or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return

@@ -23,7 +23,7 @@ from hf_xalign.data.batches.sampling import (
 )
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_limit
-from hf_xalign.data.parallel import read_dataset
+from hf_xalign.data.parallel import only_language, read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -176,7 +176,7 @@ class ContinualTrainer(TaskTrainer):
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:
-            length = min(args.max_pair_length, position_limit(model.config))
+            length = position_limit(model.config, args.max_pair_length)
             with args.main_process_first(desc="encoding pairs"):
                 pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
@@ -288,13 +288,13 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
     embedded = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
     if not embedded:
         return None
-    pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
-    if len(pivots) != 1:
+    pivot = only_language(pairs, "target_lang", "pairs")
+    if pivot is None:
         raise InputError(
-            f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'missing'}, but an encoder with language "
-            "embeddings needs one. Give pairs from hf_xalign.align_words, which are not encoded yet."
+            "the pairs have no target_lang, but an encoder with language embeddings needs it. Give pairs from "
+            "hf_xalign.align_words, which are not encoded yet."
         )
     for inputs in embedded:
-        for language in (*pairs.unique("source_lang"), *pivots):
+        for language in (*pairs.unique("source_lang"), pivot):
             inputs.columns(language)
-    return pivots[0]
+    return pivot

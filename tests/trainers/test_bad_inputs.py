@@ -222,7 +222,7 @@ def test_what_mao_cannot_train(tmp_path):
             "exceeds the hidden size": {"preset": "adapter", "reduction_factor": 32},
             "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
             "no column target_lang": {"per_language": "all", "target_lang": ()},
-            "one pivot": {"per_language": "all", "target_lang": ("en", "fr")},
+            "target_lang is en and fr": {"per_language": "all", "target_lang": ("en", "fr")},
         },
     )
     modernbert = AutoModel.from_config(CONFIGS["modernbert"]())
@@ -376,7 +376,7 @@ def test_continual(tmp_path, monkeypatch):
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
-            r"target_lang is missing, .* which are not encoded yet": {"model": told, "pairs": encoded},
+            r"have no target_lang, .* which are not encoded yet": {"model": told, "pairs": encoded},
         },
     )
 
@@ -432,6 +432,7 @@ def test_task(tmp_path):
             r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
             "not for questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
+            r"eval_dataset\['fr'\]: its rows are in de": {"evaluation": {"fr": continual.examples(language="de")}},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
     )

@@ -45,7 +45,7 @@ from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
@@ -404,8 +404,13 @@ class AlignmentTrainer(HubTrainer):
     # ---- Data ----
 
     def _read(self, data: Any, name: str) -> Any:
-        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one."""
-        return join_languages(data, name)
+        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
+
+        Its rows have one pivot.
+        """
+        pairs = join_languages(data, name)
+        only_language(pairs, "target_lang", name)
+        return pairs
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
@@ -772,8 +777,7 @@ class AlignmentTrainer(HubTrainer):
             ]
             for text in (self._given, held_out)
         )
-        pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
-        pivot = pivots[0] if len(pivots) == 1 else "en"
+        pivot = only_language(held_out, "target_lang", "eval_dataset") or "en"
         languages = [entry["language"] for entry in train]
         return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held}}
 

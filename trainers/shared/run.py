@@ -13,6 +13,7 @@ from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 
 from hf_xalign.data.batches.pairs import Pooling
+from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
@@ -254,7 +255,7 @@ def pivot_sentences(trainer: Any, model: Any, pooling: SentencePooling = "mean")
     words = "target" not in evaluation.column_names
     texts = [" ".join(text) for text in evaluation["target_words"][:]] if words else evaluation["target"][:]
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
-    lang = evaluation.unique("target_lang")[0] if "target_lang" in evaluation.column_names else None
+    lang = only_language(evaluation, "target_lang", "eval_dataset")
     size = trainer.args.per_device_eval_batch_size
     return encode_sentences(model, trainer.processing_class, texts, pooling=pooling, lang=lang, batch_size=size)[:, 0]
 

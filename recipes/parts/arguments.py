@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Literal, cast
 
 from hf_xalign.checks import GIVEN, excludes, setting
 from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot
@@ -54,9 +54,12 @@ class PairColumns:
 
     def check_pivot(self, **texts: list[str]) -> None:
         """Refuse text of the package, which may be the default of an option, with another pivot than English."""
+        defaults = {field.name: field.default_factory for field in fields(self)}
         for name, items in texts.items():
             if inside := [item for item in items if item.startswith(BUILTIN)]:
-                check_pivot(self.target_lang, f"{name} is {' '.join(inside)}, text of the package", name)
+                given = items != cast(Any, defaults[name])()
+                where = f"is {' '.join(inside)}," if given else "is not given, and its default is"
+                check_pivot(self.target_lang, f"{name} {where} text of the package", name)
 
 
 @dataclass

@@ -42,11 +42,11 @@ MISTAKES = [
     ("train fao --accelerate_config ddp", "--accelerate_config ddp: no such file"),
     (
         "train fao --target_lang hi",
-        "train_data is not given, and its default is text of the package, whose pivot is En",
+        "train_data is not given, and its default is text of the package, whose",
     ),
     (
         "train fao --target_lang hi --train_data builtin:bn",
-        "train_data is builtin:bn, text of the package, whose pivot",
+        "train_data is builtin:bn, text of the package, whose",
     ),
     ("train ppa --target_lang hi --train_data owner/name", "whose pivot is English. Give --eval_data LANG=FILE"),
     ("evaluate m --target_lang hi", "without --data the text is builtin:de builtin:bn, whose pivot is English"),

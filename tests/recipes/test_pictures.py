@@ -17,8 +17,8 @@ from hf_xalign.hub.files import Contents
 from hf_xalign.links.frozen import read_links
 from hf_xalign.recipes import distances, fao
 from hf_xalign.record import read_record
-from hf_xalign.trainers.shared import base, word
-from hf_xalign.trainers.shared import run as runs
+from hf_xalign.trainers.base import base, word
+from hf_xalign.trainers.base import run as runs
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
 # Two layers of four matmuls over 16, two over at most 32, a softmax over 20 tokens and two norms over 16; then a norm.

@@ -21,8 +21,8 @@ from hf_xalign.recipes.parts.mapping.sources import Sources
 from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.record import start_record
 from hf_xalign.tables import format_table, interval_rows
-from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
-from hf_xalign.trainers.shared.run import adapter_entry, finish
+from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.base.run import adapter_entry, finish
 
 MAPS = "maps"
 

@@ -40,10 +40,10 @@ from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import phase, start_record
+from hf_xalign.trainers.base.alignment import base_name
+from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.base.run import adapter_entry, finish, given_entries
 from hf_xalign.trainers.mapping_config import MappingConfig
-from hf_xalign.trainers.shared.base import base_name
-from hf_xalign.trainers.shared.checkpoints import clear_run, signs_of_run
-from hf_xalign.trainers.shared.run import adapter_entry, finish, given_entries
 
 logger = logging.getLogger(__name__)
 

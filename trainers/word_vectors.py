@@ -19,9 +19,9 @@ from hf_xalign.mapping.word2vec import write_word2vec
 from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.record import phase
+from hf_xalign.trainers.base.run import finish
 from hf_xalign.trainers.mapping import Entries, MapLearner
 from hf_xalign.trainers.mapping_config import MappingConfig
-from hf_xalign.trainers.shared.run import finish
 
 VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
 

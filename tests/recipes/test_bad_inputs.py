@@ -88,7 +88,7 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
     for place, advice in (
         ("hf_xalign.recipes.parts.parallel.load_word_corpus", "no checkpoint was written before it"),
         ("hf_xalign.trainers.FAOTrainer.training_step", "no checkpoint was written before it"),
-        ("hf_xalign.trainers.shared.run.vector_drift", "resume from the last complete checkpoint"),
+        ("hf_xalign.trainers.base.run.vector_drift", "resume from the last complete checkpoint"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
             patch.setattr(place, Mock(side_effect=KeyboardInterrupt))

@@ -177,7 +177,7 @@ def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch
 
     for name in ("write_card", "write_record"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(f"hf_xalign.trainers.shared.run.{name}", cut_off)
+            patch.setattr(f"hf_xalign.trainers.base.run.{name}", cut_off)
             run(files, folder, *OVER)
         assert not (folder / "results.json").exists() and (folder / "maps").exists()
         with pytest.raises(InputError, match=r"holds another run \(.*maps/de-en\.safetensors\).*overwrite_output_dir"):

@@ -20,7 +20,7 @@ from hf_xalign.mapping import LanguageMap
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes import finetune
 from hf_xalign.tasks import LabelSet, TokenTask, read_examples
-from hf_xalign.trainers.shared import run as runs
+from hf_xalign.trainers.base import run as runs
 
 # Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
 QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}

@@ -27,7 +27,7 @@ from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table
-from hf_xalign.trainers.shared.tracking import track_distances, track_record
+from hf_xalign.trainers.base.tracking import track_distances, track_record
 
 logger = logging.getLogger(__name__)
 

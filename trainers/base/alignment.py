@@ -57,8 +57,8 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.record import write_text
-from hf_xalign.trainers.shared.base_config import AlignmentConfig, check_optimizer, check_optimizers
-from hf_xalign.trainers.shared.checkpoints import (
+from hf_xalign.trainers.base.alignment_config import AlignmentConfig, check_optimizer, check_optimizers
+from hf_xalign.trainers.base.checkpoints import (
     ARGUMENTS,
     COMPLETE,
     AverageAtEnd,
@@ -72,7 +72,7 @@ from hf_xalign.trainers.shared.checkpoints import (
     remove_incomplete,
     resolve_resume,
 )
-from hf_xalign.trainers.shared.fsdp import (
+from hf_xalign.trainers.base.fsdp import (
     check_sharding,
     full_state,
     load_optimizer,
@@ -81,9 +81,9 @@ from hf_xalign.trainers.shared.fsdp import (
     settle_plugin,
     wants_sharding,
 )
-from hf_xalign.trainers.shared.hub import HubTrainer
-from hf_xalign.trainers.shared.run import Run, given_entries
-from hf_xalign.trainers.shared.tracking import use_tracker
+from hf_xalign.trainers.base.hub import HubTrainer
+from hf_xalign.trainers.base.run import Run, given_entries
+from hf_xalign.trainers.base.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
 
@@ -383,9 +383,9 @@ class AlignmentTrainer(HubTrainer):
     def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
         """Search for the best settings with Optuna; every trial gets a new model from `model_init`.
 
-        See [`~hf_xalign.trainers.shared.search.search_settings`] for the arguments, which are the Trainer's.
+        See [`~hf_xalign.trainers.base.search.search_settings`] for the arguments, which are the Trainer's.
         """
-        from hf_xalign.trainers.shared.search import search_settings
+        from hf_xalign.trainers.base.search import search_settings
 
         return search_settings(self, *args, **kwargs)
 

@@ -91,7 +91,7 @@ class MapLearner:
         self.held_out: dict[str, HeldOutWords] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.settings: Mapping[str, Any] = {}
-        self.text: Mapping[str, Any] = {}
+        self.text: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
         # Files of dictionaries and word vectors, by `(argument, language)`.
         self.files: dict[tuple[str, str], str] = {}
@@ -552,7 +552,7 @@ def open_encoder(
     if isinstance(model, str):
         opened = hf_xalign.load(model, revision=revision, dtype=torch.float32)
     name = model if isinstance(model, str) else base_name(cast(Any, model))
-    inner = opened.get_base_model() if isinstance(opened, PeftModel) else opened
+    inner: Any = opened.get_base_model() if isinstance(opened, PeftModel) else opened
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
             raise InputError(

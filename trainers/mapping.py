@@ -26,7 +26,8 @@ from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
-from hf_xalign.links.align import align_words, link_statistics
+from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.corpus import link_entries
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
@@ -327,11 +328,13 @@ class MappingTrainer(MapLearner):
             check_pieces(pairs, source[1], what, pivot[1])
         if "links" not in held_out.column_names:
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
+        dropped: dict[str, LinkStatistics] = {}
         if "links" not in train.column_names:
-            train = align_words(train, drop_identical=self.args.drop_identical)
+            linked = align_words(train, drop_identical=self.args.drop_identical)
+            train, dropped = linked, link_statistics(linked, train)
         self.train_dataset, self.eval_dataset = train, held_out
         self._check_pairs()
-        self.text = given_entries(train, held_out) | {"links": _link_counts(train)}
+        self.text = given_entries(train, held_out) | {"links": link_entries(train, dropped)}
         self._anchor_lines: list[str] | None = None
 
     # ---- Text and dictionaries ----
@@ -599,18 +602,6 @@ def check_languages(
         )
     if not args.anchor_pairs and (missing := sorted((needed and needed | {pivot}) - {*texts})):
         raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add some, in a recipe by text.")
-
-
-def _link_counts(pairs: Dataset) -> dict[str, dict[str, Any]]:
-    """Return the record's numbers of pairs and links of each language pair."""
-    return {
-        name: {
-            "pairs": statistics.pairs,
-            "links": statistics.links,
-            "links a pair": round(statistics.links_per_pair, 2),
-        }
-        for name, statistics in link_statistics(pairs).items()
-    }
 
 
 def _projection(language_map: LanguageMap | None, direction: str) -> Projection:

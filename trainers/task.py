@@ -26,9 +26,9 @@ from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
-from hf_xalign.trainers.shared.run import Run
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.checkpoints import AverageAtEnd
+from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 
 

@@ -25,10 +25,11 @@ from hf_xalign.modeling.mapped import MappedEncoder, MappedEncoderConfig, map_ad
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.softmax_regression import fit_softmax
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
-from hf_xalign.tasks.classification import SequenceTask, TokenTask
+from hf_xalign.tasks.classification import SequenceTask, TaggingTask, TokenTask
 from hf_xalign.tasks.task import Batch, Task, evaluating, read_batch
 
 
@@ -78,6 +79,42 @@ def load_task_model(
                 **task.config(),
             )
     return model if adapter is None else with_alignment(model, adapter)
+
+
+def load_tagger(
+    name_or_path: str,
+    task: TaggingTask,
+    *,
+    adapter: str | None = None,
+    revision: str = "main",
+    seed: int = 0,
+    layers: Sequence[int] | None = None,
+    **settings: Any,
+) -> BiLSTMCRFForTokenClassification:
+    """Load an encoder, which may be a mapped one, with a new tagger, in float32, from safetensors only.
+
+    The tagger reads `layers`, which must all be mapped if there are maps. By default it reads the mapped layers, the
+    last layer with an adapter, else the last four. `settings` are other fields of
+    [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`]. Other arguments and errors are those of [`load_task_model`].
+    """
+    encoder = load(name_or_path, revision=revision)
+    if not isinstance(encoder, PreTrainedModel):
+        raise adapter_alone(name_or_path)
+    count = encoder.config.num_hidden_layers
+    changed = changed_layers(encoder.config, name_or_path, adapter)
+    if layers is None:
+        if isinstance(encoder, MappedEncoder):
+            layers = encoder.config.layers
+        else:  # ROTATE reads the last four layers of an encoder without maps
+            layers = [-1] if adapter is not None else [-4, -3, -2, -1][-count - 1 :]
+    if changed is not None:
+        check_layers(layers, count, changed, adapter or name_or_path)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        tagger = BiLSTMCRFForTokenClassification.from_encoder(
+            encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
+        )
+    return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
 
 
 def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequence[int] | None = None) -> None:

@@ -17,12 +17,11 @@ from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.corpus import source_entry
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
-from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import load_sources
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining, single_pieces
-from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
 from hf_xalign.errors import InputError

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import GIVEN, excludes, needs
+from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import Normalize, QueueStart, SentencePooling
@@ -18,7 +18,7 @@ from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.momentum import MomentumContrast
 from hf_xalign.objectives.sentences import ProjectedContrast
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.shared.base_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, check_no_head, own
+from hf_xalign.trainers.base.alignment_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, check_no_head, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,

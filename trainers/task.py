@@ -24,12 +24,11 @@ from hf_xalign.record import FILENAME, hub_id, read_record
 from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.head_start import fit_head
-from hf_xalign.tasks.models import load_task_model, name_labels
+from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
-from hf_xalign.trainers.shared.run import Run
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.checkpoints import AverageAtEnd
+from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 
 

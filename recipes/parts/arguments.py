@@ -95,6 +95,10 @@ class ParallelText(PairColumns):
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
+    def reading(self) -> dict[str, Any]:
+        """Return the arguments of `load_sources` for these fields."""
+        return {**self.columns(), "on_empty": self.on_empty}
+
     def check_files(self) -> None:
         """Refuse files that are not there."""
         texts = {"train_data": self.train_data, "eval_data": self.eval_data}

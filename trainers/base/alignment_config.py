@@ -22,7 +22,7 @@ from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError, explained
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.record import mask_secrets, portable, to_plain
-from hf_xalign.trainers.shared.tracking import check_trackers
+from hf_xalign.trainers.base.tracking import check_trackers
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ class DistanceArguments(ParallelText):
     layers: list[int] = option("Distances", "Layers; -1 is the last.", [-1])
     pairs: int = option("Distances", "Maximum number of word pairs of each kind and language.", 10_000, least=1)
     bins: int = option("Distances", "Bins of the histograms.", 50, least=2)
-    seed: int = option("Distances", "Seed of the random pairs.", 0)
+    seed: int = option("Distances", "Seed of the random pairs.", 0, least=0)
     device: str = option("Distances", "Torch device of the encoders.", "cpu")
     output_dir: str = option("Distances", "Output folder.", "runs/distances")
 

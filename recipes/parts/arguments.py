@@ -120,6 +120,8 @@ class TextArguments(ParallelText, SmokeTest):
         "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
         "Finished seeds are kept, and compare reads the folder. Default: seed alone.",
         [],
+        least=0,
+        distinct=True,
         rules=[
             excludes("every seed would go to the same place; hf-xalign push sends one", push_to_hub=True),
             excludes("seeds resume by themselves", resume_from_checkpoint=GIVEN),

@@ -285,6 +285,12 @@ def test_trainers_push_no_pickle(strategy, own_hub, tmp_path):
     assert not [name for name, content in files.items() if content[:2] in (b"\x80\x04", b"PK")]
 
 
+def test_a_token_that_the_hub_does_not_know_is_refused_before_anything_is_computed(own_hub, tmp_path):
+    args = FAOConfig(output_dir=str(tmp_path), push_to_hub=True, use_cpu=True, report_to="none", hub_token=TOKEN[:-1])
+    with pytest.raises(InputError, match="push_to_hub=true: the Hub does not know who you are: Invalid user token"):
+        FAOTrainer(make_encoder(), args, train_dataset=None, processing_class=make_tokenizer())
+
+
 def test_a_push_that_fails_in_the_background_does_not_end_training(own_hub, tmp_path, caplog):
     own_hub.broken = "/commit/"
     trainer = make_trainer(tmp_path / "run", "me/unlucky", "every_save")

@@ -21,7 +21,7 @@ from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
@@ -311,21 +311,17 @@ class MappingTrainer(MapLearner):
         text: Mapping[str, Sequence[str]] | None = None,
     ):
         train, held_out = join_languages(train_dataset, "train_dataset"), join_languages(eval_dataset, "eval_dataset")
-        pivots = train.unique("target_lang")
-        if len(pivots) > 1:
-            raise InputError(
-                f"train_dataset: target_lang is {', '.join(pivots)}. Maps have one pivot: select its rows."
-            )
+        pivot = only_language(train, "target_lang", "train_dataset") or "en"
         name = model if isinstance(model, str) else base_name(cast(Any, model))
-        super().__init__(args, name, pivots[0], sorted(count_languages(train)))
+        super().__init__(args, name, pivot, sorted(count_languages(train)))
         self.dictionary, self.test_dictionary = {**(dictionary or {})}, {**(test_dictionary or {})}
         self.texts: dict[str, Sequence[str]] = {**(text or {})}
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
         source = open_encoder(model, processing_class, self.args)
-        pivot = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, pivot)))
+        target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
+        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
-            check_pieces(pairs, source[1], what, pivot[1])
+            check_pieces(pairs, source[1], what, target[1])
         if "links" not in held_out.column_names:
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
         dropped: dict[str, LinkStatistics] = {}

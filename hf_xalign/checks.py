@@ -97,7 +97,7 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
                 check_choice(choices, **{name: item})
         if value is not None and any(bound in metadata for bound in _BOUNDS):
             check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
-        if metadata.get("distinct") and value:
+        if metadata.get("distinct") and (value or (value is not None and name in _changed([instance]))):
             check_distinct(**{name: value})
         for rule in metadata.get("rules", ()):
             changed = _changed(objects) if changed is None else changed

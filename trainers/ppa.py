@@ -127,10 +127,9 @@ class PPATrainer(AlignmentTrainer):
             )
         if not args.dropout:
             disable_dropout(model)
-        peft = hasattr(model, "peft_config")
-        if not peft:
+        if not hasattr(model, "peft_config"):
             freeze(model, embeddings=args.freeze_embeddings)
-        freeze_unused(cast(Any, model).get_base_model() if peft else model, model.config.num_hidden_layers)
+        freeze_unused(model, model.config.num_hidden_layers)
         # The heads are a submodule of the encoder, so that optimizer, DDP and checkpoints include them. Every process
         # draws the same weights, because the momentum encoder copies them before DDP synchronizes them.
         heads = nn.ModuleDict()

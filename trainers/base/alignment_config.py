@@ -338,7 +338,9 @@ class AlignmentConfig(TrainingArguments):
 
     def __post_init__(self) -> None:
         check_choice(self.PRESETS, preset=self.preset)
-        self.fill_from_preset()
+        for name, value in self.preset_defaults().items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
         check(self, inherited=CHECKS)
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
@@ -392,12 +394,6 @@ class AlignmentConfig(TrainingArguments):
         """Return the preset's settings, as far as they go with those that are given."""
         return _BY_LENGTH | self.PRESETS[self.preset]
 
-    def fill_from_preset(self) -> None:
-        """Give every field at None the preset's value."""
-        for name, value in self.preset_defaults().items():
-            if getattr(self, name) is None:
-                setattr(self, name, value)
-
     def check_settings(self) -> None:
         """Raise an InputError for settings that cannot be trained; the preset is already filled in."""
 
@@ -439,13 +435,9 @@ class AlignmentConfig(TrainingArguments):
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""
         return portable(json.loads(mask_secrets(json.dumps(super().to_dict()))))
 
-    def preset_values(self) -> dict[str, Any]:
-        """Return the preset's settings as plain JSON."""
-        return {name: to_plain(value) for name, value in self.preset_defaults().items()}
-
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""
-        preset = self.preset_values()
+        preset = {name: to_plain(value) for name, value in self.preset_defaults().items()}
         changed = non_default_fields(self).items()
         return {k: v for k, v in changed if k not in _DERIVED and (k not in preset or preset[k] != v)}
 

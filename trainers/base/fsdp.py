@@ -133,7 +133,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
     The Trainer would also save the weights a second time, in a pickle. All processes must call this.
     """
-    optimizer, scheduler = _optimizer_of(trainer)
+    optimizer, scheduler = cast(Any, trainer.optimizer), cast(Any, trainer.lr_scheduler)
     state = full_state(optimizer.state_dict())
     if trainer.args.should_save:
         torch.save(state, folder / OPTIMIZER_NAME)
@@ -142,7 +142,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
 def load_optimizer(trainer: Trainer, folder: Path) -> None:
     """Load the state from [`save_optimizer`] or a run without FSDP, each process its shards."""
-    optimizer, scheduler = _optimizer_of(trainer)
+    optimizer, scheduler = cast(Any, trainer.optimizer), cast(Any, trainer.lr_scheduler)
     state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, values in state["state"].items():
@@ -152,8 +152,3 @@ def load_optimizer(trainer: Trainer, folder: Path) -> None:
                 values[name] = shard_like(value, weight)
     optimizer.load_state_dict(state)
     scheduler.load_state_dict(torch.load(folder / SCHEDULER_NAME, weights_only=True))
-
-
-def _optimizer_of(trainer: Trainer) -> tuple[torch.optim.Optimizer, Any]:
-    assert trainer.optimizer is not None and trainer.lr_scheduler is not None
-    return trainer.optimizer, trainer.lr_scheduler

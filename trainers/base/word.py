@@ -47,6 +47,7 @@ from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
@@ -268,7 +269,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
-            self._check_output_dir()
+            check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
@@ -276,7 +277,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 raise InputError("objective: a teacher reads text, but these pairs are token ids. Give pairs of text.")
             return dataset
         if "links" not in dataset.column_names:
-            self._check_output_dir()
+            check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 dataset = (
                     align_words(dataset, drop_identical=self.args.drop_identical) if linked else split_pairs(dataset)
@@ -324,17 +325,14 @@ class WordAlignmentTrainer(AlignmentTrainer):
         steps = -(-len(sampler) // sampler.step_pairs)
         step = (self.state.global_step - 1) % steps + 1
         if step == steps or step % sampler.WINDOW_STEPS == 0:
-            losses, counts = self._sum_losses().double().cpu().numpy()
+            losses, counts = self.accelerator.reduce(self._losses, reduction="sum").double().cpu().numpy()
             self.bandit.learn(losses, counts)
             self._losses.zero_()
-
-    def _sum_losses(self) -> torch.Tensor:
-        return self.accelerator.reduce(self._losses, reduction="sum")
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.bandit is not None:
-            self._hold(self._sum_losses())
+            self._hold(self.accelerator.reduce(self._losses, reduction="sum"))
             if self.args.should_save:
                 state = self.bandit.state_dict() | {"window": self._losses.tolist()}
                 write_text(Path(output_dir) / _BANDIT_FILE, json.dumps(state))

@@ -26,11 +26,11 @@ from hf_xalign.modeling.contrast import (
     SentenceHead,
     cached_backward,
     load_momentum,
-    pool_sentences,
     save_momentum,
 )
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.alignment import AlignmentTrainer

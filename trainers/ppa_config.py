@@ -12,8 +12,9 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast import Normalize, QueueStart, SentencePooling
+from hf_xalign.modeling.contrast import Normalize, QueueStart
 from hf_xalign.modeling.languages import refuse_language_embeddings
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.momentum import MomentumContrast
 from hf_xalign.objectives.sentences import ProjectedContrast

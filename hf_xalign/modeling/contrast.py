@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,26 +19,9 @@ from hf_xalign.cache import replacing
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.pooling import SentencePooling, pool_sentences
 
-SentencePooling = Literal["cls", "mean", "last"]
-SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
 Normalize = Literal["before", "after"]
-
-
-def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
-    """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
-
-    `cls` takes the first token, and `mean` averages all tokens of the mask (rows, width), with special tokens. `last`
-    takes the last token of the mask, with padding on either side, as decoders such as Qwen3-Embedding are trained.
-    """
-    dtype = torch.promote_types(hidden.dtype, torch.float32)
-    if pooling == "cls":
-        return hidden[:, 0].to(dtype)
-    if pooling == "last":
-        last_token = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
-        return hidden[torch.arange(len(hidden), device=hidden.device), last_token].to(dtype)
-    weights = attention_mask.to(dtype).unsqueeze(-1)
-    return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
 
 
 class ProjectionHead(nn.Module):

@@ -36,11 +36,10 @@ from hf_xalign.evaluation.scores import (
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
-from hf_xalign.modeling.contrast import pool_sentences
 from hf_xalign.modeling.features import cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
-from hf_xalign.modeling.pooling import layer_index, pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher

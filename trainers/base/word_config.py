@@ -13,8 +13,8 @@ from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.modeling.languages import refuse_language_embeddings
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term

@@ -184,9 +184,6 @@ def make_page(views: Views, title: str, about: str) -> Blocks:
     """Create the page; `about` is the line under its title. [`serve`] shows it.
 
     A tab encodes the text when it is first opened.
-
-    Raises:
-        InputError: gradio is not installed.
     """
     check_gradio()
     import gradio

@@ -40,11 +40,7 @@ LENGTH_FILE = "sentence_bert_config.json"
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the encoder and the tokenizer inside a `SentenceTransformer`.
-
-    Raises:
-        InputError: it has other modules than a transformer, a pooling and a normalization.
-    """
+    """Return the encoder and the tokenizer inside a `SentenceTransformer` of a transformer and a pooling."""
     kinds = [type(module).__name__ for module in model]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
         raise InputError(

@@ -34,11 +34,7 @@ def wants_sharding(args: AlignmentConfig) -> bool:
 
 
 def check_sharding(args: AlignmentConfig, supported: bool) -> None:
-    """Raise an InputError for settings that FSDP2 does not support, before a model is loaded.
-
-    Raises:
-        InputError: one of them is set, or `fsdp` in a single process or for a method without support.
-    """
+    """Raise an InputError for `fsdp` in one process or an unsupported method, or with settings that FSDP2 lacks."""
     if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
         raise InputError(
             "fsdp=true shards the weights over processes, but this is the only one. Start one for each GPU by "
@@ -69,11 +65,7 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
 
 
 def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
-    """Tell accelerate which parts of these encoders to shard, and to write full checkpoints.
-
-    Raises:
-        InputError: the encoder has its word embeddings under two names.
-    """
+    """Tell accelerate which parts of these encoders to shard, and to write full checkpoints."""
     embeddings = model.get_input_embeddings().weight
     if sum(p is embeddings for _, p in model.named_parameters(remove_duplicate=False)) > 1:
         raise InputError(

@@ -80,11 +80,7 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
 
 
 def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
-    """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences.
-
-    Raises:
-        InputError: pairs without a column `target` or `target_words`, or a teacher that cannot be loaded.
-    """
+    """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences."""
     column = next((name for name in ("target", "target_words") if name in pairs.column_names), None)
     if column is None:
         raise InputError(f"teacher={term.teacher} reads text. Give pairs with a column target or target_words.")

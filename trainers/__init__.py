@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from hf_xalign.trainers.fao_config import FAOConfig as FAOConfig
     from hf_xalign.trainers.mao import MAOTrainer as MAOTrainer
     from hf_xalign.trainers.mao_config import MAOConfig as MAOConfig
+    from hf_xalign.trainers.mapping import MappingTrainer as MappingTrainer
+    from hf_xalign.trainers.mapping_config import MappingConfig as MappingConfig
     from hf_xalign.trainers.ppa import PPATrainer as PPATrainer
     from hf_xalign.trainers.ppa_config import PPAConfig as PPAConfig
     from hf_xalign.trainers.task import TaskTrainer as TaskTrainer
     from hf_xalign.trainers.task_config import TaskConfig as TaskConfig
+    from hf_xalign.trainers.word_vectors import WordVectorTrainer as WordVectorTrainer
 
 _HOME = {
     "AlignMLM": "align_mlm",
@@ -29,15 +32,20 @@ _HOME = {
     "Continual": "continual",
     "FAO": "fao",
     "MAO": "mao",
+    "Mapping": "mapping",
     "PPA": "ppa",
     "Task": "task",
     "WordAlignment": "base.word",
 }
-__all__ = ["NonFiniteLossError", *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer"))]
+__all__ = [
+    "NonFiniteLossError",
+    "WordVectorTrainer",
+    *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer")),
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _HOME[name.removesuffix("Trainer").removesuffix("Config")]
+    module = (_HOME | {"WordVector": "word_vectors"})[name.removesuffix("Trainer").removesuffix("Config")]
     return getattr(import_module(f"{__name__}.{module}{'_config' * name.endswith('Config')}"), name)

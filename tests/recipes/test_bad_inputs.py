@@ -229,7 +229,7 @@ def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tm
             ("foo\tbar\n", r"d0\.txt: none of 1 entries has its words in en and in de in the text"),
             (
                 "die\tthe\nhund\tdog\n",
-                r"d1\.txt: 0 of 2 entries have both .*, 2 with the columns reversed.*Set dictionary_order=other_first",
+                r"d1\.txt: 0 of 2 entries have both .*, 2 with the columns reversed.*set the other dictionary_order",
             ),
         ]
     ):

@@ -39,7 +39,7 @@ def test_word_retrieval():
         ({"links": [[0.0, 1.0]]}, "expected integers"),
         ({"pool": "some"}, "pool=some: choose one of"),
         ({"source_words": words}, "both source_words and target_words"),
-        ({"source_words": words[:3], "target_words": words}, "3 source_words for 5 source_vectors"),
+        ({"source_words": words[:3], "target_words": words}, "3 source_words, 5 source_vectors"),
         ({"source_vectors": [[1.0, 0.0], [1.0]]}, "source vectors: every row needs the same number of dimensions"),
     ]
     row = [[1.0, 0.0], [0.0, 1.0]]
@@ -130,7 +130,7 @@ def test_encoding():
     words = [
         ({"layers": (7,)}, "layers 0 "),
         ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
-        ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
+        ({"model": multilingual, "lang": "fr"}, f"language=fr: {languages}"),
         ({"lang": None}, "lang is None, not a language code"),
         ({"texts": [["the", "cat"]]}, r"texts\[0\] is \['the', 'cat'\], not text"),
     ]

@@ -155,7 +155,7 @@ def test_what_fao_cannot_train(tmp_path):
             "no special token first and none last": {"tokenizer": bare, "linked_tokens": "all"},
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "not a fast tokenizer": {"tokenizer": Slow()},
-            "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
+            "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
             "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
             "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import PairColumns, option
+from hf_xalign.recipes.parts.arguments import PairColumns, option, read_small
 from hf_xalign.recipes.parts.command import recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
@@ -49,6 +49,10 @@ class ContinualArguments(TaskArguments, PairColumns):
         check_models([self.reference], whole=False)
         self.check_pivot(pairs=self.pairs)
         check_files(self.pairs)
+
+    def check_rows(self) -> None:
+        """Read small files, so that a bad row is reported before torch is imported, which takes seconds."""
+        read_small(self.pairs, split=self.pairs_split, on_empty=self.on_empty, **self.columns())
 
     def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""

@@ -46,6 +46,12 @@ SENTENCE_FILES = {"1_Pooling/config.json", "2_Normalize/config.json", "config_se
 SENTENCE_FILES |= {"modules.json", "sentence_bert_config.json"}
 
 
+@pytest.fixture
+def own_hub(tmp_path, monkeypatch):
+    with serve_hub(tmp_path, monkeypatch) as running:
+        yield running
+
+
 def keep(folder, **changes):
     write_record(folder, {**make_record(), "base_model": {"name": "me/base", "hub_id": "me/base"}, **changes})
 

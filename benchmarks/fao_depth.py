@@ -47,7 +47,7 @@ def main() -> None:
         whole = step(
             trainer,
             batch,
-            mock.patch("hf_xalign.trainers.shared.word.stopped_at", lambda *_: contextlib.nullcontext()),
+            mock.patch("hf_xalign.trainers.base.word.stopped_at", lambda *_: contextlib.nullcontext()),
         )
         fewer = step(trainer, batch, contextlib.nullcontext())
         if abs(whole[1] - fewer[1]) > 1e-5 * abs(whole[1]):

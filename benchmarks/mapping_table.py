@@ -33,7 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
 from hf_xalign.record import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,29 +68,24 @@ def train_encoder(name: str, folder: Path, options: list[str]) -> str:
 
 def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
     """All supervisions and methods on one encoder: `rows`, `anchors`, `links`, and `seconds` of the passes."""
-    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
-    from hf_xalign.recipes.parts.mapping.sources import read_sources
-    from hf_xalign.recipes.parts.parallel import link_text, read_text
+    from hf_xalign.recipes.parts.mapping_data import load_mapping
 
-    encoders = load_encoders(data, args)
-    text = read_text(data)
-    text.model, text.tokenizer = encoders["source"]
-    linked = link_text(text)
+    trainer = load_mapping(data, args)
     start = time.perf_counter()
-    corpus = extract_vectors(linked, encoders, read_sources(args), data, args)
+    trainer.extract()
     seconds = time.perf_counter() - start
     rows: dict[str, Row] = {}
     for name, settings in METHODS.items():
         if settings is None:
-            scores, intervals = score(corpus, args)
+            scores, intervals = trainer.score()
             rows[name] = {"scores": scores, "intervals": intervals, "seconds": 0.0}
             continue
         for supervision in SUPERVISION:
-            own = replace(args, supervision=supervision, **settings)
+            trainer.args = replace(args, supervision=supervision, **settings)
             start = time.perf_counter()
-            learnt = {language: learn(corpus, language, own) for language in corpus.held_out}
+            learnt = {language: trainer.learn(language) for language in trainer.languages}
             taken = time.perf_counter() - start
-            scores, intervals = score(corpus, own, {language: one for language, (one, _) in learnt.items()})
+            scores, intervals = trainer.score({language: one for language, (one, _) in learnt.items()})
             rows[f"{name}, {supervision}"] = {
                 "scores": scores,
                 "intervals": intervals,
@@ -99,9 +94,9 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
             }
     anchors = {
         language: {"words": len(found), "cover": found.cover and found.cover._asdict()}
-        for language, found in corpus.anchors.items()
+        for language, found in trainer.anchors.items()
     }
-    return {"rows": rows, "anchors": anchors, "links": linked.link_counts, "seconds": seconds}
+    return {"rows": rows, "anchors": anchors, "links": trainer.text["links"], "seconds": seconds}
 
 
 def columns(settings: dict[str, Any]) -> dict[str, str]:

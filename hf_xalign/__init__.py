@@ -27,10 +27,13 @@ if TYPE_CHECKING:
         FAOTrainer,
         MAOConfig,
         MAOTrainer,
+        MappingConfig,
+        MappingTrainer,
         PPAConfig,
         PPATrainer,
         TaskConfig,
         TaskTrainer,
+        WordVectorTrainer,
     )
 
 # Every other name is in hf_xalign.trainers.
@@ -52,10 +55,13 @@ __all__ = [
     "FAOTrainer",
     "MAOConfig",
     "MAOTrainer",
+    "MappingConfig",
+    "MappingTrainer",
     "PPAConfig",
     "PPATrainer",
     "TaskConfig",
     "TaskTrainer",
+    "WordVectorTrainer",
     "__version__",
     "align_words",
     "encode_sentences",

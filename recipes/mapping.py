@@ -32,14 +32,16 @@ the other word (`--dictionary_order other_first`: the other way round). A file o
 
 from __future__ import annotations
 
-import copy
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hf_xalign.recipes.parts.command import run
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments, MappingText
+from hf_xalign.recipes.parts.command import run, settle_cpu
+from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers import MappingTrainer, WordVectorTrainer
 
 ARGUMENTS = (MappingText, MappingArguments)
 
@@ -47,90 +49,67 @@ ARGUMENTS = (MappingText, MappingArguments)
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
-    from hf_xalign.errors import InputError, explained
+    from hf_xalign.errors import InputError
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)
-    if args.source_vectors:
-        args.check_files()
-        from hf_xalign.recipes.parts.mapping.vectors import map_vectors
-
-        map_vectors(data, args)
-        return
-    data.shrink(args)
-    data.check_files()
+    if not args.source_vectors:
+        data.shrink(args)
+        data.check_files()
+        data.check(args)
     args.check_files()
-    data.check(args)
 
-    from hf_xalign.data.sources import parse_source
     from hf_xalign.modeling.loading import choose_device
-    from hf_xalign.recipes.parts.mapping.data import extract_vectors, learn, load_encoders, score
-    from hf_xalign.recipes.parts.mapping.report import print_plan, save, start
-    from hf_xalign.recipes.parts.mapping.sources import check_dictionaries, check_languages, check_pairs, read_sources
-    from hf_xalign.recipes.parts.parallel import link_text, read_text
-    from hf_xalign.recipes.parts.run import about_seed, keep_seed, run_unfinished, score_settings
-    from hf_xalign.record import phase
+    from hf_xalign.recipes.parts.mapping_data import load_mapping, load_word_vectors
+    from hf_xalign.trainers.mapping import take_folder
 
-    pivot, base_model = data.target_lang, args.source_model or data.model_name_or_path
-    record = start(data, args, choose_device(args.device).type, base_model, languages=[], pivot=pivot)
-    with phase(record, "loading"):
-        sources = read_sources(args, data.dataset_revision)
-        # Check before word alignment if the arguments name the languages; otherwise the rows name them.
-        text_languages = [parse_source(item)[1] for item in data.train_data]
-        if None not in text_languages:
-            check_languages(sources, {str(language) for language in text_languages}, pivot, args)
-        text = read_text(data, data.eval_links)
-        sources.words_given = "source_words" in text.train.column_names
-        encoders = load_encoders(data, args)
-        (model, tokenizer), (pivot_model, pivot_tokenizer) = encoders.values()
-        text.model, text.tokenizer = model, tokenizer
-        options: Any = {name: getattr(args, name) for name in ("drop_identical", "draw", "seed")}
-        linked = link_text(text, pivot_tokenizer=pivot_tokenizer, **options)
-        languages = linked.languages
-        check_languages(sources, languages, pivot, args)
-        check_pairs(sources, linked, model.config.hidden_size, args)
-        anchors = check_dictionaries(sources, linked, pivot, args)
-    record["languages"]["others"] = languages
-    record["data"], record["links"] = linked.sources | sources.used(args), linked.link_counts
-    print_plan(record, linked, sources, anchors, args)
+    settle_cpu(choose_device(args.device).type)
+    if not data.dry_run:
+        take_folder(args, data.model_name_or_path)
+    trainer = (load_word_vectors if args.source_vectors else load_mapping)(data, args)
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
-        return
-    with phase(record, "vectors"):
-        corpus = extract_vectors(linked, encoders, sources, data, args)
-    with phase(record, "scoring"):
-        # Vectors of different sizes are not comparable before they are mapped.
-        same = model.config.hidden_size == pivot_model.config.hidden_size
-        examples: dict[str, Any] = {"before": {}} if same else {}
-        record["scores"]["before"], before = score(corpus, args, None, examples["before"]) if same else ({}, {})
+    elif data.seeds:
+        run_seeds(trainer, data, args)
+    else:
+        run_one(trainer, args)
 
-    def run_one(args: MappingArguments, record: dict[str, Any]) -> None:
-        maps, coverage = {}, {}
-        with phase(record, "mapping"):
-            for language in languages:
-                with explained(f"the map of {language}"):
-                    maps[language], coverage[language] = learn(corpus, language, args)
-        with phase(record, "scoring"):
-            examples["after"] = {}
-            record["scores"]["after"], after = score(corpus, args, maps, examples["after"])
-        record["intervals"] = {"before": before, "after": after}
-        save(record, linked, maps, coverage, Path(args.output_dir), alone=model is not pivot_model)
+
+def run_one(trainer: MappingTrainer | WordVectorTrainer, args: MappingArguments) -> None:
+    """Learn the maps, save them, and print the scores before and after."""
+    from hf_xalign.tables import format_table, interval_rows
+
+    trainer.train()
+    trainer.save_model(**({"vectors_format": args.vectors_format} if args.source_vectors else {}))
+    print("\n" + format_table(trainer.record))
+    if rows := interval_rows(trainer.record):
+        print("\n95% intervals by the bootstrap over source words, before and after")
+        for language, metric, before, after in rows:
+            print(f"{language}  {metric}: {before}, {after}")
+
+
+def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments) -> None:
+    """Learn the maps under each seed, from the vectors of one pass."""
+    from hf_xalign.recipes.parts.run import about_seed, keep_seed, run_unfinished, score_settings
+
+    trainer.prepare()
+    record = trainer.record
 
     def run_seed(args: MappingArguments, header: dict[str, Any]) -> dict[str, Any]:
-        mine = copy.deepcopy(record) | {"seed": args.seed}
-        run_one(args, mine)
-        return keep_seed(Path(args.output_dir), examples, header, mine)
+        seeded = trainer.seeded(args)
+        run_one(seeded, args)
+        return keep_seed(Path(args.output_dir), seeded.examples, header, seeded.record)
 
-    if not data.seeds:
-        run_one(args, record)
-        return
     layers = f", layer {args.layers[-1]}" if len(args.layers) > 1 else ""
+    metric = f"retrieval_{args.pooling}{layers}"
     settings = score_settings(record["settings"]) | {"preset": args.method}
-    header_of = partial(
-        about_seed, record["data"], base_model, f"retrieval_{args.pooling}{layers}", settings, args.seed
+    run_unfinished(
+        data.seeds,
+        args,
+        partial(about_seed, record["data"], trainer.base_model, metric, settings, args.seed),
+        run_seed,
     )
-    run_unfinished(data.seeds, args, header_of, run_seed)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
 from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 from hf_xalign.trainers import FAOConfig, MAOConfig
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig

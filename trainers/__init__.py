@@ -8,36 +8,44 @@ from hf_xalign.errors import NonFiniteLossError
 if TYPE_CHECKING:
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer as AlignMLMTrainer
     from hf_xalign.trainers.align_mlm_config import AlignMLMConfig as AlignMLMConfig
+    from hf_xalign.trainers.base.alignment import AlignmentTrainer as AlignmentTrainer
+    from hf_xalign.trainers.base.alignment_config import AlignmentConfig as AlignmentConfig
+    from hf_xalign.trainers.base.word import WordAlignmentTrainer as WordAlignmentTrainer
+    from hf_xalign.trainers.base.word_config import WordAlignmentConfig as WordAlignmentConfig
     from hf_xalign.trainers.continual import ContinualTrainer as ContinualTrainer
     from hf_xalign.trainers.continual_config import ContinualConfig as ContinualConfig
     from hf_xalign.trainers.fao import FAOTrainer as FAOTrainer
     from hf_xalign.trainers.fao_config import FAOConfig as FAOConfig
     from hf_xalign.trainers.mao import MAOTrainer as MAOTrainer
     from hf_xalign.trainers.mao_config import MAOConfig as MAOConfig
+    from hf_xalign.trainers.mapping import MappingTrainer as MappingTrainer
+    from hf_xalign.trainers.mapping_config import MappingConfig as MappingConfig
     from hf_xalign.trainers.ppa import PPATrainer as PPATrainer
     from hf_xalign.trainers.ppa_config import PPAConfig as PPAConfig
-    from hf_xalign.trainers.shared.base import AlignmentTrainer as AlignmentTrainer
-    from hf_xalign.trainers.shared.base_config import AlignmentConfig as AlignmentConfig
-    from hf_xalign.trainers.shared.word import WordAlignmentTrainer as WordAlignmentTrainer
-    from hf_xalign.trainers.shared.word_config import WordAlignmentConfig as WordAlignmentConfig
     from hf_xalign.trainers.task import TaskTrainer as TaskTrainer
     from hf_xalign.trainers.task_config import TaskConfig as TaskConfig
+    from hf_xalign.trainers.word_vectors import WordVectorTrainer as WordVectorTrainer
 
 _HOME = {
     "AlignMLM": "align_mlm",
-    "Alignment": "shared.base",
+    "Alignment": "base.alignment",
     "Continual": "continual",
     "FAO": "fao",
     "MAO": "mao",
+    "Mapping": "mapping",
     "PPA": "ppa",
     "Task": "task",
-    "WordAlignment": "shared.word",
+    "WordAlignment": "base.word",
 }
-__all__ = ["NonFiniteLossError", *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer"))]
+__all__ = [
+    "NonFiniteLossError",
+    "WordVectorTrainer",
+    *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer")),
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _HOME[name.removesuffix("Trainer").removesuffix("Config")]
+    module = (_HOME | {"WordVector": "word_vectors"})[name.removesuffix("Trainer").removesuffix("Config")]
     return getattr(import_module(f"{__name__}.{module}{'_config' * name.endswith('Config')}"), name)

@@ -30,8 +30,8 @@ from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.run import Run
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.run import Run
 
 
 class AlignMLMTrainer(AlignmentTrainer):

@@ -32,8 +32,8 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
+from hf_xalign.trainers.base.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.shared.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.task import TaskTrainer
 
 

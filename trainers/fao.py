@@ -15,10 +15,10 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.features import add_sentences
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.record import cite
+from hf_xalign.trainers.base.checkpoints import AverageAtEnd, final_weights
+from hf_xalign.trainers.base.fsdp import wants_sharding
+from hf_xalign.trainers.base.word import WordAlignmentTrainer, cache_f0, pair_collator
 from hf_xalign.trainers.fao_config import FAOConfig
-from hf_xalign.trainers.shared.checkpoints import AverageAtEnd, final_weights
-from hf_xalign.trainers.shared.fsdp import wants_sharding
-from hf_xalign.trainers.shared.word import WordAlignmentTrainer, cache_f0, pair_collator
 
 logger = logging.getLogger(__name__)
 

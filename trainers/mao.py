@@ -16,8 +16,8 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
+from hf_xalign.trainers.base.word import WordAlignmentTrainer, pair_collator, probe
 from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
-from hf_xalign.trainers.shared.word import WordAlignmentTrainer, pair_collator, probe
 
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 

@@ -15,8 +15,8 @@ from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.objectives.term import Objective
-from hf_xalign.trainers.shared.base_config import by_preset, own
-from hf_xalign.trainers.shared.word_config import CAO, WordAlignmentConfig
+from hf_xalign.trainers.base.alignment_config import by_preset, own
+from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
 # The objective of MAO section 4 is L_align without a regularizer, between last subwords of the last layer.
 _PUBLISHED: dict[str, Any] = {**CAO, "regularizer_weight": 0.0, "batch_of": "pairs", "init": "random", "dropout": 0.1}

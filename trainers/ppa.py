@@ -33,10 +33,10 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.fsdp import reshard, shard
+from hf_xalign.trainers.base.run import Run, pivot_sentences
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.fsdp import reshard, shard
-from hf_xalign.trainers.shared.run import Run, pivot_sentences
 
 logger = logging.getLogger(__name__)
 

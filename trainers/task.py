@@ -27,9 +27,9 @@ from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.head_start import fit_head
 from hf_xalign.tasks.models import load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.checkpoints import AverageAtEnd
-from hf_xalign.trainers.shared.run import Run
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.checkpoints import AverageAtEnd
+from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.task_config import TaskConfig
 
 

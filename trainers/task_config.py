@@ -14,8 +14,8 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.objectives.term import Objective
-from hf_xalign.trainers.shared.base_config import ADAM, AlignmentConfig, by_preset, own
-from hf_xalign.trainers.shared.checkpoints import final_weights
+from hf_xalign.trainers.base.alignment_config import ADAM, AlignmentConfig, by_preset, own
+from hf_xalign.trainers.base.checkpoints import final_weights
 
 _DEFAULT: dict[str, Any] = {
     **ADAM,

@@ -38,9 +38,9 @@ from hf_xalign.recipes.parts.arguments import DataArguments, ParallelText, TextA
 from hf_xalign.recipes.parts.probes import Probe, read_probes
 from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
 from hf_xalign.record import EVAL_LINKS, base_entry, hub_id
+from hf_xalign.trainers.base.alignment_config import Draw
+from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.shared.base_config import Draw
-from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, Pre
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.shared.run import Run
+from hf_xalign.trainers.base.run import Run
 
 
 @dataclass

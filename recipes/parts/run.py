@@ -33,11 +33,11 @@ from hf_xalign.record import base_entry, find_warnings
 from hf_xalign.tables import Metric, format_table
 from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
 from hf_xalign.tasks.task import TaskScores
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.base_config import AlignmentConfig
-from hf_xalign.trainers.shared.checkpoints import check_output_dir, clear_run, last_complete_checkpoint
-from hf_xalign.trainers.shared.fsdp import wants_sharding
-from hf_xalign.trainers.shared.tracking import finish_run
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.alignment_config import AlignmentConfig
+from hf_xalign.trainers.base.checkpoints import check_output_dir, clear_run, last_complete_checkpoint
+from hf_xalign.trainers.base.fsdp import wants_sharding
+from hf_xalign.trainers.base.tracking import finish_run
 
 # Timed steps of an estimate, after one warm-up step, and rows to prepare for it.
 _TIMED_STEPS, _SAMPLE_ROWS = 5, 200

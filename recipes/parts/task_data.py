@@ -37,7 +37,7 @@ from hf_xalign.tasks import (
 )
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.tasks.results import write_scores
-from hf_xalign.trainers.shared.checkpoints import clear_run
+from hf_xalign.trainers.base.checkpoints import clear_run
 from hf_xalign.trainers.task import TaskTrainer, text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 

@@ -270,7 +270,7 @@ def test_the_page_against_a_loop():
 
 
 def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
-    from hf_xalign.trainers.shared import word
+    from hf_xalign.trainers.base import word
 
     monkeypatch.setattr(word, "align_words", None)
     rows = [{"source": f"katze {k}", "target": f"cat {k}", "source_lang": "de", "target_lang": "en"} for k in range(4)]

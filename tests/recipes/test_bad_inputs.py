@@ -88,7 +88,7 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
     for place, advice in (
         ("hf_xalign.recipes.parts.parallel.load_word_corpus", "no checkpoint was written before it"),
         ("hf_xalign.trainers.FAOTrainer.training_step", "no checkpoint was written before it"),
-        ("hf_xalign.trainers.shared.run.vector_drift", "resume from the last complete checkpoint"),
+        ("hf_xalign.trainers.base.run.vector_drift", "resume from the last complete checkpoint"),
     ):
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
             patch.setattr(place, Mock(side_effect=KeyboardInterrupt))
@@ -229,7 +229,7 @@ def test_data_of_mapping_before_the_encoder_runs(files, mapping_run, refused, tm
             ("foo\tbar\n", r"d0\.txt: none of 1 entries has its words in en and in de in the text"),
             (
                 "die\tthe\nhund\tdog\n",
-                r"d1\.txt: 0 of 2 entries have both .*, 2 with the columns reversed.*Set dictionary_order=other_first",
+                r"d1\.txt: 0 of 2 entries have both .*, 2 with the columns reversed.*set the other dictionary_order",
             ),
         ]
     ):

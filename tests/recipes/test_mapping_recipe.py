@@ -26,11 +26,12 @@ from hf_xalign.modeling import XAlignConfig, set_language
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
-from hf_xalign.recipes.parts.mapping import data, vectors
-from hf_xalign.recipes.parts.mapping.arguments import MappingArguments
-from hf_xalign.recipes.parts.mapping.data import MappingData, score
-from hf_xalign.recipes.parts.mapping.sources import Sources, read_sources
+from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
+from hf_xalign.recipes.parts.mapping_data import Lexicons
 from hf_xalign.search.csls import Neighbours
+from hf_xalign.trainers import MappingConfig, WordVectorTrainer, word_vectors
+from hf_xalign.trainers import mapping as trainers
+from hf_xalign.trainers.mapping import MapLearner
 
 OVER = ("--overwrite_output_dir", "true")
 
@@ -77,9 +78,9 @@ def test_a_dictionary_has_either_word_first(tmp_path):
         file = tmp_path / f"{order}.txt"
         file.write_text("".join("\t".join(entry[::step]) + "\n" for entry in entries))
         options = {"dictionary": [f"hi={file}"], "test_dictionary": [f"hi={file}"], "dictionary_order": order}
-        found[order] = read_sources(MappingArguments(**options))
-    for sources in found.values():
-        assert sources.dictionaries == sources.test_dictionaries == {"hi": entries}
+        found[order] = Lexicons.read(MappingArguments(**options))
+    for lexicons in found.values():
+        assert lexicons.dictionary == lexicons.test_dictionary == {"hi": entries}
 
 
 @pytest.mark.parametrize(("method", "supervision"), [("procrustes", "dictionary"), ("rcsls", "parallel")])
@@ -176,7 +177,7 @@ def test_a_run_in_the_place_of_another(mapping_run, files, tmp_path, monkeypatch
 
     for name in ("write_card", "write_record"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(f"hf_xalign.trainers.shared.run.{name}", cut_off)
+            patch.setattr(f"hf_xalign.trainers.base.run.{name}", cut_off)
             run(files, folder, *OVER)
         assert not (folder / "results.json").exists() and (folder / "maps").exists()
         with pytest.raises(InputError, match=r"holds another run \(.*maps/de-en\.safetensors\).*overwrite_output_dir"):
@@ -257,11 +258,13 @@ def test_directions_of_lexicon_induction():
     )
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]
-    corpus = MappingData("en", {}, {"de": words}, {"de": german, "en": english}, Sources({}, {"de": test}, {}, {}))
+    trainer = MapLearner(None, "encoder", "en", ["de"])
+    trainer.held_out, trainer.anchors = {"de": words}, {"de": german, "en": english}
+    trainer.test_dictionary = {"de": test}
     one = LanguageMap(SideMap(turn[None]), source_lang="de", target_lang="en")
     for direction, own in {"to_pivot": one, "from_pivot": one.inverse()}.items():
-        args = MappingArguments(direction=direction)
-        scores, intervals = score(corpus, args, {"de": own})
+        trainer.args, trainer.protocols = MappingConfig(direction=direction), read_protocols([])
+        scores, intervals = trainer.score({"de": own})
         found = scores["de"]
         assert (found["bli_p@1_to_pivot"], found["bli_p@1_from_pivot"], found["bli_p@1"]) == (1.0, 0.5, 0.75)
         assert found["bli_p@1_oov_wrong_to_pivot"] == 1.0
@@ -269,11 +272,11 @@ def test_directions_of_lexicon_induction():
         assert found["pool_bli"] == 2.5 and found["retrieval_mean"] == 1.0
         assert intervals["de"]["bli_p@1_from_pivot"][0] == 0.0
         # By cosine, both are published: the hub `cat` is not held against `hound`.
-        corpus.protocols = read_protocols(["mao"])
-        both = score(corpus, args, {"de": own})[0]["de"]
+        trainer.protocols = read_protocols(["mao"])
+        both = trainer.score({"de": own})[0]["de"]
         assert both.items() > found.items() and both["bli_p@1_to_pivot, mao"] == 1.0
-        corpus.protocols = corpus.protocols[:1]
-        raw, _ = score(corpus, args)
+        trainer.protocols = read_protocols([])
+        raw, _ = trainer.score()
         assert raw["de"]["bli_p@1"] < 0.75 and raw["de"]["retrieval_mean"] < 1.0
 
 
@@ -318,6 +321,32 @@ def test_word_vectors_that_are_turned_are_turned_back(tmp_path, method):
     assert torch.cosine_similarity(back.project(raw, side), one.vectors, dim=-1).min() > 0.999
     card = (tmp_path / "out/README.md").read_text()
     assert "word vectors `cc.de.6.vec.gz` and `en.bin`" in card and "read_word2vec" in card and "encoder" not in card
+
+
+def test_word_vectors_from_python(tmp_path):
+    command = vector_files(tmp_path)
+    output_of(main, command)
+    one, other = read_word2vec(tmp_path / "cc.de.6.vec.gz", "de"), read_word2vec(tmp_path / "en.bin", "en")
+    args = MappingConfig(str(tmp_path / "python"))
+    trainer = WordVectorTrainer(one, other, args, dictionary=[(f"v{k}", f"w{k}") for k in range(60)])
+    trainer.train()
+    trainer.save_model()
+    record, expected = (record_of(tmp_path / name) for name in ("python", "out"))
+    for name in ("scores", "intervals", "objective", "paper", "languages", "preset"):
+        assert record[name] == expected[name], name
+    for name in ("vectors/de.safetensors", "vectors/en.safetensors"):
+        mapped, same = (Anchors.load(tmp_path / folder / name) for folder in ("python", "out"))
+        assert torch.equal(mapped.vectors, same.vectors) and mapped.words == same.words
+    assert "word vectors `vectors of de` and `vectors of en`" in (tmp_path / "python/README.md").read_text()
+    rows = [
+        ((one, one), {}, {}, "both in de"),
+        ((Anchors(["a"], torch.ones(1, 1, 2), torch.ones(1)), other), {}, {}, "source: give word vectors"),
+        ((one, other), {"layers": [-2]}, {}, "layers: a run on word vectors"),
+        ((one, other), {}, {"test_dictionary": [("v1", f"w{k}") for k in range(60)]}, "0 entries are left"),
+    ]
+    for vectors, settings, more, message in rows:
+        with pytest.raises(InputError, match=message):
+            WordVectorTrainer(*vectors, MappingConfig(**settings), dictionary=[("v1", "w1")], **more)
 
 
 def test_word_vectors_with_a_test_dictionary(tmp_path):
@@ -399,19 +428,18 @@ def test_whole_vocabularies_are_not_copied(method):
     x = torch.randn(words, 1, size, generator=torch.Generator().manual_seed(0))
     names = ([f"{letter}{k}" for k in range(words)] for letter in "wv")
     one, other = (Anchors(own, x.clone(), torch.zeros(words), lang=code) for own, code in zip(names, ("de", "en")))
-    entries = {"de": [(f"v{k}", f"w{k}") for k in range(200)]}
-    corpus = MappingData("en", {}, {}, {"de": one, "en": other}, Sources(entries, entries, {}, {}))
-    args = MappingArguments(method=method, supervision="dictionary", dictionary=["de=x"])
+    entries = [(f"v{k}", f"w{k}") for k in range(200)]
+    trainer = WordVectorTrainer(one, other, MappingConfig(method=method, supervision="dictionary"), dictionary=entries)
     with pytest.MonkeyPatch.context() as patch, WholeCopies(words, size) as copies:
         patch.setattr(
-            sys.modules[data.self_learning.__module__],
+            sys.modules[trainers.self_learning.__module__],
             "_search",
             lambda x, z, dropout: (Neighbours(*[torch.arange(300)] * 2), 1.0),
         )
-        patch.setattr(vectors, "_ROWS", 1000)
+        patch.setattr(word_vectors, "_ROWS", 1000)
         if method == "self_learning":
-            patch.setattr(data, "self_learning", partial(data.self_learning, cutoff=300, patience=1, keep=1.0))
-        found, _ = data.learn(corpus, "de", args)
-        vectors._mapped(one.vectors, vectors._of_any_length(found), "source")
+            patch.setattr(trainers, "self_learning", partial(trainers.self_learning, cutoff=300, patience=1, keep=1.0))
+        learned, _ = trainer.learn("de")
+        word_vectors.map_in_place(one.vectors, word_vectors.of_any_length(learned), "source")
     # One copy of each side, in which it takes its steps.
     assert len(copies.made) == (2 if method == "rcsls" else 0), copies.made

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 from datasets import Dataset
 from peft import LoraConfig
 from support.fao import page_terms
@@ -15,10 +16,11 @@ import hf_xalign
 from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
+from hf_xalign.mapping import LanguageMap
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes import finetune
 from hf_xalign.tasks import LabelSet, TokenTask, read_examples
-from hf_xalign.trainers.shared import run as runs
+from hf_xalign.trainers.base import run as runs
 
 # Settings of the fixtures' commands, and names of text and encoder, which Python does not know.
 QUIET = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "learning_rate": 1e-2}
@@ -70,6 +72,57 @@ def test_five_lines_leave_the_folder_of_a_recipe(method, files, request, tmp_pat
     assert [(entry["language"], entry["pairs"]) for entry in record["data"]["train"]] == [("de", 24)]
     assert record["times"]["seconds"].keys() == expected["times"]["seconds"].keys() - {"loading"}
     assert files_of(folder) | {"results.local.json"} == files_of(recipe.folder) | {"results.local.json"}
+
+
+def test_maps_leave_it_too(mapping_run, files, tmp_path):
+    args = hf_xalign.MappingConfig(str(tmp_path / "maps"), device="cpu")
+    trainer = hf_xalign.MappingTrainer(str(files / "base"), args, **texts(files))
+    maps = trainer.train()
+    trainer.save_model()
+    record, expected = record_of(tmp_path / "maps"), mapping_run.record
+    assert record.keys() == expected.keys()
+    for name in record.keys() - GIVEN:
+        assert record[name] == expected[name], name
+    assert record["links"]["de-en"]["pairs"] == record["data"]["train"][0]["pairs"] == 24
+    assert files_of(tmp_path / "maps") | {"results.local.json"} == files_of(mapping_run.folder) | {
+        "results.local.json"
+    }
+    stored = LanguageMap.load(mapping_run.folder / "maps/de-en.safetensors")
+    assert torch.equal(maps["de"].affine()[0], stored.affine()[0])
+    with pytest.raises(InputError, match="holds another run"):
+        hf_xalign.MappingTrainer(str(files / "base"), args, **texts(files)).train()
+
+
+def test_maps_of_what_does_not_fit(files, tmp_path):
+    mixed = [{"source": "die Katze", "target": "x", "source_lang": "de", "target_lang": code} for code in ("en", "fr")]
+    both = texts(files)
+    rows = [
+        ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en, fr"),
+        ({"dictionary": {"de": [("cat", "Katze")]}}, {"supervision": "parallel", "method": "refine"}, "method=refine"),
+        ({"dictionary": {"fr": [("cat", "chat")]}}, {}, "train_data has no fr, only de"),
+        ({}, {"supervision": "dictionary"}, "dictionary: none for de"),
+        ({"text": {"de": ["die Katze"]}}, {}, "text: de needs no anchors"),
+        ({"test_dictionary": {"de": [("Katze", "cat")]}}, {}, "test_dictionary of de: 0 of 1 .* columns reversed"),
+        ({"eval_dataset": Dataset.from_list(mixed[:1]).select([])}, {}, "has no rows"),
+    ]
+    for arguments, settings, message in rows:
+        with pytest.raises(InputError, match=message):
+            args = hf_xalign.MappingConfig(str(tmp_path / "out"), device="cpu", **settings)
+            hf_xalign.MappingTrainer(str(files / "base"), args, **(both | arguments)).train()
+    with pytest.raises(InputError, match="args is a dict: MappingTrainer needs MappingConfig"):
+        hf_xalign.MappingTrainer(str(files / "base"), {}, **both)
+    assert not (tmp_path / "out").exists()
+
+
+def test_words_of_other_tools_have_anchors(files):
+    """Words that were given, such as those of a file of links, are averaged as they are, not split again."""
+    pair = {"source": "die Katze.", "target": "the cat.", "source_lang": "de", "target_lang": "en"}
+    given = pair | {"source_words": ["die", "Katze."], "target_words": ["the", "cat."], "links": [[0, 0], [1, 1]]}
+    args = hf_xalign.MappingConfig(device="cpu")
+    for rows, expected in (([given], [["die", "Katze."]]), ([pair], ["die Katze."])):
+        pairs = Dataset.from_list(rows)
+        trainer = hf_xalign.MappingTrainer(str(files / "base"), args, train_dataset=pairs, eval_dataset=pairs)
+        assert trainer.sentences("de") == expected
 
 
 def test_sentences_leave_it_too(files, tmp_path):

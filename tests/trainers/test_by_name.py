@@ -21,7 +21,7 @@ from hf_xalign.data.encoding import prompt_of, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.export import save_sentence_transformer
-from hf_xalign.trainers.shared import word
+from hf_xalign.trainers.base import word
 
 
 @pytest.fixture(autouse=True)

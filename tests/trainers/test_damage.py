@@ -6,7 +6,7 @@ import pytest
 from support import fao
 from support.refusals import assert_refused
 
-from hf_xalign.trainers.shared.checkpoints import (
+from hf_xalign.trainers.base.checkpoints import (
     COMPLETE,
     clear_run,
     find_damage,

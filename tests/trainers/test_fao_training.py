@@ -16,8 +16,8 @@ from transformers import TrainerCallback
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import remove_autocast
 from hf_xalign.trainers import FAOTrainer, NonFiniteLossError
-from hf_xalign.trainers.shared import word
-from hf_xalign.trainers.shared.checkpoints import last_complete_checkpoint
+from hf_xalign.trainers.base import word
+from hf_xalign.trainers.base.checkpoints import last_complete_checkpoint
 
 STEPS = {"save_strategy": "steps", "eval_strategy": "steps"}
 

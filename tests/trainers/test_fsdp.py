@@ -23,7 +23,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.trainers import FAOConfig
-from hf_xalign.trainers.shared.fsdp import check_sharding
+from hf_xalign.trainers.base.fsdp import check_sharding
 
 # Cosines over a temperature of 0.05 magnify rounding; four steps.
 TOLERANCE = (4 * STEP, 20)

@@ -16,7 +16,7 @@ from transformers.models.bert.modeling_bert import BertLayer
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.trainers.shared.checkpoints import COMPLETE, last_complete_checkpoint
+from hf_xalign.trainers.base.checkpoints import COMPLETE, last_complete_checkpoint
 
 OPERATIONS = 4 * STEP
 # Logits are cosines over a temperature of 0.05, and errors grow with them.

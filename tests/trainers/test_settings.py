@@ -30,12 +30,12 @@ from hf_xalign.tasks import LabelSet, SequenceTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+from hf_xalign.trainers.base import alignment_config
+from hf_xalign.trainers.base.alignment_config import SETTINGS, is_lower_better
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa import PPATrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.shared import base_config
-from hf_xalign.trainers.shared.base_config import SETTINGS, is_lower_better
 from hf_xalign.trainers.task import TaskTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -149,7 +149,9 @@ def test_a_trainer_names_its_arguments(trainer):
 
 def test_the_table_knows_every_setting():
     installed = {field.name for field in dataclasses.fields(TrainingArguments)}
-    assert not installed - set(SETTINGS), "decide: does it work, or is it refused? See trainers/shared/base_config.py"
+    assert not installed - set(SETTINGS), (
+        "decide: does it work, or is it refused? See trainers/base/alignment_config.py"
+    )
     untold = {name for name, reason in SETTINGS.items() if not isinstance(reason, str)} & installed
     assert untold == (set(TRIED) | set(ELSEWHERE.split())) & installed
 
@@ -187,7 +189,7 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
 
 def test_a_newer_setting_is_named_once(tmp_path, monkeypatch, caplog):
     known = {name: reason for name, reason in SETTINGS.items() if name != "use_cache"}
-    monkeypatch.setattr(base_config, "SETTINGS", known)
+    monkeypatch.setattr(alignment_config, "SETTINGS", known)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             config(PPAConfig, tmp_path)

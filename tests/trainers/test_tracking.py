@@ -14,7 +14,7 @@ from support.tiny import make_encoder, make_links
 
 from hf_xalign.recipes import fao
 from hf_xalign.record import read_record
-from hf_xalign.trainers.shared.tracking import finish_run, track_record
+from hf_xalign.trainers.base.tracking import finish_run, track_record
 
 SECRET = "hf_" + "x" * 30
 PICKLED = (".bin", ".pt", ".pth", ".pkl")

@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
+from datasets import Dataset
 from peft import PeftModel
 
 from hf_xalign.data.batches.pairs import Pooling
+from hf_xalign.data.mapped import count_languages
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
@@ -25,7 +27,7 @@ from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table
-from hf_xalign.trainers.shared.tracking import track_distances, track_record
+from hf_xalign.trainers.base.tracking import track_distances, track_record
 
 logger = logging.getLogger(__name__)
 
@@ -238,6 +240,20 @@ class Run:
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)
         track_record(trainer.args, record)
+
+
+def given_entries(train: Dataset, held_out: Dataset) -> dict[str, Any]:
+    """Return languages, pivot and entries of text that was given in Python, as arguments of `start_record`."""
+    texts = {
+        kind: [
+            {"source": "given in Python", "language": language, "pairs": pairs}
+            for language, pairs in sorted(count_languages(text).items())
+        ]
+        for kind, text in (("train", train), ("eval", held_out))
+    }
+    pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
+    languages = [entry["language"] for entry in texts["train"]]
+    return {"languages": languages, "pivot": pivots[0] if len(pivots) == 1 else "en", "data": texts}
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:

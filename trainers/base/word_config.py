@@ -19,7 +19,7 @@ from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilaritie
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Norm, Reduction, WordContrast, WordDistance
-from hf_xalign.trainers.shared.base_config import (
+from hf_xalign.trainers.base.alignment_config import (
     DRAW,
     SAMPLING,
     SAMPLING_RULES,

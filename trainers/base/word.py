@@ -46,10 +46,10 @@ from hf_xalign.modeling.xalign.config import XAlignConfig, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
-from hf_xalign.trainers.shared.base import AlignmentTrainer
-from hf_xalign.trainers.shared.fsdp import shard
-from hf_xalign.trainers.shared.run import DRIFT_SENTENCES, Run, pivot_sentences
-from hf_xalign.trainers.shared.word_config import WordAlignmentConfig
+from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.fsdp import shard
+from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
+from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
 

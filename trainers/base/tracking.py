@@ -23,7 +23,7 @@ from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers.shared.base import AlignmentTrainer
+    from hf_xalign.trainers.base.alignment import AlignmentTrainer
 
 # Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "times")

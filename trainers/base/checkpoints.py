@@ -24,7 +24,7 @@ from hf_xalign.modeling.xalign.insertion import read_adapter_config
 from hf_xalign.record import COMPLETE, LOCAL
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers.shared.base_config import AlignmentConfig
+    from hf_xalign.trainers.base.alignment_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 

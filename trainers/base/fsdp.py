@@ -24,7 +24,7 @@ from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 from hf_xalign.distributed import full_tensor, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
-from hf_xalign.trainers.shared.base_config import AlignmentConfig
+from hf_xalign.trainers.base.alignment_config import AlignmentConfig
 
 
 def wants_sharding(args: AlignmentConfig) -> bool:

@@ -44,7 +44,6 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_pieces, set_prompt
-from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import join_languages
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
@@ -58,8 +57,8 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.record import write_text
-from hf_xalign.trainers.shared.base_config import AlignmentConfig, check_optimizer, check_optimizers
-from hf_xalign.trainers.shared.checkpoints import (
+from hf_xalign.trainers.base.alignment_config import AlignmentConfig, check_optimizer, check_optimizers
+from hf_xalign.trainers.base.checkpoints import (
     ARGUMENTS,
     COMPLETE,
     AverageAtEnd,
@@ -73,7 +72,7 @@ from hf_xalign.trainers.shared.checkpoints import (
     remove_incomplete,
     resolve_resume,
 )
-from hf_xalign.trainers.shared.fsdp import (
+from hf_xalign.trainers.base.fsdp import (
     check_sharding,
     full_state,
     load_optimizer,
@@ -82,9 +81,9 @@ from hf_xalign.trainers.shared.fsdp import (
     settle_plugin,
     wants_sharding,
 )
-from hf_xalign.trainers.shared.hub import HubTrainer
-from hf_xalign.trainers.shared.run import Run
-from hf_xalign.trainers.shared.tracking import use_tracker
+from hf_xalign.trainers.base.hub import HubTrainer
+from hf_xalign.trainers.base.run import Run, given_entries
+from hf_xalign.trainers.base.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
 
@@ -384,9 +383,9 @@ class AlignmentTrainer(HubTrainer):
     def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
         """Search for the best settings with Optuna; every trial gets a new model from `model_init`.
 
-        See [`~hf_xalign.trainers.shared.search.search_settings`] for the arguments, which are the Trainer's.
+        See [`~hf_xalign.trainers.base.search.search_settings`] for the arguments, which are the Trainer's.
         """
-        from hf_xalign.trainers.shared.search import search_settings
+        from hf_xalign.trainers.base.search import search_settings
 
         return search_settings(self, *args, **kwargs)
 
@@ -760,18 +759,7 @@ class AlignmentTrainer(HubTrainer):
 
     def text_entries(self) -> dict[str, Any]:
         """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""
-        held_out = cast(Dataset, self.eval_dataset)
-        train, held = (
-            [
-                {"source": "given in Python", "language": language, "pairs": pairs}
-                for language, pairs in sorted(count_languages(text).items())
-            ]
-            for text in (self._given, held_out)
-        )
-        pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
-        pivot = pivots[0] if len(pivots) == 1 else "en"
-        languages = [entry["language"] for entry in train]
-        return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held}}
+        return given_entries(self._given, cast(Dataset, self.eval_dataset))
 
     def last_entries(self) -> dict[str, Any]:
         """Return further entries of the record of a finished run."""

@@ -1,0 +1,638 @@
+"""Trainers of linear maps between the word vectors of two languages; encoders and vectors are not trained."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+import hf_xalign
+from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder, inside
+from hf_xalign.data.batches.pairs import SIDES
+from hf_xalign.data.encoding import check_pieces, word_tokenizer
+from hf_xalign.data.mapped import count_languages
+from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.words import split_words
+from hf_xalign.errors import InputError, explained
+from hf_xalign.evaluation.lexicon import lexicon_induction
+from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
+from hf_xalign.links.align import align_words, link_statistics
+from hf_xalign.links.frozen import keep_links, make_evaluation_links
+from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
+from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
+from hf_xalign.mapping.rcsls import rcsls
+from hf_xalign.mapping.self_learning import self_learning
+from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
+from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.loading import choose_device, load_tokenizer
+from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
+from hf_xalign.modeling.maps import LanguageMap
+from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.record import phase, start_record
+from hf_xalign.trainers.base.alignment import base_name
+from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.base.run import adapter_entry, finish, given_entries
+from hf_xalign.trainers.mapping_config import MappingConfig
+
+logger = logging.getLogger(__name__)
+
+Entries = Sequence[tuple[str, str]]
+"""Entries of a dictionary: the word of the pivot, the other word."""
+Encoder = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+# Maps vectors of a language and of the pivot to the space in which they are compared.
+Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+MAPS = "maps"
+# Precisions that `lexicon_induction` returns with intervals.
+_PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
+_ENDS = ("low", "high")
+# A dictionary is refused if reversing its columns would make this many times more entries usable.
+_REVERSED = 2
+# Pairs of a language whose words are compared with those of `split_words`.
+_SPLIT = 100
+
+
+class MapLearner:
+    """Base of the trainers of maps: it learns a map of each language, scores it, and writes record and card.
+
+    A recipe sets what it alone knows before `train`: its own `settings`, the `text` and where it is from, the
+    `seconds` that it took to read it, the `protocols` to score by, and how to `show` messages.
+
+    Attributes:
+        maps: the learnt maps by language.
+        coverage: of a map from a dictionary, how many entries were used.
+        record: the content of `results.json`.
+        examples: scores of every sentence before and after, by language and score.
+    """
+
+    method: ClassVar[str] = "mapping"
+    args: MappingConfig
+
+    def __init__(self, args: MappingConfig | None, base_model: str, pivot: str, languages: Sequence[str]):
+        if args is not None and not isinstance(args, MappingConfig):
+            raise InputError(f"args is a {type(args).__name__}: {type(self).__name__} needs MappingConfig")
+        self.args = args or MappingConfig()
+        self.base_model, self.pivot, self.languages = base_model, pivot, list(languages)
+        self.dictionary: dict[str, Entries] = {}
+        self.test_dictionary: dict[str, Entries] = {}
+        self.anchors: dict[str, Anchors] = {}
+        self.training: dict[str, Matched] = {}
+        self.held_out: dict[str, HeldOutWords] = {}
+        self.protocols: Sequence[Protocol] = (Protocol(),)
+        self.settings: Mapping[str, Any] = {}
+        self.text: Mapping[str, Any] = {}
+        self.seconds: Mapping[str, float] = {}
+        # Files of dictionaries and word vectors, by `(argument, language)`.
+        self.files: dict[tuple[str, str], str] = {}
+        self.show: Callable[[str], None] = logger.info
+        self.record: dict[str, Any] = {}
+        self.examples: dict[str, Examples] = {}
+        self.maps: dict[str, LanguageMap] = {}
+        self.coverage: dict[str, Coverage | None] = {}
+
+    def start(self) -> None:
+        """Take the output folder and start the record."""
+        take_folder(self.args, self.base_model)
+        self.record = start_record(
+            method=self.method,
+            preset=self.args.method,
+            seed=self.args.seed,
+            base_model=self.base_model,
+            settings={**self.settings, **self.args.changed()},
+            objective=self.args.formula(),
+            paper=self.args.paper(),
+            **{"languages": self.languages, "pivot": self.pivot, **self.text},
+        )
+        self.record["times"]["seconds"] |= self.seconds
+
+    def learn(self, language: str) -> tuple[LanguageMap, Coverage | None]:
+        """Learn the map of one language, in the direction of the settings; of a dictionary also its coverage."""
+        args, coverage = self.args, None
+        if args.supervision == "dictionary":
+            anchors, pivot = self.anchors[language], self.anchors[self.pivot]
+            entries = [(translation, word) for word, translation in self.dictionary[language]]
+            pairs, coverage = dictionary_vectors(entries, anchors, pivot)
+            sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, self.pivot)]
+        else:
+            pairs = self.training[language]
+            sides = [(pairs.source, pairs.source, language), (pairs.target, pairs.target, self.pivot)]
+        if args.direction == "from_pivot":
+            sides.reverse()
+        (source, all_source, source_lang), (target, all_target, target_lang) = sides
+        layers = tuple(args.layers)
+        candidates: dict[str, Any] = {"source_candidates": all_source, "target_candidates": all_target}
+        if args.method == "procrustes":
+            maps = procrustes(source, target, center=args.center, layers=layers)
+            if args.refine:
+                maps = refine(all_source[:, 0], all_target[:, 0], maps, iterations=args.refine)
+        elif args.method == "least_squares":
+            maps = least_squares(source, target, center=args.center, layers=layers)
+        elif args.method == "rcsls":
+            maps = rcsls(
+                source,
+                target,
+                epochs=args.rcsls_epochs,
+                learning_rate=args.rcsls_learning_rate,
+                spectral=args.spectral,
+                steps=("unit", "center", "unit") if args.center else ("unit",),
+                layers=layers,
+                **candidates,
+            )
+        elif args.method == "vecmap":
+            maps = vecmap(source, target, whiten=args.whiten, layers=layers, **candidates)
+        else:
+            rows = [anchors.lookup(pairs.source_words), pivot.lookup(pairs.target_words)]
+            seeds = torch.stack(rows if args.direction == "to_pivot" else rows[::-1], dim=1)
+            maps = self_learning(
+                all_source[:, 0], all_target[:, 0], seeds, whiten=args.whiten, seed=args.seed, layers=layers
+            )
+        if args.linear:
+            maps = maps.linear(all_source, all_target)
+        return LanguageMap(maps.source, maps.target, maps.method, layers, source_lang, target_lang), coverage
+
+    def seeded(self, args: MappingConfig) -> Self:
+        """Return a trainer of the same vectors and scores before, for a run of another seed and output folder."""
+        trainer = copy.copy(self)
+        trainer.args, trainer.record = args, copy.deepcopy(self.record) | {"seed": args.seed}
+        trainer.maps, trainer.coverage, trainer.examples = {}, {}, {**self.examples}
+        return trainer
+
+    def learn_all(self) -> None:
+        """Learn the maps of all languages."""
+        with phase(self.record, "mapping"):
+            for language in self.languages:
+                with explained(f"the map of {language}"):
+                    self.maps[language], self.coverage[language] = self.learn(language)
+
+    def _score(self, when: str) -> None:
+        self.examples[when] = {}
+        maps = None if when == "before" else self.maps
+        self.record["scores"][when], self.record["intervals"][when] = self.score(maps, self.examples[when])
+
+    def score(
+        self, maps: Mapping[str, LanguageMap] | None = None, examples: Examples | None = None
+    ) -> tuple[Scores, dict[str, dict[str, list[float]]]]:
+        """Score word retrieval and lexicon induction of each language and layer; without maps, of vectors as they are.
+
+        Returns scores, `retrieval_*` and `bli_*` by language, and 95% intervals of the latter's two directions. With
+        several layers each name ends in `, layer n`. `examples` is filled with every sentence's scores of retrieval.
+        """
+        args = self.args
+        scores: Scores = {}
+        intervals: dict[str, dict[str, list[float]]] = {}
+        for language, words in self.held_out.items():
+            scores[language], intervals[language] = {}, {}
+            for k, layer in enumerate(args.layers):
+                project = _projection(None if maps is None else maps[language].of([layer]), args.direction)
+                word_examples: dict[str, Any] = {}
+                name = f"retrieval_{args.pooling}"
+                retrieved = words.score(name, self.protocols, layer=k, project=project, examples=word_examples)
+                bounds: dict[str, list[float]] = {}
+                if language in self.test_dictionary:
+                    protocols = [protocol for protocol in self.protocols if protocol.cosine or not protocol.name]
+                    induced, bounds = self.induction(language, k, project, protocols)
+                    retrieved |= induced
+                end = f", layer {layer}" if len(args.layers) > 1 else ""
+                scores[language] |= {name + end: value for name, value in retrieved.items()}
+                intervals[language] |= {name + end: value for name, value in bounds.items()}
+                if examples is not None:
+                    named = {name + end: word_scores for name, word_scores in word_examples.items()}
+                    examples.setdefault(language, {}).update(named)
+        return scores, intervals
+
+    def induction(
+        self, language: str, layer: int, project: Projection, protocols: Sequence[Protocol]
+    ) -> tuple[dict[str, float], dict[str, list[float]]]:
+        """Score lexicon induction of one layer in both directions: scores, and 95% intervals."""
+        anchors, pivot = self.anchors[language], self.anchors[self.pivot]
+        source, target = project(anchors.vectors[:, layer], pivot.vectors[:, layer])
+        test = self.test_dictionary[language]
+        # Test words match anchors as training words do, also in another case.
+        entries = list(
+            zip(
+                _anchor_words([translation for _, translation in test], anchors),
+                _anchor_words([word for word, _ in test], pivot),
+            )
+        )
+        back = [(word, translation) for translation, word in entries]
+        scores: dict[str, float] = {}
+        bounds: dict[str, list[float]] = {}
+        for protocol in protocols:
+            options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": self.args.seed}
+            to_pivot = lexicon_induction(source, target, anchors.words, pivot.words, entries, **options)
+            from_pivot = lexicon_induction(target, source, pivot.words, anchors.words, back, **options)
+            for name in _PRECISIONS:
+                scores[f"bli_{name}{protocol.end}"] = (to_pivot[name] + from_pivot[name]) / 2
+                for direction, directed in (("to_pivot", to_pivot), ("from_pivot", from_pivot)):
+                    scored = f"bli_{name}_{direction}{protocol.end}"
+                    scores[scored], bounds[scored] = directed[name], [directed[f"{name}_{end}"] for end in _ENDS]
+            scores[f"bli_coverage{protocol.end}"] = to_pivot["coverage"]
+            scores[f"pool_bli{protocol.end}"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
+        return scores, bounds
+
+    def save_maps(self, folder: Path) -> dict[str, str]:
+        """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_run(folder)
+        files = {}
+        for language, language_map in self.maps.items():
+            file = inside(folder / MAPS, f"{language_map.source_lang}-{language_map.target_lang}.safetensors")
+            language_map.save(file)
+            files[language] = f"{MAPS}/{file.name}"
+        counts = {language: counted._asdict() for language, counted in self.coverage.items() if counted is not None}
+        self.record["maps"] = {"files": files, "dictionary": counts}
+        for language, counted in counts.items():
+            self.show(f"learnt   {language}: from {counted['used']} of {counted['entries']} dictionary entries")
+        return {"maps": str(folder / MAPS)}
+
+
+class MappingTrainer(MapLearner):
+    """Learn maps between the vectors of an encoder, of linked words or of a dictionary's, and save them.
+
+    `train` returns the maps by language, and `save_model` writes what `hf-xalign train mapping` does: the maps
+    (`maps/de-en.safetensors`), a model that holds them where one can, the held-out links, `results.json` and a card.
+
+    Args:
+        model: encoder of both sides, or with `pivot_model` of the others: a Hub id, a folder, `builtin`, or a model,
+            also with an adapter below a `PeftModel`. Of a task model its encoder is taken.
+        args: settings; default: `MappingConfig()`.
+        train_dataset: sentence pairs, as a dataset or by language; linked by fast_align if they have no links.
+        eval_dataset: held-out pairs to score retrieval on; linked by the fixed evaluation aligner if need be.
+        processing_class: fast tokenizer of the model; default: that of its folder.
+        pivot_model: encoder of the pivot (the target side), if it has one of its own.
+        pivot_processing_class: its tokenizer.
+        dictionary: {language: [(word of the pivot, other word), ...]} to learn from with `supervision="dictionary"`.
+        test_dictionary: dictionaries to score lexicon induction on, of the same form.
+        text: {language: sentences} for anchors, beside those of `train_dataset`.
+
+    Raises:
+        InputError: text, dictionaries and settings do not fit each other.
+
+    Example:
+        >>> import tempfile
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
+        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> args = MappingConfig(tempfile.mkdtemp(), device="cpu")
+        >>> trainer = MappingTrainer(
+        ...     BertModel(config), args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
+        >>> trainer.train()["de"].source_lang
+        'de'
+    """
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | PeftModel,
+        args: MappingConfig | None = None,
+        *,
+        train_dataset: Any,
+        eval_dataset: Any,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        pivot_model: str | PreTrainedModel | PeftModel | None = None,
+        pivot_processing_class: PreTrainedTokenizerBase | None = None,
+        dictionary: Mapping[str, Entries] | None = None,
+        test_dictionary: Mapping[str, Entries] | None = None,
+        text: Mapping[str, Sequence[str]] | None = None,
+    ):
+        train, held_out = join_languages(train_dataset, "train_dataset"), join_languages(eval_dataset, "eval_dataset")
+        pivots = train.unique("target_lang")
+        if len(pivots) > 1:
+            raise InputError(
+                f"train_dataset: target_lang is {', '.join(pivots)}. Maps have one pivot: select its rows."
+            )
+        name = model if isinstance(model, str) else base_name(cast(Any, model))
+        super().__init__(args, name, pivots[0], sorted(count_languages(train)))
+        self.dictionary, self.test_dictionary = {**(dictionary or {})}, {**(test_dictionary or {})}
+        self.texts: dict[str, Sequence[str]] = {**(text or {})}
+        check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
+        source = open_encoder(model, processing_class, self.args)
+        pivot = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
+        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, pivot)))
+        for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
+            check_pieces(pairs, source[1], what, pivot[1])
+        if "links" not in held_out.column_names:
+            held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
+        if "links" not in train.column_names:
+            train = align_words(train, drop_identical=self.args.drop_identical)
+        self.train_dataset, self.eval_dataset = train, held_out
+        self._check_pairs()
+        self.text = given_entries(train, held_out) | {"links": _link_counts(train)}
+        self._anchor_lines: list[str] | None = None
+
+    # ---- Text and dictionaries ----
+
+    @property
+    def anchored(self) -> set[str]:
+        """Languages that need anchors, without the pivot."""
+        return anchored(self.dictionary, self.test_dictionary, self.args)
+
+    def sentences(self, language: str) -> list[Any]:
+        """Return the text for a language's anchors: its own, then its side of the pairs.
+
+        Sentences of pairs are given as words where these are not those that `split_words` makes.
+        """
+        sentences = [*self.texts.get(language, ())]
+        if not self.args.anchor_pairs:
+            return sentences
+        side = "target" if language == self.pivot else "source"
+        rows = self.train_dataset if language == self.pivot else _pairs_of(self.train_dataset, language)
+        return [*sentences, *rows[side if _splits(rows, side, language) else f"{side}_words"][:]]
+
+    def _check_pairs(self) -> None:
+        """Check that every language has linked words to score, and enough pairs for the method."""
+        args, size = self.args, self.encoders["source"][0].config.hidden_size
+        linked, scored = (
+            {name.partition("-")[0]: statistics.links for name, statistics in link_statistics(pairs).items()}
+            for pairs in (self.train_dataset, self.eval_dataset)
+        )
+        for language in self.languages:
+            for name, counts in (("train_data", linked), ("eval_data (or eval_links)", scored)):
+                if not counts.get(language):
+                    raise InputError(f"{name}: no linked words in {language}. Add more text.")
+            if args.supervision == "dictionary":
+                pairs, what = len(set(self.dictionary[language])), "dictionary entries"
+            else:
+                pairs, what = linked[language], "linked words"
+            whitens = args.whiten and args.method == "vecmap"
+            if pairs < size and (whitens or args.method == "least_squares"):
+                remedy = "whiten=false, the orthogonal variant" if whitens else "method=procrustes"
+                raise InputError(
+                    f"method={args.method}: {pairs} {what} in {language} are fewer than the encoder's {size} "
+                    f"dimensions. Add more, or set {remedy}."
+                )
+
+    def check_dictionaries(self) -> list[str]:
+        """Look up the dictionaries' words in the text for the anchors; describe each language that needs them."""
+        if self._anchor_lines is not None:
+            return self._anchor_lines
+        languages = sorted(self.anchored)
+        words: dict[str, set[str]] = {}
+        lines: dict[str, str] = {}
+        for language in (*languages, self.pivot) if languages else ():
+            text = self.sentences(language)
+            words[language] = set(count_words(text, language).types)
+            lines[language] = f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words"
+        lexicons = {"test_dictionary": self.test_dictionary}
+        if self.args.supervision == "dictionary":
+            lexicons = {"dictionary": self.dictionary, **lexicons}
+        for name, lexicon in lexicons.items():
+            for language, entries in lexicon.items():
+                pairs = set(entries)
+                usable, backwards = (
+                    sum(
+                        lower_word(a, first) in words[first] and lower_word(b, second) in words[second]
+                        for a, b in pairs
+                    )
+                    for first, second in ((self.pivot, language), (language, self.pivot))
+                )
+                what = f"{name} {self.files.get((name, language), f'of {language}')}"
+                if backwards > _REVERSED * usable:
+                    raise InputError(
+                        f"{what}: {usable} of {len(pairs)} entries have both words in the text, {backwards} with the "
+                        f"columns reversed. Put the words of {self.pivot} first in each entry, or in a recipe set the "
+                        "other dictionary_order."
+                    )
+                if not usable:
+                    raise InputError(
+                        f"{what}: none of {len(pairs)} entries has its words in {self.pivot} and in {language} in the "
+                        "text for the anchors. Add more text, or use a dictionary of these languages."
+                    )
+                lines[language] += f"; {usable:,} of {len(pairs):,} entries of {name} have both words there"
+        self._anchor_lines = list(lines.values())
+        return self._anchor_lines
+
+    def describe(self) -> list[str]:
+        """Describe the anchors, the maps to learn, and the data that stays unused, one line each."""
+        args, tested = self.args, self.test_dictionary
+        lines = [
+            *self.check_dictionaries(),
+            f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}",
+            f"vectors  of layers {', '.join(map(str, args.layers))}, {args.pooling} pooling",
+        ]
+        if self.dictionary and args.supervision == "parallel":
+            lines.append("unused   dictionary: supervision=parallel; set supervision=dictionary to learn from it")
+        for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
+            lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
+        if tested and (untested := [language for language in self.languages if language not in tested]):
+            lines.append(f"unscored lexicon induction in {', '.join(untested)}: no test_dictionary")
+        return lines
+
+    # ---- Vectors, maps and scores ----
+
+    def extract(self) -> None:
+        """Run the encoders over all text that maps are learnt from and scored on."""
+        args, (source, pivot) = self.args, self.encoders.values()
+        for _, tokenizer in (source, pivot):
+            check_protocols(self.protocols, tokenizer, self.eval_dataset)
+        options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
+        for language in self.languages:
+            label, pairs = f"Held-out words, {language}", _pairs_of(self.eval_dataset, language)
+            self.held_out[language] = held_out_words(self.encoders, pairs, self.protocols, desc=label, **options)
+            if args.supervision == "parallel":
+                label, pairs = f"Linked words, {language}", _pairs_of(self.train_dataset, language)
+                self.training[language] = linked_vectors(*source, pairs, target_encoder=pivot, desc=label, **options)
+        for language in [*sorted(self.anchored), self.pivot] if self.anchored else []:
+            self.anchors[language] = make_anchors(
+                *(pivot if language == self.pivot else source),
+                self.sentences(language),
+                lang=language,
+                max_words=args.max_words,
+                sentences_per_word=args.sentences_per_word,
+                ray=args.ray,
+                **options,
+            )
+
+    def prepare(self) -> None:
+        """Start the record, extract the vectors, and score them as they are; `train` does it if need be."""
+        if self.record:
+            return
+        self.check_dictionaries()
+        self.start()
+        with phase(self.record, "vectors"):
+            self.extract()
+        with phase(self.record, "scoring"):
+            self.record["intervals"] = {"before": {}, "after": {}}
+            source, pivot = (model.config.hidden_size for model, _ in self.encoders.values())
+            if source == pivot:  # vectors of different sizes are not comparable before they are mapped
+                self._score("before")
+
+    def train(self) -> dict[str, LanguageMap]:
+        """Learn the map of each language, score them, and return them by language."""
+        self.prepare()
+        self.learn_all()
+        with phase(self.record, "scoring"):
+            self._score("after")
+        return self.maps
+
+    # ---- Files ----
+
+    def save_model(self, output_dir: str | None = None) -> None:
+        """Write maps, model, held-out links, card and record, in the place of an earlier run.
+
+        Affine maps on an encoder without adapters are also saved in a model: as an adapter if they are of the last
+        layer alone, else as an encoder with mapped layers. No model holds the maps of two encoders.
+
+        Args:
+            output_dir: the folder; default: that of the settings.
+        """
+        folder = Path(output_dir or self.args.output_dir)
+        (model, tokenizer), (pivot_model, _) = self.encoders.values()
+        saved = self.save_maps(folder)
+        with disk_errors(folder):
+            alone = model is not pivot_model
+            if not alone:
+                tokenizer.save_pretrained(folder)
+            try:
+                if alone:
+                    raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
+                saved |= self._save_model(model, folder)
+            except InputError as error:
+                self.show(f"model    none: {error}")
+        finish(self.record, folder, {**saved, **keep_links(self.eval_dataset, folder)})
+
+    def _save_model(self, encoder: Any, folder: Path) -> dict[str, str]:
+        """Save the maps inside a model; its name on the summary, and its folder."""
+        maps = {str(language_map.source_lang): language_map for language_map in self.maps.values()}
+        depth = encoder.config.num_hidden_layers
+        if any(layer_index(language_map.layers, depth) != [depth] for language_map in maps.values()):
+            MappedEncoder.from_maps(encoder, maps).save_pretrained(folder)
+            follow_umask(folder)
+            self.record["maps"]["encoder"] = True
+            return {"mapped encoder": str(folder)}
+        adapter = map_adapter(encoder, maps)
+        config = adapter.active_peft_config
+        config.revision = self.record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
+        adapter.save_pretrained(str(folder))
+        follow_umask(folder)
+        self.record["adapter"] = adapter_entry(config)
+        return {"adapter": str(folder)}
+
+
+def take_folder(args: MappingConfig, encoder: str) -> None:
+    """Hold the output folder of a run of maps.
+
+    Raises:
+        InputError: the folder holds the encoder, or another run that is not to be replaced; or it cannot be written.
+    """
+    folder = Path(args.output_dir)
+    check_output(folder)
+    if Path(encoder).exists() and Path(encoder).resolve() == folder.resolve():
+        raise InputError(f"output_dir={folder} holds the encoder. Use another output_dir.")
+    if (signs := signs_of_run(folder)) and not args.overwrite_output_dir:
+        raise InputError(
+            f"{folder} holds another run ({', '.join(signs[:3])}). Use another output_dir, or "
+            "overwrite_output_dir=true to replace it."
+        )
+    hold_folder(folder)
+
+
+def open_encoder(
+    model: str | PreTrainedModel | PeftModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    args: MappingConfig,
+    revision: str | None = None,
+) -> Encoder:
+    """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
+    opened: Any = model
+    if isinstance(model, str):
+        opened = hf_xalign.load(model, revision=revision, dtype=torch.float32)
+    name = model if isinstance(model, str) else base_name(cast(Any, model))
+    inner = opened.get_base_model() if isinstance(opened, PeftModel) else opened
+    if backbone_of(inner) is not inner:
+        if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
+            raise InputError(
+                f"model_name_or_path={name} has a task head and an adapter. Name the encoder or the adapter."
+            )
+        opened = backbone_of(inner)
+    layer_index(args.layers, opened.config.num_hidden_layers)  # raises for an unknown layer
+    tokenizer = tokenizer or load_tokenizer(name, revision=revision)
+    word_tokenizer(tokenizer)  # raises for a slow one
+    return opened.to(choose_device(args.device)).eval(), tokenizer
+
+
+def anchored(
+    dictionary: Mapping[str, Entries], test_dictionary: Mapping[str, Entries], args: MappingConfig
+) -> set[str]:
+    """Return the languages that need anchors, without the pivot."""
+    return {*test_dictionary, *(dictionary if args.supervision == "dictionary" else ())}
+
+
+def check_languages(
+    dictionary: Mapping[str, Entries],
+    test_dictionary: Mapping[str, Entries],
+    texts: Iterable[str],
+    languages: Collection[str],
+    pivot: str,
+    args: MappingConfig,
+) -> None:
+    """Check that dictionaries, and texts by language, fit the languages of the training pairs."""
+    there = ", ".join(sorted(languages))
+    if args.direction == "from_pivot" and len(languages) > 1:
+        raise InputError(
+            f"direction=from_pivot maps {pivot} into the space of one language, but train_data has {there}. Keep one."
+        )
+    for name, lexicon in (("dictionary", dictionary), ("test_dictionary", test_dictionary)):
+        if strange := sorted({*lexicon} - {*languages}):
+            raise InputError(f"{name}: train_data has no {strange[0]}, only {there}. Remove this dictionary.")
+    if args.supervision == "dictionary" and (missing := sorted({*languages} - {*dictionary})):
+        raise InputError(f"dictionary: none for {', '.join(missing)}. Give one, in a recipe as {missing[0]}=FILE.")
+    needed = anchored(dictionary, test_dictionary, args)
+    if strange := sorted({*texts} - (needed | {pivot} if needed else set())):
+        raise InputError(
+            f"text: {strange[0]} needs no anchors. Remove its text, or add a test_dictionary, or a dictionary with "
+            "supervision=dictionary."
+        )
+    if not args.anchor_pairs and (missing := sorted((needed and needed | {pivot}) - {*texts})):
+        raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add some, in a recipe by text.")
+
+
+def _link_counts(pairs: Dataset) -> dict[str, dict[str, Any]]:
+    """Return the record's numbers of pairs and links of each language pair."""
+    return {
+        name: {
+            "pairs": statistics.pairs,
+            "links": statistics.links,
+            "links a pair": round(statistics.links_per_pair, 2),
+        }
+        for name, statistics in link_statistics(pairs).items()
+    }
+
+
+def _projection(language_map: LanguageMap | None, direction: str) -> Projection:
+    if language_map is None:
+        return lambda source, target: (source, target)
+    source_side, pivot_side = SIDES if direction == "to_pivot" else SIDES[::-1]
+    return lambda source, target: (language_map.project(source, source_side), language_map.project(target, pivot_side))
+
+
+def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:
+    """Return words as the anchors spell them; words without an anchor stay."""
+    rows = anchors.lookup(words).tolist()
+    return [word if row < 0 else anchors.words[row] for word, row in zip(words, rows)]
+
+
+def _pairs_of(dataset: Dataset, language: str) -> Dataset:
+    """Select the pairs of one language."""
+    return dataset.select(np.flatnonzero(np.asarray(dataset["source_lang"][:]) == language))
+
+
+def _splits(pairs: Dataset, side: str, language: str) -> bool:
+    """Return whether the words of a sample of pairs are those that `split_words` makes of their text."""
+    rows = pairs[:_SPLIT]
+    texts = rows.get(side)
+    return texts is not None and [split_words(text, language) for text in texts] == rows[f"{side}_words"]

@@ -1,0 +1,208 @@
+"""Settings of maps between the word vectors of two languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hf_xalign.checks import GIVEN, ONE, check, needs, setting
+from hf_xalign.config import non_default_fields
+from hf_xalign.record import cite
+
+Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
+
+_ROTATE = cite(
+    "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",
+    "2020.findings-emnlp.83",
+    "kulshreshtha2020crosslingual",
+    "Kulshreshtha, Saurabh and Redondo-Garcia, Jose Luis and Chang, Ching-Yun",
+    "Findings of the Association for Computational Linguistics: EMNLP 2020",
+    2020,
+)
+_LEAST_SQUARES = cite(
+    "Exploiting Similarities among Languages for Machine Translation",
+    "1309.4168",
+    "mikolov2013exploiting",
+    "Mikolov, Tomas and Le, Quoc V. and Sutskever, Ilya",
+    "arXiv preprint arXiv:1309.4168",
+    2013,
+)
+_MUSE = cite(
+    "Word Translation Without Parallel Data",
+    "1710.04087",
+    "conneau2018word",
+    "Conneau, Alexis and Lample, Guillaume and Ranzato, Marc'Aurelio and Denoyer, Ludovic and J{\\'e}gou, Herv{\\'e}",
+    "International Conference on Learning Representations",
+    2018,
+)
+_RCSLS = cite(
+    "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval Criterion",
+    "D18-1330",
+    "joulin2018loss",
+    "Joulin, Armand and Bojanowski, Piotr and Mikolov, Tomas and J{\\'e}gou, Herv{\\'e} and Grave, Edouard",
+    "Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing",
+    2018,
+)
+_VECMAP = cite(
+    "Generalizing and Improving Bilingual Word Embedding Mappings with a Multi-Step Framework of Linear "
+    "Transformations",
+    "10.1609/aaai.v32i1.11992",
+    "artetxe2018generalizing",
+    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
+    "Proceedings of the AAAI Conference on Artificial Intelligence",
+    2018,
+)
+_VECMAP_ORTHOGONAL = cite(
+    "Learning principled bilingual mappings of word embeddings while preserving monolingual invariance",
+    "D16-1250",
+    "artetxe2016learning",
+    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
+    "Proceedings of the 2016 Conference on Empirical Methods in Natural Language Processing",
+    2016,
+)
+_SELF_LEARNING = cite(
+    "A robust self-learning method for fully unsupervised cross-lingual mappings of word embeddings",
+    "P18-1073",
+    "artetxe2018robust",
+    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
+    "Proceedings of the 56th Annual Meeting of the Association for Computational Linguistics",
+    2018,
+)
+
+
+@dataclass
+class MappingConfig:
+    """Settings of a [`~hf_xalign.trainers.MappingTrainer`] or a [`~hf_xalign.trainers.WordVectorTrainer`].
+
+    Raises:
+        SettingError: a value, or a combination of values, is not allowed.
+
+    Example:
+        >>> MappingConfig(method="vecmap", whiten=False).changed()
+        {'method': 'vecmap', 'whiten': False}
+    """
+
+    output_dir: str = setting(
+        "runs/mapping", group="Run", help="Output folder. A folder that holds a run is an error."
+    )
+    overwrite_output_dir: bool = setting(
+        False, group="Run", help="Replace the run in output_dir once this one is done."
+    )
+    method: Method = setting(
+        "procrustes",
+        group="Map",
+        help="RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.",
+        rules=[needs(when="self_learning", supervision="dictionary", layers=ONE)],
+    )
+    center: bool = setting(
+        True,
+        group="Map",
+        help="procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.",
+        rules=[needs(method=("procrustes", "least_squares", "rcsls"))],
+    )
+    whiten: bool = setting(
+        True,
+        group="Map",
+        help="vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.",
+        rules=[needs(method=("vecmap", "self_learning"))],
+    )
+    spectral: bool = setting(
+        False, group="Map", help="rcsls: clip the singular values to [0, 1].", rules=[needs(method="rcsls")]
+    )
+    rcsls_epochs: int = setting(
+        10,
+        group="Map",
+        help="rcsls: steps over all pairs (fastText takes one more than --niter).",
+        least=0,
+        rules=[needs(method="rcsls")],
+    )
+    rcsls_learning_rate: float = setting(
+        1.0,
+        group="Map",
+        help="rcsls: initial learning rate, halved when the loss rises.",
+        rules=[needs(method="rcsls")],
+    )
+    linear: bool = setting(
+        False,
+        group="Map",
+        help="rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.",
+        rules=[needs(method=("rcsls", "vecmap", "self_learning"))],
+    )
+    refine: int = setting(
+        0,
+        group="Map",
+        help="procrustes on dictionaries: rounds of MUSE's refinement.",
+        least=0,
+        rules=[needs(method="procrustes", supervision="dictionary", layers=ONE)],
+    )
+    direction: Literal["to_pivot", "from_pivot"] = setting(
+        "to_pivot",
+        group="Map",
+        help="Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).",
+    )
+    supervision: Literal["parallel", "dictionary"] = setting(
+        "parallel",
+        group="Map",
+        help="Learn from linked words of train_data, or from dictionary entries.",
+        rules=[needs(when="dictionary", dictionary=GIVEN)],
+    )
+    layers: list[int] = setting(
+        [-1], group="Map", help="Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", distinct=True
+    )
+    pooling: Literal["first", "last", "mean"] = setting(
+        "mean", group="Map", help="Subwords that make a word's vector."
+    )
+    drop_identical: bool = setting(False, group="Word links", help="Drop links between identical words.")
+    anchor_pairs: bool = setting(
+        True, group="Anchors", help="Average over train_data's sentences too; false: over text alone."
+    )
+    max_words: int = setting(
+        20_000, group="Anchors", help="Number of most frequent words that get an anchor.", least=1
+    )
+    sentences_per_word: int | None = setting(
+        100,
+        group="Anchors",
+        help="Maximum number of sentences averaged into an anchor; null: all occurrences, as in ROTATE.",
+        least=1,
+    )
+    batch_size: int = setting(64, group="Run", help="Sentences per forward pass.", least=1)
+    ray: str | None = setting(None, group="Run", help="Ray cluster that averages anchors: its address, auto or local.")
+    device: str | None = setting(
+        None, group="Run", help="cpu, cuda, ... The default is the accelerator, or the CPU without one."
+    )
+    seed: int = setting(0, group="Run", help="Seed of self_learning and of bootstrap intervals.", least=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def changed(self) -> dict[str, Any]:
+        """Return the arguments that differ from their defaults, without the output folder."""
+        return {name: value for name, value in non_default_fields(self).items() if "output_dir" not in name}
+
+    def formula(self) -> str:
+        """Return the objective of the map as plain text."""
+        formulas = {
+            "procrustes": "W = argmin ||X_s W^T - X_t||, W^T W = 1",
+            "least_squares": "W = argmin ||X_s W^T - X_t||",
+            "rcsls": "W = argmin mean_i [-2 (W x_i).y_i + mean_{y in N(W x_i)} (W x_i).y + mean_{x in N(y_i)} "
+            "(W x).y_i], unit vectors, N = the 10 nearest",
+            "vecmap": "W_x, W_z: whiten, rotate by U, V of U S V^T = X^T Z, weight by S^1/2, de-whiten; X, Z unit, "
+            "centered, unit",
+            "self_learning": "VecMap's loop: rotate, induce a dictionary by CSLS, again; at last "
+            + ("whiten and re-weight" if self.whiten else "rotate"),
+        }
+        if self.method == "vecmap" and not self.whiten:
+            formulas["vecmap"] = "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centered, unit"
+        affine = "; applied as e -> W (e - mean_s) + mean_t"
+        centered = {"procrustes": affine, "least_squares": affine, "rcsls": ", centered and unit again"}
+        refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""
+        refined += "; then lengths of vectors replaced by their means" if self.linear else ""
+        return formulas[self.method] + (centered.get(self.method, "") if self.center else "") + refined
+
+    def paper(self) -> dict[str, str]:
+        """Return `title`, `id` and `bibtex` of the method's paper."""
+        if self.method == "procrustes":
+            return _MUSE if self.refine else _ROTATE
+        if self.method == "vecmap":
+            return _VECMAP if self.whiten else _VECMAP_ORTHOGONAL
+        return {"least_squares": _LEAST_SQUARES, "rcsls": _RCSLS, "self_learning": _SELF_LEARNING}[self.method]

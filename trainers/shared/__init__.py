@@ -1,1 +1,0 @@
-"""Base classes and settings that the trainers share."""

@@ -21,12 +21,13 @@ from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
-from hf_xalign.links.align import align_words, link_statistics
+from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.corpus import link_entries
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
@@ -91,7 +92,7 @@ class MapLearner:
         self.held_out: dict[str, HeldOutWords] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.settings: Mapping[str, Any] = {}
-        self.text: Mapping[str, Any] = {}
+        self.text: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
         # Files of dictionaries and word vectors, by `(argument, language)`.
         self.files: dict[tuple[str, str], str] = {}
@@ -310,28 +311,26 @@ class MappingTrainer(MapLearner):
         text: Mapping[str, Sequence[str]] | None = None,
     ):
         train, held_out = join_languages(train_dataset, "train_dataset"), join_languages(eval_dataset, "eval_dataset")
-        pivots = train.unique("target_lang")
-        if len(pivots) > 1:
-            raise InputError(
-                f"train_dataset: target_lang is {', '.join(pivots)}. Maps have one pivot: select its rows."
-            )
+        pivot = only_language(train, "target_lang", "train_dataset") or "en"
         name = model if isinstance(model, str) else base_name(cast(Any, model))
-        super().__init__(args, name, pivots[0], sorted(count_languages(train)))
+        super().__init__(args, name, pivot, sorted(count_languages(train)))
         self.dictionary, self.test_dictionary = {**(dictionary or {})}, {**(test_dictionary or {})}
         self.texts: dict[str, Sequence[str]] = {**(text or {})}
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
         source = open_encoder(model, processing_class, self.args)
-        pivot = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, pivot)))
+        target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
+        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
-            check_pieces(pairs, source[1], what, pivot[1])
+            check_pieces(pairs, source[1], what, target[1])
         if "links" not in held_out.column_names:
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
+        dropped: dict[str, LinkStatistics] = {}
         if "links" not in train.column_names:
-            train = align_words(train, drop_identical=self.args.drop_identical)
+            linked = align_words(train, drop_identical=self.args.drop_identical)
+            train, dropped = linked, link_statistics(linked, train)
         self.train_dataset, self.eval_dataset = train, held_out
         self._check_pairs()
-        self.text = given_entries(train, held_out) | {"links": _link_counts(train)}
+        self.text = given_entries(train, held_out) | {"links": link_entries(train, dropped)}
         self._anchor_lines: list[str] | None = None
 
     # ---- Text and dictionaries ----
@@ -552,7 +551,7 @@ def open_encoder(
     if isinstance(model, str):
         opened = hf_xalign.load(model, revision=revision, dtype=torch.float32)
     name = model if isinstance(model, str) else base_name(cast(Any, model))
-    inner = opened.get_base_model() if isinstance(opened, PeftModel) else opened
+    inner: Any = opened.get_base_model() if isinstance(opened, PeftModel) else opened
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
             raise InputError(
@@ -599,18 +598,6 @@ def check_languages(
         )
     if not args.anchor_pairs and (missing := sorted((needed and needed | {pivot}) - {*texts})):
         raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add some, in a recipe by text.")
-
-
-def _link_counts(pairs: Dataset) -> dict[str, dict[str, Any]]:
-    """Return the record's numbers of pairs and links of each language pair."""
-    return {
-        name: {
-            "pairs": statistics.pairs,
-            "links": statistics.links,
-            "links a pair": round(statistics.links_per_pair, 2),
-        }
-        for name, statistics in link_statistics(pairs).items()
-    }
 
 
 def _projection(language_map: LanguageMap | None, direction: str) -> Projection:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import GIVEN, excludes, needs
+from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.contrast import Normalize, QueueStart, SentencePooling

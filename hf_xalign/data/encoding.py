@@ -121,7 +121,7 @@ def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> i
 
     It raises an InputError if no token of text would be left: `tokenizers` would then cut nothing.
     """
-    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    limit = tokenizer.model_max_length if max_length is None else min(max_length, tokenizer.model_max_length)
     if limit <= (added := sum(map(len, special_frame(tokenizer)))):
         raise InputError(
             f"max_length={limit}: the tokenizer puts {added} special tokens (prompt included) around a sentence. "
@@ -160,11 +160,15 @@ def first_position(config: PretrainedConfig) -> int:
     return config.pad_token_id + 1 if config.model_type in _OFFSET else 0
 
 
-def position_limit(config: PretrainedConfig) -> int:
-    """Return the encoder's largest number of tokens of a sentence; many tokenizers lack `model_max_length`."""
+def position_limit(config: PretrainedConfig, max_length: int | None = None) -> int:
+    """Return the encoder's largest number of tokens of a sentence, or `max_length` if that is smaller.
+
+    Many tokenizers lack `model_max_length`.
+    """
     # Positions of T5 and XLNet (-1) are relative and unlimited; both were trained on 512 tokens.
     positions = getattr(config, "max_position_embeddings", -1)
-    return (positions if positions > 0 else 512) - first_position(config)
+    limit = (positions if positions > 0 else 512) - first_position(config)
+    return limit if max_length is None else min(max_length, limit)
 
 
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

@@ -400,16 +400,31 @@ def join_languages(data: Any, name: str) -> Dataset:
         pairs = read_dataset(rows, f"{name}[{language!r}]")
         if "source_lang" not in pairs.column_names:
             pairs = pairs.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(pairs))
-        for code in pairs.unique("source_lang"):
-            if parse_language(str(code)).language != parse_language(str(language)).language:
-                raise InputError(
-                    f"{name}[{language!r}]: its rows are in {code}. Name each dataset by the language of its rows, or "
-                    "join several of a language by concatenate_datasets."
-                )
+        check_key(language, pairs.unique("source_lang"), name)
         by_language[language] = pairs
     if not by_language:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
     return _joined({f"{name}[{language!r}]": pairs for language, pairs in by_language.items()})
+
+
+def only_language(pairs: Dataset, column: str, what: str) -> str | None:
+    """Return the language code in a column, None without that column; raise an InputError if there are several."""
+    if column not in pairs.column_names:
+        return None
+    columns = (table[column] for table in scan_columns(pairs, column))
+    codes = dict.fromkeys(code for codes in columns for code in codes.unique().to_pylist())
+    if len({parse_language(str(code)).language for code in codes}) > 1:
+        raise InputError(f"{what}: {column} is {' and '.join(map(str, codes))}. Give the rows of each language alone.")
+    return next(iter(codes), None)
+
+
+def check_key(key: Any, languages: Iterable[Any], name: str) -> None:
+    """Raise an InputError if rows that are given by language, as `name[key]`, are in another language."""
+    if odd := [code for code in languages if parse_language(str(code)).language != parse_language(str(key)).language]:
+        raise InputError(
+            f"{name}[{key!r}]: its rows are in {odd[0]}. Name each dataset by the language of its rows, or join "
+            "several of a language."
+        )
 
 
 def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:

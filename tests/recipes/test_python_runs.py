@@ -97,7 +97,7 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
     mixed = [{"source": "die Katze", "target": "x", "source_lang": "de", "target_lang": code} for code in ("en", "fr")]
     both = texts(files)
     rows = [
-        ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en, fr"),
+        ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en and fr"),
         ({"dictionary": {"de": [("cat", "Katze")]}}, {"supervision": "parallel", "method": "refine"}, "method=refine"),
         ({"dictionary": {"fr": [("cat", "chat")]}}, {}, "train_data has no fr, only de"),
         ({}, {"supervision": "dictionary"}, "dictionary: none for de"),

@@ -50,9 +50,8 @@ from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_r
 from hf_xalign.pretrained import check_model_folder
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import read_examples
-from hf_xalign.tasks.labels import LabelSet
-from hf_xalign.tasks.qa.reading import read_questions
+from hf_xalign.tasks.examples import LabelSet, read_examples
+from hf_xalign.tasks.questions import read_questions
 from support.card import make_record
 from support.text import CONLLU, tmx
 

@@ -7,7 +7,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft import PeftModel

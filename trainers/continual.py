@@ -32,7 +32,7 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
-from hf_xalign.trainers.base.checkpoints import hash_rows
+from hf_xalign.trainers.base.checkpoints import check_output_dir, hash_rows
 from hf_xalign.trainers.base.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
@@ -159,7 +159,7 @@ class ContinualTrainer(TaskTrainer):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
         if not {"links", "source_ids"} & set(pairs.column_names):
-            self._check_output_dir()
+            check_output_dir(self.args)
             with args.main_process_first(desc="linking words"):
                 pairs = align_words(pairs, drop_identical=args.drop_identical)
         check_embeddings(reference, self.processing_class)

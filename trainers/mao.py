@@ -85,7 +85,7 @@ class MAOTrainer(WordAlignmentTrainer):
             self.random_start = args.own_module and args.init == "random"
         self._check_f0(model, before)
         train_dataset = self._encoded(train_dataset, model, ahead=True)
-        freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
+        freeze_unused(model, model.config.num_hidden_layers)
         self._settle_layers(model, [-1])
         module = cast(Any, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)

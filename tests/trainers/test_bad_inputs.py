@@ -16,7 +16,6 @@ from support.fao import searcher
 from support.refusals import assert_refused, calls
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
-from tokenizers.processors import TemplateProcessing
 from transformers import (
     AutoModel,
     BertConfig,
@@ -151,8 +150,6 @@ def test_what_fao_cannot_train(tmp_path):
     class Slow:
         is_fast = False
 
-    bare = make_tokenizer()
-    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     save_base("albert", tmp_path / "albert")
     with pytest.raises(InputError, match="there is nothing to predict"):
         fao.make(tmp_path).predict(make_links())
@@ -160,10 +157,13 @@ def test_what_fao_cannot_train(tmp_path):
     assert_each_refused(
         partial(fao.make, tmp_path),
         {
-            "no special token first and none last": {"tokenizer": bare, "linked_tokens": "all"},
+            "no special token first and none last": {
+                "tokenizer": make_tokenizer(single="$A"),
+                "linked_tokens": "all",
+            },
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "not a fast tokenizer": {"tokenizer": Slow()},
-            "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
+            "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
             "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
             "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},

@@ -57,31 +57,8 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.record import write_text
+from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.alignment_config import AlignmentConfig, check_optimizer, check_optimizers
-from hf_xalign.trainers.base.checkpoints import (
-    ARGUMENTS,
-    COMPLETE,
-    AverageAtEnd,
-    StepEnd,
-    check_output_dir,
-    check_same_adapter,
-    check_same_text,
-    clear_run,
-    hash_rows,
-    last_complete_checkpoint,
-    mark_complete,
-    remove_incomplete,
-    resolve_resume,
-)
-from hf_xalign.trainers.base.fsdp import (
-    check_sharding,
-    full_state,
-    load_optimizer,
-    record_states,
-    save_optimizer,
-    settle_plugin,
-    wants_sharding,
-)
 from hf_xalign.trainers.base.hub import HubTrainer
 from hf_xalign.trainers.base.run import Run, given_entries
 from hf_xalign.trainers.base.tracking import use_tracker
@@ -209,7 +186,7 @@ class AlignmentTrainer(HubTrainer):
     # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
     run: Run | None = None
     # Set by `_prepare` of a method that averages its weights with those before training.
-    _average: AverageAtEnd | None = None
+    _average: checkpoints.AverageAtEnd | None = None
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
@@ -269,7 +246,7 @@ class AlignmentTrainer(HubTrainer):
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
-        check_sharding(args, self.can_shard)
+        fsdp.check_sharding(args, self.can_shard)
         base_model, model, processing_class = self._open_model(model, processing_class)
         _check_inside(model)
         if switch_back(model):
@@ -296,13 +273,13 @@ class AlignmentTrainer(HubTrainer):
         # True if the method keeps a record and the settings want it.
         self._recorded = bool(args.record and self.method)
         self._given = train_dataset if self._recorded and eval_dataset is not None else None
-        if wants_sharding(args):
+        if fsdp.wants_sharding(args):
             # Sharding moves the model to its device in parts, because it may not fit there next to its frozen copy.
             cast(nn.Module, model).to("cpu")
         opened, switches = model, find_switches(model)
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Another model holds this one below an adapter, and sharding replaces the weights.
-        if model is opened and not wants_sharding(args):
+        if model is opened and not fsdp.wants_sharding(args):
             note_switched(model, switches)
         held_out = self.eval_dataset
         if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
@@ -311,7 +288,7 @@ class AlignmentTrainer(HubTrainer):
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         self._sketch = _sketch_of_base(model)
         self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
-        callbacks = [*filter(None, [self._average]), StepEnd(self.advance), *(callbacks or [])]
+        callbacks = [*filter(None, [self._average]), checkpoints.StepEnd(self.advance), *(callbacks or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):
@@ -333,7 +310,7 @@ class AlignmentTrainer(HubTrainer):
         if args.fsdp and not self.is_fsdp_enabled:
             raise InputError("fsdp=true shards the weights over GPUs, but this run is on CPUs. Remove it.")
         if self.is_fsdp_enabled:
-            settle_plugin(self.accelerator, self.model)
+            fsdp.settle_plugin(self.accelerator, self.model)
         if self.optimizer is not None:
             check_optimizer(self.optimizer, self.model)
         use_tracker(self)
@@ -371,7 +348,7 @@ class AlignmentTrainer(HubTrainer):
             model, own_tokenizer = open_sentence_transformer(model)
             tokenizer = tokenizer or own_tokenizer
         if isinstance(model, str):
-            self._check_output_dir()
+            checkpoints.check_output_dir(self.args)
             with self.args.main_process_first(desc="loading the model"):
                 path = resolve_model(model)
                 tokenizer = tokenizer or load_tokenizer(path)
@@ -397,10 +374,6 @@ class AlignmentTrainer(HubTrainer):
     def _load_model(self, path: str) -> PreTrainedModel:
         """Load the model of a Hub id or folder."""
         return load_encoder(path)
-
-    def _check_output_dir(self, resume: bool | str | None = None) -> str | None:
-        """Raise an InputError if the output folder has another run; return the checkpoint to resume from, or None."""
-        return check_output_dir(self.args, resume)
 
     # ---- Data ----
 
@@ -444,7 +417,7 @@ class AlignmentTrainer(HubTrainer):
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
         counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
-        self._trained_text = {"rows": counts, "text": hash_rows(dataset, lengths)}
+        self._trained_text = {"rows": counts, "text": checkpoints.hash_rows(dataset, lengths)}
         # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
         whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
@@ -490,7 +463,7 @@ class AlignmentTrainer(HubTrainer):
             self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
         prepared = super()._prepare_for_training(*args)
         if self.is_fsdp_enabled:
-            record_states(self.model)
+            fsdp.record_states(self.model)
         return prepared
 
     # ---- Loss ----
@@ -631,7 +604,7 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
-            checkpoint = last_complete_checkpoint(self.args.output_dir) or "none"
+            checkpoint = checkpoints.last_complete_checkpoint(self.args.output_dir) or "none"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
                 f"complete checkpoint: {checkpoint}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
@@ -717,18 +690,18 @@ class AlignmentTrainer(HubTrainer):
         """
         output_dir = self.args.output_dir
         if self._trained:
-            checkpoint = resolve_resume(resume_from_checkpoint, self.args)
+            checkpoint = checkpoints.resolve_resume(resume_from_checkpoint, self.args)
         else:
-            checkpoint = self._check_output_dir(resume_from_checkpoint)
+            checkpoint = checkpoints.check_output_dir(self.args, resume_from_checkpoint)
         if self.args.device.type == "cpu" and self.args.local_process_index == 0:
             warn_of_spinning_threads()
         if self.args.should_save:
             hold_folder(output_dir)
         self.accelerator.wait_for_everyone()
         if self.args.should_save and checkpoint:
-            remove_incomplete(output_dir)
+            checkpoints.remove_incomplete(output_dir)
         elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
-            clear_run(output_dir)
+            checkpoints.clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
         run = self.run if trial is None else None
@@ -794,14 +767,14 @@ class AlignmentTrainer(HubTrainer):
         run_dir = self._get_output_dir(trial=trial)
         folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
         if self.args.should_save:
-            (folder / COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
+            (folder / checkpoints.COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
         # Older checkpoints may be deleted only when this one is complete, so rotation waits for the mark.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             with self._saving(folder):
                 super()._save_checkpoint(model, trial)
                 if (head := getattr(self.model, HEAD_NAME, None)) is not None:
-                    state = full_state(head.state_dict())
+                    state = fsdp.full_state(head.state_dict())
                     if self.args.should_save:
                         save_file(state, folder / _HEAD_FILE)
                         follow_umask(folder)
@@ -812,7 +785,7 @@ class AlignmentTrainer(HubTrainer):
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(folder, self._trained_text)
+            checkpoints.mark_complete(folder, self._trained_text)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _saving(self, folder: Path) -> AbstractContextManager[None]:
@@ -838,7 +811,7 @@ class AlignmentTrainer(HubTrainer):
             self._save_weights(folder, state_dict)
             follow_umask(folder)
             self.processing_class.save_pretrained(folder)
-        write_text(folder / ARGUMENTS, self.args.to_json_string() + "\n")
+        write_text(folder / checkpoints.ARGUMENTS, self.args.to_json_string() + "\n")
 
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         if hasattr(self.model, "peft_config"):
@@ -855,7 +828,7 @@ class AlignmentTrainer(HubTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)
         if hasattr(model, "peft_config"):
-            check_same_adapter(cast(Any, model), resume_from_checkpoint)
+            checkpoints.check_same_adapter(cast(Any, model), resume_from_checkpoint)
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)
@@ -867,15 +840,15 @@ class AlignmentTrainer(HubTrainer):
         if not self.is_fsdp_enabled:
             super()._save_optimizer_and_scheduler(output_dir)
             return
-        save_optimizer(self, Path(output_dir))
+        fsdp.save_optimizer(self, Path(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None and not self.args.ignore_data_skip:
-            check_same_text(checkpoint, self._trained_text)
+            checkpoints.check_same_text(checkpoint, self._trained_text)
         if not self.is_fsdp_enabled or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        load_optimizer(self, Path(checkpoint))
+        fsdp.load_optimizer(self, Path(checkpoint))
 
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)

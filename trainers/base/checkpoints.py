@@ -164,11 +164,7 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
 
 
 def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) -> str | None:
-    """Raise an InputError if a folder has another run, and return the checkpoint to resume from, or None.
-
-    Raises:
-        InputError: the folder holds another run, or the checkpoint was made with other settings.
-    """
+    """Return the checkpoint to resume from, or None; another run or other settings in it raise an InputError."""
     folder = Path(args.output_dir)
     resume = args.resume_from_checkpoint if resume is None else resume
     if resume and args.overwrite_output_dir:

@@ -22,9 +22,9 @@ from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figu
 from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
 from hf_xalign.model_cards import write_card
-from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table

@@ -574,9 +574,7 @@ def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entrie
     """Return dictionaries by language, after a check that each entry is two words."""
     for language, entries in lexicon.items():
         for number, entry in enumerate(entries):
-            if not (
-                isinstance(entry, tuple | list) and len(entry) == 2 and all(isinstance(word, str) for word in entry)
-            ):
+            if not isinstance(entry, tuple | list) or [*map(type, entry)] != [str, str]:
                 raise InputError(
                     f"{name}[{language!r}], entry {number}: {entry!r} is not two words. Give a list of (word of the "
                     "pivot, other word)."

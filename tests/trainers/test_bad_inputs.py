@@ -10,12 +10,12 @@ import torch
 from datasets import DatasetDict
 from peft import LoraConfig, get_peft_model
 from support import align_mlm, continual, fao, mao, ppa
-from support.fake_wandb import offline
 from support.families import CONFIGS, NEWER, save_base
 from support.fao import searcher
 from support.refusals import assert_refused, calls
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+from support.trackers import offline
 from transformers import (
     AutoModel,
     BertConfig,

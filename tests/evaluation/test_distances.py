@@ -22,13 +22,6 @@ DEPTH = 2 * (4 * 16 + 2 * 32 + 64 + 2 * 32) + 4 * 16
 NUMBERS = {"operations": DEPTH, "scale": 8.0, "dtype": torch.float32}
 
 
-def two_languages():
-    rows = make_links(8).to_list()
-    for n, row in enumerate(rows):
-        row["source_lang"] = "de" if n % 2 else "bn"
-    return Dataset.from_list(rows)
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("stages")
@@ -119,7 +112,7 @@ def test_overlap_against_a_loop():
 
 
 def test_grid_of_checkpoints(folders, tokenizer):
-    text = two_languages()
+    text = make_links(8, ["bn", "de"])
     grid = distance_grid(folders, text, layers=(-1, 0), bins=12, seed=3, batch_size=5)
     assert json.loads(json.dumps(grid)) == grid and len(grid["cells"]) == 3 * 2 * 2 * 2
     axes = grid["languages"], list(grid["stages"]), grid["layers"]

@@ -11,9 +11,8 @@ from support.results import make_grid
 from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import BertForTokenClassification
 
-from hf_xalign.evaluation import distances, plots
+from hf_xalign.evaluation import distances, encode_words, plots
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
-from hf_xalign.evaluation.vectors import encode_words
 
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
 # Additions and multiplications on the longest path through the encoder and a distance: two layers of products with 16

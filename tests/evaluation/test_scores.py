@@ -11,8 +11,7 @@ from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
-from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
-from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift, word_retrieval
 from hf_xalign.evaluation.scores import read_protocols, score_sentences
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder

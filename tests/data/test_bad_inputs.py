@@ -247,7 +247,7 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
-    table["2 source, 1 target: one for each sentence pair"] = lambda folder: predict(["a", "b"], ["a"], tokenizer=tokenizer)
+    table["2 source, 1 target: one for each sentence pair"] = lambda _: predict(["a", "b"], ["a"], tokenizer=tokenizer)
     table["tokenizer="] = lambda folder: predict("a", "a")
     refused(table, tmp_path)
     assert not list(cache_dir("links").rglob("*.arrow")), "links of a refused call were left behind"

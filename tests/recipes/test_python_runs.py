@@ -84,6 +84,7 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     for name in record.keys() - GIVEN:
         assert record[name] == expected[name], name
     assert record["links"]["de-en"]["pairs"] == record["data"]["train"][0]["pairs"] == 24
+    assert record["linked_by"] == expected["linked_by"] == "fast_align"
     assert files_of(tmp_path / "maps") | {"results.local.json"} == files_of(mapping_run.folder) | {
         "results.local.json"
     }

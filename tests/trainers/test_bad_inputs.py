@@ -272,7 +272,7 @@ def test_held_out_pairs_without_a_map(tmp_path):
         model = model or make_encoder()
         MAOTrainer(model, args, train_dataset=make_links(8), eval_dataset=held_out, processing_class=tokenizer)
 
-    french = make_links(8).map(lambda row: {"source_lang": "fr"})
+    french = make_links(8, ["fr"])
     given, message = peft(languages=["de"], pivot="en"), "held-out pairs are also in fr.*maps for de, en"
     table = {
         "new": (partial(attempt, french, per_language="all"), message),

@@ -451,19 +451,17 @@ def score_sentences(
     poolings: Sequence[SentencePooling] | None = None,
     similarities: Sequence[Measure] = ("cosine",),
     distinct: bool = True,
-    batch_size: int = 64,
-    max_length: int | None = None,
-    dtype: torch.dtype | None = None,
     desc: str | None = None,
     examples: Examples | None = None,
+    **options: Any,
 ) -> Scores:
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
     The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
     of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
     causal model. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips pairs that repeat a
-    text of an earlier pair, because one of two equal candidates would always count as wrong. Other arguments are those
-    of [`~hf_xalign.evaluation.scores.score_retrieval`].
+    text of an earlier pair, because one of two equal candidates would always count as wrong. Other arguments, also
+    `batch_size`, `max_length` and `dtype`, are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
@@ -482,17 +480,8 @@ def score_sentences(
     vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
     for side, code, texts, places in side_texts(dataset):
         with language_context(model, code):
-            encoded = encode_pooled_sentences(
-                model,
-                tokenizer,
-                texts,
-                (layer,),
-                poolings,
-                batch_size=batch_size,
-                max_length=max_length,
-                dtype=dtype,
-                desc=desc and f"{desc} ({code})",
-            )
+            label = desc and f"{desc} ({code})"
+            encoded = encode_pooled_sentences(model, tokenizer, texts, (layer,), poolings, desc=label, **options)
         for language, rows in places.items():
             vectors.setdefault(language, {})[side] = {pooling: pooled[rows, 0] for pooling, pooled in encoded.items()}
     scores: Scores = {}

@@ -77,12 +77,6 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
     return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
 
 
-def base_name(model: PreTrainedModel) -> str:
-    """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
-    encoder = cast(Any, model).get_base_model() if isinstance(model, PeftModel) else model
-    return encoder.name_or_path or "new"
-
-
 def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
     """Add an adapter to an encoder; raise an InputError for a second adapter, or one that PEFT cannot add."""
     if hasattr(model, "peft_config"):
@@ -335,7 +329,7 @@ class AlignmentTrainer(HubTrainer):
     def _open_model(
         self, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
     ) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
-        """Return the name of the encoder, the model, loaded or made if need be, and its tokenizer."""
+        """Return the name of the encoder (or `new`), the model, loaded or made if need be, and its tokenizer."""
         if model is None:
             if self.make_model is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
@@ -353,7 +347,8 @@ class AlignmentTrainer(HubTrainer):
             if not model.name_or_path:
                 raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
             tokenizer = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
-        return base_name(model), model, tokenizer
+        encoder = model.get_base_model() if isinstance(model, PeftModel) else model
+        return encoder.name_or_path or "new", model, tokenizer
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""
@@ -650,14 +645,18 @@ class AlignmentTrainer(HubTrainer):
 
     def _score(self, dataset: Dataset) -> Scores:
         """Return the scores of each language."""
-        return score_retrieval(
+        return self._score_by(score_retrieval, dataset, poolings=(self.args.eval_pooling,))
+
+    def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: Any) -> Scores:
+        """Call a function of `hf_xalign.evaluation.scores` in the precision of training."""
+        return score(
             self.accelerator.unwrap_model(self.model),
             self.processing_class,
             dataset,
-            poolings=(self.args.eval_pooling,),
             batch_size=self.args.per_device_eval_batch_size,
             dtype=torch.bfloat16 if self.args.bf16 else None,
             desc=f"Scoring step {self.state.global_step}",
+            **options,
         )
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
@@ -704,7 +703,8 @@ class AlignmentTrainer(HubTrainer):
         self._stop_if_not_finite()
         if self.run is not None and trial is None and not self.is_fsdp_enabled:
             self.run.score_end()
-        if self.args.eval_on_start and not self._run_scores_ends and self._last_scored() < self.state.global_step:
+        scored = (int(row["step"]) for row in self.state.log_history if self.args.headline in row)
+        if self.args.eval_on_start and not self._run_scores_ends and max(scored, default=-1) < self.state.global_step:
             self.evaluate()
         return result
 
@@ -749,9 +749,6 @@ class AlignmentTrainer(HubTrainer):
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation set, and return {description: file}."""
         return {}
-
-    def _last_scored(self) -> int:
-        return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         run_dir = self._get_output_dir(trial=trial)

@@ -1,4 +1,4 @@
-"""Read and write safetensors files of maps, anchors and partial sums of word vectors."""
+"""Read and write safetensors files of maps, anchors, momentum encoders and partial sums of word vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metada
 
 
 def read_tensors(
-    path: str | os.PathLike, what: str, writer: str, format: str, version: str
+    path: str | os.PathLike, what: str, writer: str, format: str, version: str | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and metadata of a file of [`write_tensors`]; another `format` or `version` raises an InputError."""
     check_regular(path)

@@ -171,19 +171,12 @@ def _places(plane: Plane) -> list[list[tuple[float, float]]]:
     return places.round(1).swapaxes(0, 1).tolist()
 
 
-def check_gradio() -> None:
-    """Raise InputError unless gradio is installed, for commands to call before they load models."""
-    require("gradio", "the page", "app")
-
-
 def make_page(views: Views, title: str, about: str) -> Blocks:
     """Create the page; `about` is the line under its title. [`serve`] shows it.
 
     A tab encodes the text when it is first opened.
     """
-    check_gradio()
-    import gradio
-
+    gradio: Any = require("gradio", "the page", "app")
     source, target, *codes = views.draw_pair(views.languages[0])
     hidden: dict[str, Any] = {"api_visibility": "private", "trigger_mode": "always_last"}
     small: dict[str, Any] = {"scale": 0, "min_width": 150}

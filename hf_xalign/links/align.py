@@ -29,7 +29,7 @@ import regex
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
-from hf_xalign.checks import check_choice
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
@@ -339,8 +339,7 @@ def align_shards(
         >>> record["languages"]
         {'de-en': {'pairs': 1, 'links': 2, 'too_long': 0}}
     """
-    if min(workers, fit_pairs, 1 if shards is None else shards) < 1:
-        raise InputError("shards, workers and fit_pairs must be at least 1")
+    check_range(least=1, shards=shards, workers=workers, fit_pairs=fit_pairs)
     folder = Path(output).expanduser().absolute()
     check_output(folder)
     if (folder / RECORD).exists():

@@ -421,17 +421,12 @@ def sentence_retrieval(
         >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
         1.0
     """
-    hits = sentence_hits(source, target, similarity=similarity, k=k, device=device)
+    hits = sentence_hits(source, target, similarity, device, k)
     return directions("", *hits.T) | {"queries": len(hits)}
 
 
 def sentence_hits(
-    source: Tensor | ArrayLike,
-    target: Tensor | ArrayLike,
-    *,
-    similarity: Measure = "cosine",
-    k: int | None = None,
-    device: str | torch.device | None = None,
+    source: Tensor | ArrayLike, target: Tensor | ArrayLike, similarity: Measure, device: Any, k: int | None = None
 ) -> Tensor:
     """Return which target and which source sentences [`sentence_retrieval`] finds, bool (n, 2)."""
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
@@ -491,7 +486,7 @@ def score_sentences(
             source, target = (sides[side][pooling] for side in SIDES)
             for similarity in similarities:
                 name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
-                hits = sentence_hits(source, target, similarity=similarity, device=device)
+                hits = sentence_hits(source, target, similarity, device)
                 shares = directions("", *hits.T)
                 if examples is not None:
                     scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))

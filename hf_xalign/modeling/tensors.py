@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
@@ -12,14 +12,6 @@ from torch import Tensor
 
 from hf_xalign.cache import check_regular, replacing
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import nonfinite
-
-
-def check_finite(tensors: Iterable[tuple[str, Tensor]], where: str, allow: bool = False) -> None:
-    """Raise an InputError if a weight is NaN or infinite, unless `allow`."""
-    for name, tensor in () if allow else tensors:
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise InputError(nonfinite(where, name))
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:

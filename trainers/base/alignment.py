@@ -77,6 +77,12 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
     return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
 
 
+def base_name(model: PreTrainedModel) -> str:
+    """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
+    encoder = cast(Any, model).get_base_model() if isinstance(model, PeftModel) else model
+    return encoder.name_or_path or "new"
+
+
 def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
     """Add an adapter to an encoder; raise an InputError for a second adapter, or one that PEFT cannot add."""
     if hasattr(model, "peft_config"):
@@ -347,8 +353,7 @@ class AlignmentTrainer(HubTrainer):
             if not model.name_or_path:
                 raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
             tokenizer = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
-        encoder = model.get_base_model() if isinstance(model, PeftModel) else model
-        return encoder.name_or_path or "new", model, tokenizer
+        return base_name(model), model, tokenizer
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""

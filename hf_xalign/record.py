@@ -29,6 +29,7 @@ from typing import Any
 from hf_xalign._version import __version__
 from hf_xalign.builtin import OLD_NAME, find_builtin, recorded_name
 from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
+from hf_xalign.checks import check_layout
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError
 from hf_xalign.tables import is_count
@@ -260,9 +261,7 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         local_record = read_json(path.with_name(LOCAL))
         if isinstance(local_record, dict) and is_as_sealed(local_record) and portable(local_record) == record:
             record = local_record  # unless the record was edited afterwards
-    if fault := next(_faults(record, _LAYOUT, ""), None):
-        fault = "".join(filter(str.isprintable, fault))
-        raise InputError(f"{path}: {fault}. The file was edited, or written by another program")
+    check_layout(record, _LAYOUT, path)
     for base in _bases(record):
         base["name"] = recorded_name(base["name"])
     return record
@@ -300,9 +299,8 @@ _MODEL = {"name": str, "hub_id!": str}  # hub_id is null for a folder and for `b
 _ORIGIN = {"method": str, "preset!": str, "languages": {"pivot": str, "others": [str]}, "base_model": _MODEL}
 # Other keys are a fingerprint and the number of pairs, entries or sentences.
 _SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
-# Types, [type of the items], {allowed texts}, {key: type}. A key with `?` may be missing or null, one with `!` is then
-# set to null, and `*` is every key. Keys with `?` at the top are missing in older records. The file also has `files`,
-# {name: checksum} of a finished run's model and text, and, unless it is pushed, `seal`, the checksum of the rest.
+# For `check_layout`. Keys with `?` at the top are missing in older records. The file also has `files`, {name:
+# checksum} of a finished run's model and text, and, unless it is pushed, `seal`, the checksum of the rest.
 _LAYOUT = {
     **_ORIGIN,
     "schema": int,
@@ -352,32 +350,6 @@ _LAYOUT = {
     },
     "saved_to?": (str, dict),  # the model's folder, or {what: path}
 }
-
-
-def _faults(value: Any, layout: Any, path: str) -> Iterator[str]:
-    """Yield the places where a record does not match the layout; set missing optional values to None."""
-    if isinstance(layout, dict) and isinstance(value, dict):
-        for key, inner_layout in layout.items():
-            name = key.rstrip("?!")
-            for entry in value if name == "*" else [name]:
-                # Optional parts are also false.
-                if value.get(entry) is not None and not (value[entry] is False and name != key):
-                    yield from _faults(value[entry], inner_layout, f"{path}.{entry}".lstrip("."))
-                elif key.endswith("!"):
-                    value[entry] = None
-                elif not key.endswith("?"):
-                    yield f"{path}.{entry} is missing".lstrip(".")
-    elif isinstance(layout, list) and isinstance(value, list):
-        for number, item in enumerate(value, 1):
-            yield from _faults(item, layout[0], f"{path}, item {number}")
-    elif isinstance(layout, set):
-        if not isinstance(value, str) or value not in layout:
-            yield f"{path} is {value!r:.60}, not one of {', '.join(sorted(layout))}"
-    elif isinstance(layout, (dict, list)):
-        yield f"{path} is {value!r:.60}, not {'an object' if isinstance(layout, dict) else 'a list'}"
-    elif not isinstance(value, layout) or (isinstance(value, bool) and layout is not bool):
-        words = {str: "text", int: "a whole number", _NUMBER: "a number", bool: "true or false"}
-        yield f"{path} is {value!r:.60}, not {words.get(layout, 'of another type')}"
 
 
 def write_text(path: Path, text: str) -> Path:

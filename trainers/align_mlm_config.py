@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import needs
-from hf_xalign.data.batches.masked import DictMLM
-from hf_xalign.data.pretraining.masking import masking_vocabulary
+from hf_xalign.data.batches.masked import DictMLM, masking_vocabulary
 from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.languages import language_ids
 from hf_xalign.objectives.lexicon import DictionaryCosine

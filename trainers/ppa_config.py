@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import GIVEN, excludes, needs
+from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.contrast import Normalize, QueueStart

@@ -16,7 +16,7 @@ from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
     from hf_xalign.evaluation.scores import Examples
-    from hf_xalign.recipes.parts.probes import Probe
+    from hf_xalign.trainers.base.probes import Probe
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -88,9 +88,9 @@ def run(args: Arguments) -> None:
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols, score_sentences
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.modeling.xalign.config import XAlignConfig
-    from hf_xalign.recipes.parts.probes import keep_examples, read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
+    from hf_xalign.trainers.base.probes import keep_examples, read_probes
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)

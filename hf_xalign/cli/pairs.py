@@ -259,9 +259,9 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     """Read texts of a run again, as the recipe did; missing or changed text raises an InputError."""
     from dataclasses import fields, replace
 
+    from hf_xalign.data.corpus import load_parts
     from hf_xalign.data.parallel import concatenate
     from hf_xalign.recipes.parts.arguments import ParallelText
-    from hf_xalign.recipes.parts.parallel import load_parts
 
     settings = run.record["settings"]
     data = ParallelText(
@@ -275,7 +275,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
         for entry in pair_sources(run.record, kind):
             options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
             text, [now_entry] = load_parts(
-                [entry["source"]], entry.get("split") or "", most, options, keep_unlinked=keep_unlinked
+                [entry["source"]], entry.get("split") or "", most, keep_unlinked=keep_unlinked, **options.reading()
             )
             if now_entry["fingerprint"] != entry.get("fingerprint"):
                 raise InputError(f"{entry['source']} has changed since the run")

@@ -184,6 +184,7 @@ def align_words(
         >>> linked[0]["target_words"], linked[0]["links"]
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
+    check_range(least=1, sample_size=sample_size)
     dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
     filters = LinkFilters(one_to_one, drop_identical, require_letter)
     rules = _rules(
@@ -454,6 +455,8 @@ def _rules(
 ) -> _Rules:
     """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
     check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
+    check_range(least=1, batch_size=options["batch_size"])
+    check_range(least=0, seed=options["seed"])
     kind, _, path = aligner.partition(":")
     aligners = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in aligners}:

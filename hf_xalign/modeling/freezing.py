@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
 
 import torch
 from peft import PeftModel
@@ -62,7 +63,7 @@ def freeze_unused(model: PreTrainedModel | PeftModel, top_layer: int) -> None:
 
     DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
     """
-    model = model.get_base_model() if isinstance(model, PeftModel) else model
+    model = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     if getattr(model, "pooler", None) is not None:
         model.pooler.requires_grad_(False)
     if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
@@ -84,17 +85,19 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         stack = list(encoder_layers(model))
     outputs: list[Any] = []
-    below = stack[top_layer - 1 : top_layer]
-    handles = [layer.register_forward_hook(lambda *arguments: outputs.append(arguments[-1])) for layer in below]
-    for layer in stack[top_layer:]:
-        layer.forward = lambda *args, **kwargs: outputs[-1]
+
+    def run(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        outputs.append(forward(*args, **kwargs))
+        return outputs[-1]
+
+    cut = stack[max(top_layer - 1, 0) :]
+    for layer in cut:  # not by a hook: SqueezeBERT calls `forward` itself
+        layer.forward = partial(run, layer.forward) if layer is cut[0] else lambda *args, **kwargs: outputs[-1]
     try:
         yield
     finally:
-        for layer in stack[top_layer:]:
+        for layer in cut:
             del layer.forward
-        for handle in handles:
-            handle.remove()
 
 
 def disable_dropout(model: nn.Module) -> None:

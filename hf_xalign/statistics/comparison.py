@@ -17,13 +17,14 @@ import numpy as np
 from tqdm import tqdm
 
 from hf_xalign.cache import check_mark, inside, read_json
-from hf_xalign.checks import check_range
+from hf_xalign.checks import check_distinct, check_layout, check_lengths, check_range
 from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics import significance
 from hf_xalign.statistics.examples import ExampleScores
 
 SCORES = "scores.json"
 SHARED = ("task", "metric", "train_language")  # fields of scores.json that are equal for all seeds of a system
+_LAYOUT = {**dict.fromkeys(SHARED, str), "seed": int, "languages": {"*": {"score": (int, float), "examples?": int}}}
 _ROUNDING = 1e-6  # tolerated difference between a score in scores.json and the score of the examples
 
 
@@ -147,8 +148,9 @@ def compare(
             drawn, p_values = [], []
             for language in columns:
                 pair = system.examples[language], baseline.examples[language]
-                drawn.append(significance.resampled_differences(*pair, resamples=resamples, seed=seed))
-                p_values.append(test(*pair))
+                with explained(f"{system.folder} against {baseline.folder}, {language}"):
+                    drawn.append(significance.resampled_differences(*pair, resamples=resamples, seed=seed))
+                    p_values.append(test(*pair))
                 bar.update()
             sizes = [len(baseline.examples[language][0]) for language in columns]
             means_apart = [float(np.mean(system.scores(code) - baseline.scores(code))) for code in columns]
@@ -187,6 +189,7 @@ def load_system(
         raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(folders))}")
     records = {number: _read_scores(folders[number], number) for number in chosen}
     first = records[chosen[0]]
+    codes = list(dict.fromkeys(languages or (code for record in records.values() for code in record["languages"])))
     for number, record in records.items():
         for field in SHARED:
             if record[field] != first[field]:
@@ -195,17 +198,13 @@ def load_system(
                     f"{chosen[0]}: one folder holds one system"
                 )
         scored = record["languages"]
-        if lacking := [code for code in languages or first["languages"] if code not in scored]:
+        if lacking := [code for code in codes if code not in scored]:
             raise InputError(
-                f"{folders[number] / SCORES}: has no scores for {_list(lacking)}, only for {_list(scored)}"
+                f"{folders[number] / SCORES}: has no scores for {_list(lacking)}, only for {_list(scored) or 'none'}"
             )
-        if not languages and (extra := [code for code in scored if code not in first["languages"]]):
-            raise InputError(f"{folders[chosen[0]] / SCORES}: has no scores for {_list(extra)}, seed {number} has")
-    examples: dict[str, list[ExampleScores]] = {}
-    for code in dict.fromkeys(languages or first["languages"]):
-        examples[code] = [_read_examples(folders[number], code, records[number]) for number in chosen]
-        with explained(f"{folder}, {code}"):
-            significance.check_same_test(examples[code], examples[code])
+    if not codes:
+        raise InputError(f"{folders[chosen[0]] / SCORES}: has no languages")
+    examples = {code: [_read_examples(folders[number], code, records[number]) for number in chosen] for code in codes}
     shared = {field: first[field] for field in SHARED}
     return System(name or folder.resolve().name, folder, seeds=chosen, examples=examples, **shared)
 
@@ -220,16 +219,9 @@ def _read_scores(folder: Path, number: int) -> dict[str, Any]:
             f"{folder}: the run is not finished, because there is no {SCORES}. Run that seed again, or name the "
             "finished seeds by --seeds."
         ) from None
-    if not isinstance(record, dict) or any(not isinstance(record.get(field), str) for field in SHARED):
-        raise InputError(f"{path}: this is not a file of scores, because it does not name {_list(SHARED)}")
-    if record.get("seed") != number:
-        raise InputError(f"{path}: its seed is {record.get('seed')}, but its folder is {folder.name}")
-    languages = record.get("languages")
-    if not isinstance(languages, dict) or not languages:
-        raise InputError(f"{path}: has no languages")
-    for code, entry in languages.items():
-        if not isinstance(entry, dict) or not isinstance(entry.get("score"), int | float):
-            raise InputError(f"{path}: language {code} has no score")
+    check_layout(record, _LAYOUT, path)
+    if record["seed"] != number:
+        raise InputError(f"{path}: its seed is {record['seed']}, but its folder is {folder.name}")
     return record
 
 
@@ -265,22 +257,18 @@ def _check_comparable(system: System, baseline: System) -> None:
                 f"{system.folder}: has {what} {_list(these)}, but {baseline.folder} has {_list(others)}. Run the "
                 f"missing ones{advice}."
             )
-    for code, runs in system.examples.items():
-        with explained(f"{system.folder} against {baseline.folder}, {code}"):
-            significance.check_same_test(runs, baseline.examples[code])
 
 
 def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[str]:
     paths = [Path(folder).resolve() for folder in folders]
     if len(paths) < 2:
         raise InputError(f"a comparison needs at least two folders, the baseline first, but got {len(paths)}")
-    if twice := [str(f) for f, path in zip(folders, paths) if paths.count(path) > 1]:
-        raise InputError(f"{twice[0]}: this folder is given twice")
+    check_distinct(folders=list(map(str, paths)))
     if names is None:
         ends = [path.name for path in paths]
         return ends if len(set(ends)) == len(ends) else [str(folder) for folder in folders]
-    if len(names) != len(paths) or len(set(names)) < len(names):
-        raise InputError(f"names: give {len(paths)} different names, one for each folder, instead of {_list(names)}")
+    check_lengths("folder", folders=folders, names=names)
+    check_distinct(names=names)
     return list(names)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.cache import read_json
+from hf_xalign.checks import check_layout
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
@@ -100,16 +101,14 @@ class ExampleScores:
         """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
         with explained(f"{path}", OSError, advice=". A finished run has this file next to scores.json."):
             content: Any = read_json(path, remedy="The file was edited or cut off.")
-        kind = content.get("kind") if isinstance(content, dict) else None
-        names = COLUMNS.get(kind, ()) if isinstance(kind, str) else ()
-        if not names or any(name not in content for name in names):
-            kinds = "; or ".join(f"{kind!r} with {', '.join(columns)}" for kind, columns in COLUMNS.items())
-            raise InputError(f"{path}: this is not a file of example scores: it needs a 'kind' of {kinds}")
+        check_layout(content, {"kind": set(COLUMNS)}, path)
+        kind = content["kind"]
+        check_layout(content, dict.fromkeys(COLUMNS[kind], list), path)
         with content_errors(path, "not example scores", "The file was edited."):
             if kind == "values":
                 return cls.from_values(content["values"])
             build = cls.from_counts if kind == "counts" else cls.from_label_counts
-            return build(*(content[name] for name in names))
+            return build(*(content[name] for name in _COUNTS))
 
 
 def total(above: np.ndarray, below: np.ndarray) -> np.ndarray:

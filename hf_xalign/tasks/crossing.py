@@ -13,15 +13,15 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from hf_xalign.cache import digest
+from hf_xalign.data.batches.masked import example_draws
 from hf_xalign.data.code_switching import GROUP, code_switch_pairs
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, tree_columns
 from hf_xalign.data.derived.word_order import load_treebank
-from hf_xalign.data.pretraining.masking import example_draws
 from hf_xalign.data.readers import is_conllu
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records
-from hf_xalign.tasks.qa.reading import COLUMNS, pair_code, read_questions
+from hf_xalign.tasks.questions import COLUMNS, pair_code, read_questions
 
 _QUESTION = ("question", "question_lang")
 _CONTEXT = ("context", "context_lang", "answers")

@@ -1,4 +1,4 @@
-"""Read labelled text of one language."""
+"""Labelled text of one language, and the set of its labels."""
 
 from __future__ import annotations
 
@@ -9,33 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from datasets import ClassLabel, Dataset
 
-from hf_xalign.cache import digest
+from hf_xalign.cache import digest, read_json
 from hf_xalign.checks import check_lengths, check_range
+from hf_xalign.data import readers
 from hf_xalign.data.parallel import hub_commit, load_hub
-from hf_xalign.data.readers import (
-    WITHHELD,
-    Rows,
-    file_format,
-    is_conllu,
-    is_withheld,
-    read_cells,
-    read_conll,
-    read_json,
-    read_jsonl,
-    read_table,
-    text_of,
-)
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
-from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, span_parts, word_labels
+from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
-from hf_xalign.tasks.labels import LabelSet
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +31,7 @@ logger = logging.getLogger(__name__)
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
+_REMEDY = "Name the right ones by text_columns and label_column."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
 
 
@@ -131,21 +120,23 @@ def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dic
     return record, None
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> readers.Rows:
     """Yield the rows of a file of labelled text, by its suffix and, for TSV and CSV, its first lines."""
-    match suffix := file_format(path):
+    match suffix := readers.file_format(path):
         case ".jsonl":
-            return read_jsonl(path)
+            return readers.read_jsonl(path)
         case ".json":
-            return read_json(path)
+            return readers.read_json(path)
         case ".tsv" | ".csv":
-            rows = [cells for _, cells in itertools.islice(read_cells(path), 20) if cells]
+            rows = [cells for _, cells in itertools.islice(readers.read_cells(path), 20) if cells]
             if rows and len(rows[0]) == len(_FACEBOOK) and rows[0][-1].startswith("{"):
-                return read_table(path, _FACEBOOK)
+                return readers.read_table(path, _FACEBOOK)
             # Words and their labels have no header.
             labels = {cells[-1] for cells in [cells for cells in rows if not cells[0].startswith("#")][:2]}
-            if suffix == ".csv" or not (is_conllu(path) or labels == {OUTSIDE} or span_parts(labels, certain=True)):
-                return read_table(path)
+            if suffix == ".csv" or not (
+                readers.is_conllu(path) or labels == {OUTSIDE} or span_parts(labels, certain=True)
+            ):
+                return readers.read_table(path)
     if suffix in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
     raise InputError(
@@ -156,7 +147,7 @@ def read_rows(path: Path) -> Rows:
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
-    for line, record in read_conll(path):
+    for line, record in readers.read_conll(path):
         words = record.get("tokens", [""])
         if prefix is None:
             match = re.match(r"(?:[a-z]{2,3}(?:-[a-z]+)*|simple):(?!//)", words[0])
@@ -171,6 +162,94 @@ Kind = Literal["token", "sequence"]
 
 LABELLED = SourceKind(SUFFIXES, ("package", "pattern"), ".pos")
 _PAIR = ("text_a", "text_b")
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """Labels in the order of their ids.
+
+    Attributes:
+        names: all labels; BIO labels always have both B and I of a type.
+
+    Example:
+        >>> labels = LabelSet.of(["B-city", "O", "B-date", "I-date"])
+        >>> labels.names
+        ('O', 'B-city', 'I-city', 'B-date', 'I-date')
+        >>> labels.ids["B-date"], labels.mark_spans
+        (3, True)
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> LabelSet:
+        """Make a label set from the labels that occur: `O` first, the rest sorted. Labels of spans become BIO labels.
+
+        Raises:
+            InputError: there are fewer than two labels.
+        """
+        found_names = set(bio_names(names).values())
+        if span_parts(found_names):
+            span_types = sorted({name[2:] for name in found_names if name != OUTSIDE})
+            ordered = [OUTSIDE, *(f"{prefix}-{span_type}" for span_type in span_types for prefix in "BI")]
+        else:
+            ordered = sorted(found_names, key=lambda name: (name != OUTSIDE, name))
+        return cls._of(ordered, "the training text")
+
+    @classmethod
+    def load(cls, source: str) -> LabelSet:
+        """Load a label set from a JSON file, in its order. Labels of spans become BIO labels, with missing ones last.
+
+        Args:
+            source: path of a list of labels, or `labels.json:bio` for the list `bio` of an object.
+
+        Raises:
+            InputError: the file is missing or does not hold such a list.
+        """
+        path, key = (source, "") if Path(source).expanduser().exists() else source.rpartition(":")[::2]
+        with explained(f"labels={source}", OSError):
+            content: Any = read_json(Path(path or source).expanduser())
+        if isinstance(content, dict):
+            if key not in content:
+                raise InputError(
+                    f"labels={source}: the file holds {', '.join(map(str, content))}. Choose one, as in "
+                    f"{path or source}:{next(iter(content), 'labels')}"
+                )
+            content = content[key]
+        if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
+            raise InputError(f"labels={source}: the file must hold a list of strings")
+        if len(set(content)) < len(content):
+            raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
+        content = list(dict.fromkeys(bio_names(content).values()))
+        missing = sorted(set(cls.of(content).names) - set(content)) if span_parts(content) else []
+        return cls._of([*content, *missing], f"labels={source}")
+
+    @classmethod
+    def _of(cls, names: list[str], where: str) -> LabelSet:
+        if len(names) < 2:
+            raise InputError(
+                f"{where}: there are {len(names)} different labels ({', '.join(names)}), but a classifier needs two"
+            )
+        return cls(tuple(names))
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Id of each label."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def mark_spans(self) -> bool:
+        """True if the labels are BIO labels."""
+        return bool(span_parts(self.names))
+
+    def describe(self) -> str:
+        """Return the labels in one line, for messages."""
+        first_names = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
+        return f"{len(self.names)} labels ({first_names})"
+
+    def config(self) -> dict[str, Any]:
+        """Return the label fields of a model's config."""
+        return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
 
 
 @dataclass(frozen=True)
@@ -296,7 +375,7 @@ def read_examples(
         if not left_out:
             make = _words if kind == "token" else _texts
             row = make(record, text_columns, label_column, where)
-            if kind == "token" and is_withheld(row["tokens"]):
+            if kind == "token" and readers.is_withheld(row["tokens"]):
                 left_out = "with withheld words (_)"
             elif row.get("label") == UNLABELLED:
                 left_out = "labelled _"
@@ -307,7 +386,7 @@ def read_examples(
     skipped = ", ".join(f"{count} {why}" for why, count in sorted(others.items()))
     if not rows:
         if [*others] == ["with withheld words (_)"]:
-            raise InputError(f"{source}: {WITHHELD}")
+            raise InputError(f"{source}: {readers.WITHHELD}")
         raise InputError(f"{source}: it has no examples{skipped and f' in {language}; there are {skipped}'}")
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
@@ -370,7 +449,7 @@ def _words(
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
     label_column = label_column or ("upos" if "upos" in record and "labels" not in record else "labels")
-    words, labels = (_get(record, name, where) for name in (column, label_column))
+    words, labels = (value_of(record, name, where) for name in (column, label_column))
     if isinstance(words, str) and isinstance(labels, str):
         words, labels = ([piece for piece in text.split(" ") if piece] for text in (words, labels))
     for name, values in ((column, words), (label_column, labels)):
@@ -379,7 +458,7 @@ def _words(
     with explained(where):
         check_lengths("word", **{f"words in {column!r}": words, f"labels in {label_column!r}": labels})
     return {
-        "tokens": [clean_text(text_of(word, column, where)) for word in words],
+        "tokens": [clean_text(readers.text_of(word, column, where)) for word in words],
         "labels": [label_of(label, label_column, where) for label in labels],
     }
 
@@ -391,19 +470,19 @@ def _texts(
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns, label_column = tuple(text_columns), label_column or "label"
     columns = columns or (_PAIR if set(_PAIR) & set(record) else ("text",))
-    texts = [text_of(_get(record, column, where), column, where) for column in columns]
+    texts = [readers.text_of(value_of(record, column, where), column, where) for column in columns]
     row = {name: clean_text(text).strip() for name, text in zip(_PAIR, texts, strict=False)}
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
         raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
-    return {**row, "label": label_of(_get(record, label_column, where), label_column, where)}
+    return {**row, "label": label_of(value_of(record, label_column, where), label_column, where)}
 
 
-def _get(record: dict[str, Any], column: str, where: str) -> Any:
+def value_of(record: Any, column: str, where: str, remedy: str = _REMEDY) -> Any:
+    """Return a value of a record; an InputError that ends with `remedy` is raised if the record has no such column."""
+    if not isinstance(record, Mapping):
+        raise InputError(f"{where}: {type(record).__name__}, not an object with {column!r}. {remedy}")
     if column not in record:
-        raise InputError(
-            f"{where}: no column {column!r}; the columns are {', '.join(record)}. Name the right ones by text_columns "
-            "and label_column."
-        )
+        raise InputError(f"{where}: no column {column!r}; the columns are {', '.join(record) or 'none'}. {remedy}")
     return record[column]
 
 

@@ -1,29 +1,36 @@
-"""Load an encoder with a new head for a task."""
+"""Load an encoder with a new head for a task, and fit the head before the encoder is trained."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
+from accelerate.utils import broadcast
+from datasets import Dataset
 from peft import PeftModel
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.mapped import MappedEncoder, MappedEncoderConfig, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.softmax_regression import fit_softmax
+from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
-from hf_xalign.tasks.task import Task
+from hf_xalign.tasks.classification import SequenceTask, TaggingTask, TokenTask
+from hf_xalign.tasks.task import Batch, Task, evaluating, read_batch
 
 
 def load_task_model(
@@ -72,6 +79,42 @@ def load_task_model(
                 **task.config(),
             )
     return model if adapter is None else with_alignment(model, adapter)
+
+
+def load_tagger(
+    name_or_path: str,
+    task: TaggingTask,
+    *,
+    adapter: str | None = None,
+    revision: str = "main",
+    seed: int = 0,
+    layers: Sequence[int] | None = None,
+    **settings: Any,
+) -> BiLSTMCRFForTokenClassification:
+    """Load an encoder, which may be a mapped one, with a new tagger, in float32, from safetensors only.
+
+    The tagger reads `layers`, which must all be mapped if there are maps. By default it reads the mapped layers, the
+    last layer with an adapter, else the last four. `settings` are other fields of
+    [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`]. Other arguments and errors are those of [`load_task_model`].
+    """
+    encoder = load(name_or_path, revision=revision)
+    if not isinstance(encoder, PreTrainedModel):
+        raise adapter_alone(name_or_path)
+    count = encoder.config.num_hidden_layers
+    changed = changed_layers(encoder.config, name_or_path, adapter)
+    if layers is None:
+        if isinstance(encoder, MappedEncoder):
+            layers = encoder.config.layers
+        else:  # ROTATE reads the last four layers of an encoder without maps
+            layers = [-1] if adapter is not None else [-4, -3, -2, -1][-count - 1 :]
+    if changed is not None:
+        check_layers(layers, count, changed, adapter or name_or_path)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        tagger = BiLSTMCRFForTokenClassification.from_encoder(
+            encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
+        )
+    return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
 
 
 def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequence[int] | None = None) -> None:
@@ -206,3 +249,60 @@ def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
     missing, _ = backbone.load_state_dict(rotated.unmapped.state_dict(), strict=False)
     assert all("pooler" in key for key in missing), missing
     return with_alignment(model, map_adapter(rotated.unmapped, maps, pivot=rotated.config.pivot))
+
+
+ITEMS = 50_000  # enough for a linear layer; more items cost more passes of the encoder
+
+
+def last_layer(model: PreTrainedModel) -> nn.Linear:
+    """Return the linear layer that computes a task model's logits; without one (with bias), raise an InputError."""
+    count = model.config.num_labels
+    candidates = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
+    if not candidates or candidates[-1].bias is None:
+        raise InputError(
+            f"keep_aligned=true fits a last linear layer with a bias and {count} outputs, but {type(model).__name__} "
+            "has none. Remove keep_aligned"
+        )
+    return candidates[-1]
+
+
+def fit_head(
+    model: PreTrainedModel,
+    task: TokenTask | SequenceTask,
+    encoded: Dataset,
+    collate: Callable[[list[Any]], Batch],
+    *,
+    batch_size: int = 64,
+    seed: int = 0,
+    autocast: torch.dtype | None = None,
+    desc: str | None = None,
+) -> None:
+    """Fit the last layer of `model` by softmax regression, without dropout, before the encoder is trained.
+
+    The first gradients of a randomly initialized head change the encoder at random, and destroy part of the alignment
+    (Kumar et al. 2022, arXiv 2202.10054, "linear probing, then fine-tuning").
+
+    At most about 50,000 labelled items of the `encoded` rows are used, chosen by `seed`. `autocast` is the dtype of
+    the forward passes, or None; `desc` labels the progress bar.
+    """
+    layer = last_layer(model)
+    device = layer.weight.device
+    layer_inputs: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0].detach()))
+    rows = np.random.default_rng(seed).permutation(len(encoded))
+    vectors: list[Tensor] = []
+    classes: list[Tensor] = []
+    half = torch.autocast(device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None)
+    with hook, evaluating(model), torch.no_grad(), half:
+        for start in progress(range(0, len(rows), batch_size), desc=desc, leave=False):
+            batch = read_batch(encoded, np.sort(rows[start : start + batch_size]), collate, device)
+            model(**task.inputs(batch))
+            vectors.append(task.select(layer_inputs.pop(), batch).cpu())
+            classes.append(batch["labels"].cpu())
+            if sum(map(len, classes)) >= ITEMS:
+                break
+    weight, bias = fit_softmax(torch.cat(vectors), torch.cat(classes), layer.out_features)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+    broadcast([layer.weight.detach(), layer.bias.detach()])  # other processes may have rounded differently

@@ -1,14 +1,22 @@
-"""Count correct words and spans of every example, for accuracy, token micro F1 and span F1."""
+"""Score predictions example by example: words, spans, classes, and answers by token F1 and exact match."""
 
 from __future__ import annotations
 
+import string
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import regex
 
-from hf_xalign.checks import check_lengths
+from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, read_spans
+from hf_xalign.data.words import lower_word
+from hf_xalign.errors import InputError
+from hf_xalign.language_codes import parse_language
 
 Metric = Literal["accuracy", "token_f1", "span_f1"]
 
@@ -98,3 +106,120 @@ def _check_same(predicted: Sequence[Sequence], gold: Sequence[Sequence]) -> None
     check_lengths("sentence", predictions=predicted, references=gold)
     for number, (labels, references) in enumerate(zip(predicted, gold, strict=True)):
         check_lengths(f"word of sentence {number}", predictions=labels, references=references)
+
+
+Rules = Literal["mlqa", "squad"]
+RULES = get_args(Rules)
+
+_ASCII_MARKS = regex.compile(f"[{regex.escape(string.punctuation)}]")
+# Unicode counts $ + < = > ^ ` | ~ as symbols; SQuAD drops them, and so does MLQA.
+_MARKS = regex.compile(r"[\p{P}$+<=>^`|~]")
+
+
+def answer_tokens(text: str, language: str, rules: Rules = "mlqa") -> list[str]:
+    """Return the tokens of an answer that F1 counts: in lower case, without punctuation and articles.
+
+    - `mlqa` removes Unicode punctuation, and the articles of English, German, Spanish, Vietnamese and Arabic. Blanks
+      separate tokens. In Chinese, every Han character is a token, and (beyond MLQA) every letter in Japanese, Thai,
+      Lao, Khmer and Burmese. Text is NFC-normalized first, so that a decomposed Vietnamese article is found.
+    - `squad` applies SQuAD 1.1's rules for English to any language: it removes ASCII punctuation and English articles,
+      and splits at blanks. XTREME scores XQuAD and TyDi this way.
+
+    Removed punctuation leaves no blank (`well-known` is one token); a removed article does.
+    """
+    check_choice(RULES, rules=rules)
+    if rules == "squad":
+        articles, letters = _expressions("en")
+        marks = _ASCII_MARKS
+    else:
+        articles, letters = _expressions(parse_language(language).language)
+        marks = _MARKS
+        text = unicodedata.normalize("NFC", text)
+    text = marks.sub("", text.lower() if rules == "squad" else lower_word(text, language))
+    if articles is not None:
+        text = articles.sub(" ", text)
+    return text.split() if letters is None else letters.sub(r" \g<0> ", text).split()
+
+
+# Letters of scripts without blanks between words; each letter with its combining marks is a token.
+_LETTERS = {
+    "zh": r"\p{Han}",
+    "ja": r"[\p{Han}\p{Hiragana}\p{Katakana}ー]",
+    "th": r"\p{Thai}",
+    "lo": r"\p{Lao}",
+    "km": r"\p{Khmer}",
+    "my": r"\p{Myanmar}",
+}
+_ARTICLES = {
+    "en": r"\b(?:a|an|the)\b",
+    "de": r"\b(?:der|die|das|den|dem|des|ein|eine|einen|einem|einer|eines)\b",
+    "es": r"\b(?:el|la|los|las|un|una|unos|unas)\b",
+    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
+    # The article is a prefix, often after another one, so MLQA removes the two letters everywhere.
+    "ar": "ال",
+}
+
+
+@cache
+def _expressions(base: str) -> tuple[regex.Pattern[str] | None, regex.Pattern[str] | None]:
+    """Return the expressions for a language's articles and one-letter tokens, or None."""
+    articles, letter = _ARTICLES.get(base), _LETTERS.get("zh" if base == "yue" else base)
+    return (
+        regex.compile(articles) if articles else None,
+        # \X also matches the rest of the letter's cluster: vowel signs, tone marks, variation selectors.
+        regex.compile(rf"(?={letter})\X") if letter else None,
+    )
+
+
+class AnswerScores(NamedTuple):
+    """Token F1 in [0, 1] and exact match, 0 or 1, of each question; float64 (questions,) each."""
+
+    f1: np.ndarray
+    exact_match: np.ndarray
+
+
+def score_answers(
+    predictions: Sequence[str],
+    references: Sequence[Sequence[str]],
+    languages: Sequence[str] | str,
+    *,
+    rules: Rules = "mlqa",
+) -> AnswerScores:
+    """Return F1 and exact match of each answer with its best reference.
+
+    With c common tokens, F1 = 2 c / (tokens of the answer + tokens of the reference). If normalization removes all
+    tokens of both, as for the answer `A`, F1 is 1 as in SQuAD 2.0 (0 in SQuAD 1.1 and MLQA).
+
+    Each question has one answer, which may be empty, and one or more references. `languages` gives the language of
+    each answer (that of the context), or one for all; `rules` are those of [`answer_tokens`].
+    """
+    codes = [languages] * len(predictions) if isinstance(languages, str) else list(languages)
+    check_lengths("question", answers=predictions, references=references, languages=codes)
+    check_range(least=1, answers=len(predictions))
+    f1, exact = np.zeros(len(predictions)), np.zeros(len(predictions))
+    for row, (prediction, golds, language) in enumerate(zip(predictions, references, codes, strict=True)):
+        if isinstance(golds, str) or not len(golds):
+            raise InputError(f"question {row}: the references {golds!r} are not a list of one or more answers")
+        answer = answer_tokens(prediction, language, rules)
+        gold_answers = [answer_tokens(gold, language, rules) for gold in golds]
+        exact[row] = answer in gold_answers
+        common = (sum((Counter(answer) & Counter(tokens)).values()) for tokens in gold_answers)
+        sizes = (max(1, len(answer) + len(tokens)) for tokens in gold_answers)
+        # Equal answers may both be empty.
+        f1[row] = exact[row] or max(2 * count / size for count, size in zip(common, sizes, strict=True))
+    return AnswerScores(f1, exact)
+
+
+def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[str, Any]:
+    """Average scores over the questions of each language, then over languages with equal weights.
+
+    Returns `f1`, `exact_match`, `questions` (their number), and under `languages` these three values by language.
+    """
+    codes = np.broadcast_to(np.asarray(languages), scores.f1.shape)
+    by_code: dict[str, dict[str, float]] = {}
+    for code in sorted(set(codes.tolist())):
+        has_code = codes == code
+        means = {name: float(column[has_code].mean()) for name, column in scores._asdict().items()}
+        by_code[code] = means | {"questions": int(has_code.sum())}
+    overall = {name: float(np.mean([means[name] for means in by_code.values()])) for name in AnswerScores._fields}
+    return overall | {"questions": len(codes), "languages": by_code}

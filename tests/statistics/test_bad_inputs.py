@@ -40,8 +40,8 @@ def test_examples(tmp_path):
     files = {
         None: "No such file",
         "{": "not JSON",
-        "[1]": "not a file of example scores",
-        '{"kind": "counts", "correct": [1]}': "'counts' with correct, predicted, gold",
+        "[1]": r"the content is \[1\], not an object",
+        '{"kind": "counts", "correct": [1]}': "predicted is missing",
         json.dumps({"kind": "counts", "correct": [2], "predicted": [1], "gold": [2]}): "example 0 has correct 2",
     }
     assert_refused({text: (partial(load, text), rf"de\.json.*{said}") for text, said in files.items()}, tmp_path)
@@ -85,14 +85,14 @@ def test_comparison_of_a_bad_folder(tmp_path):
         (lambda f: (f / "seed-1" / "scores.json").unlink(), "seed-1: the run is not finished"),
         (lambda f: (f / "seed-1" / "scores.json").write_text("{"), "scores.json: not JSON"),
         (lambda f: edit_run(f, train_language="de"), "train_language is 'de', but 'en' for seed 0"),
-        (lambda f: edit_run(f, task=None), "does not name task, metric, train_language"),
-        (lambda f: edit_run(f, languages={}), "has no languages"),
-        (lambda f: edit_run(f, languages={"de": {}}), "de has no score"),
+        (lambda f: edit_run(f, task=None), "task is missing"),
+        (lambda f: edit_run(f, languages={}), "has no scores for de, hi, only for none"),
+        (lambda f: edit_run(f, languages={"de": {}}), "languages.de.score is missing"),
         (lambda f: edit_run(f, **rescore(0.5)), "de.json: its 80 examples score .* reports 0.500000"),
         (lambda f: shutil.copytree(f / "seed-1", f / "seed-7"), "seed-7/scores.json: its seed is 1"),
         (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "seed-<number>.*evaluate RUN --examples"),
         (lambda f: write_run(f, 2, longer), "de: .*80 with counts and 79 with counts. .*--links"),
-        (lambda f: write_run(f, 2, more), "has no scores for ru, seed 2 has"),
+        (lambda f: write_run(f, 2, more), "seed-0/scores.json: has no scores for ru, only for de, hi"),
         (shutil.rmtree, "no such folder"),
     ]
     assert_refused({said: (partial(spoil, change), f"fao_1%.*{said}") for change, said in rows}, tmp_path)
@@ -106,8 +106,8 @@ def test_comparison_of_systems_that_do_not_compare(tmp_path):
 
     options = [
         ({"folders": [raw]}, "at least two folders"),
-        ({"folders": [raw, fao, worse, raw / "seed-0" / ".."]}, "raw: this folder is given twice"),
-        ({"names": ["a", "b"]}, "names: give 3 different names"),
+        ({"folders": [raw, fao, worse, raw / "seed-0" / ".."]}, "folders=.*raw.*: name at least one, and each once"),
+        ({"names": ["a", "b"]}, "3 folders, 2 names"),
         ({"seeds": [0, 9]}, "raw: has no seed 9, only 0, 1, 2"),
         ({"languages": ["ru"]}, "has no scores for ru, only for de, hi"),
         ({"level": 5}, "level=5"),

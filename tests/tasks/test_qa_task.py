@@ -12,8 +12,8 @@ from support.tiny import make_encoder, make_tokenizer
 from transformers import BertForQuestionAnswering
 
 from hf_xalign.tasks import LanguageInputs, QuestionTask
-from hf_xalign.tasks.qa.scores import answer_tokens, score_answers
-from hf_xalign.tasks.qa.task import NO_ANSWER, NOWHERE, TokenText, best_spans, window_spans
+from hf_xalign.tasks.questions import NO_ANSWER, NOWHERE, TokenText, best_spans, window_spans
+from hf_xalign.tasks.scoring import answer_tokens, score_answers
 
 TASK = QuestionTask(overlap=6, max_question_tokens=8, max_answer_tokens=8)
 LENGTH = 24

@@ -15,7 +15,7 @@ from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.tasks import Examples, LabelSet, by_language, examples, read_examples
 from hf_xalign.tasks.crossing import code_switch, cross_lingual, mix_languages, read_crossed
-from hf_xalign.tasks.qa.reading import read_questions
+from hf_xalign.tasks.questions import read_questions
 
 CONLLU = (
     "# text = Vámonos al mar\n"
@@ -427,13 +427,13 @@ def test_layout_of_questions(tmp_path):
     asked, pairs = rf"{second}.qas\[0\]", "'answers' are not pairs of text and answer_start"
     elsewhere = rf"{asked} \(id 'c1q0'\): an answer is not at its answer_start"
     changes = [
-        (r"a.json: 'data' is missing; there is 'version'", lambda c, p, q: c.pop("data")),
-        (f"{asked}: 'id' is missing", lambda c, p, q: q.pop("id")),
+        ("a.json: no column 'data'; the columns are version", lambda c, p, q: c.pop("data")),
+        (f"{asked}: no column 'id'", lambda c, p, q: q.pop("id")),
         (f"{asked}: column 'id' holds null", lambda c, p, q: q.update(id=None)),
         (pairs, lambda c, p, q: q.update(answers="x")),
         (pairs, lambda c, p, q: q["answers"][0].update(answer_start="3")),
         (f"{second}: 'qas' holds dict, not a list", lambda c, p, q: p.update(qas={})),
-        (r"data\[1\]: 'paragraphs' is missing; there is a list", lambda c, p, q: c["data"].append([])),
+        (r"data\[1\]: list, not an object with 'paragraphs'", lambda c, p, q: c["data"].append([])),
         ("column 'question' holds NoneType, not text", lambda c, p, q: q.update(question=None)),
         (f"{asked}: 'context' is empty", lambda c, p, q: p.update(context=" \n")),
         ("a.json: not JSON .*surrogates", lambda c, p, q: q.update(question="\ud83d?")),

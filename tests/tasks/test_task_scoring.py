@@ -12,9 +12,8 @@ from support.numeric import assert_rounding
 from hf_xalign import metrics
 from hf_xalign.data.span_labels import Span, find_spans
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
-from hf_xalign.tasks.qa.scores import answer_tokens, by_language, score_answers
-from hf_xalign.tasks.qa.task import best_spans, window_spans
-from hf_xalign.tasks.scoring import count_spans, count_words, tags_as_spans
+from hf_xalign.tasks.questions import best_spans, window_spans
+from hf_xalign.tasks.scoring import answer_tokens, by_language, count_spans, count_words, score_answers, tags_as_spans
 
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
 RATIO = 5

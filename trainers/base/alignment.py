@@ -44,7 +44,7 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_pieces, set_prompt
-from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
@@ -199,8 +199,8 @@ class AlignmentTrainer(HubTrainer):
     _growing_term: str = ""
     # True if `cache_start` was called.
     _start_cached: bool = False
-    # Numbers of training rows by language.
-    _row_counts: dict[str, int]
+    # Numbers of training rows by language as `rows`, and their hash as `text`.
+    _trained_text: dict[str, Any]
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
 
@@ -256,6 +256,8 @@ class AlignmentTrainer(HubTrainer):
         elif isinstance(model, PeftModel):
             for config in model.peft_config.values():
                 _check_adapter(model.get_base_model(), config)
+        if args.push_to_hub:
+            self._check_push(model)
         if self.trains_encoder:
             _check_precision(model)
         if prompt := getattr(args, "prompt", None):
@@ -340,6 +342,8 @@ class AlignmentTrainer(HubTrainer):
             if self.make_model is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(self.make_model, self.args)
+        if not isinstance(model, str | nn.Module):
+            raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
         if isinstance(model, nn.Sequential):
             model, own_tokenizer = open_sentence_transformer(model)
             tokenizer = tokenizer or own_tokenizer
@@ -374,8 +378,13 @@ class AlignmentTrainer(HubTrainer):
     # ---- Data ----
 
     def _read(self, data: Any, name: str) -> Any:
-        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one."""
-        return join_languages(data, name)
+        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
+
+        Its rows have one pivot.
+        """
+        pairs = join_languages(data, name)
+        only_language(pairs, "target_lang", name)
+        return pairs
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
@@ -407,7 +416,8 @@ class AlignmentTrainer(HubTrainer):
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
-        self._row_counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        self._trained_text = {"rows": counts, "text": checkpoints.hash_rows(dataset, lengths)}
         # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
         whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
@@ -777,7 +787,7 @@ class AlignmentTrainer(HubTrainer):
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            checkpoints.mark_complete(folder, self._row_counts)
+            checkpoints.mark_complete(folder, self._trained_text)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _saving(self, folder: Path) -> AbstractContextManager[None]:
@@ -836,7 +846,7 @@ class AlignmentTrainer(HubTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None and not self.args.ignore_data_skip:
-            checkpoints.check_same_rows(checkpoint, self._row_counts)
+            checkpoints.check_same_text(checkpoint, self._trained_text)
         if not self.is_fsdp_enabled or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import logging
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any, ClassVar, Literal, cast
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType, Trainer
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.optimization import get_scheduler
 from transformers.trainer_utils import SaveStrategy
 from transformers.training_args import TrainingArguments
@@ -25,6 +23,7 @@ from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError, explained
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.record import mask_secrets, portable, to_plain
+from hf_xalign.trainers.base.tracking import check_trackers
 
 logger = logging.getLogger(__name__)
 
@@ -224,8 +223,6 @@ def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) ->
 # Parts of the names of scores.
 _LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error"}
 _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
-# Trackers that the tests cover, and what to install for each.
-_TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # Fields that are set from eval_strategy, or if there is no accelerator.
 _DERIVED = {"do_eval", "eval_on_start", "dataloader_pin_memory"}
 
@@ -365,12 +362,7 @@ class AlignmentConfig(TrainingArguments):
         with explained("transformers refuses these settings", ValueError):
             super().__post_init__()
         check_resolved(self)
-        for tracker in self.report_to or []:
-            check_choice(("none", "all", *INTEGRATION_TO_CALLBACK), report_to=tracker)
-        for tracker, package in _TRACKERS.items():
-            modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
-            if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):
-                raise InputError(f"report_to={tracker}: {tracker} is not installed. Run pip install {package}.")
+        check_trackers(self)
 
     def _choose_metric(self) -> None:
         """Set the metric that chooses checkpoints or steps the schedule, and whether greater is better."""

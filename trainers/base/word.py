@@ -281,7 +281,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             term = next(term for term in self.objective if "teacher" in term.needs)
             with self.args.main_process_first(desc="encoding by the teacher"):
                 dataset = add_teacher(dataset, cast(SentenceTeacher, term))
-        length = min(self.args.max_length, position_limit(model.config))
+        length = position_limit(model.config, self.args.max_length)
         if len(dataset) > ENCODED_AHEAD and not ahead:
             return encode_when_read(
                 dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links

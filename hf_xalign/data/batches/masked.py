@@ -1,20 +1,137 @@
-"""Collators that mask tokens: for PPA (contrast and TLM on pairs), and for MLM, XLM and DICT-MLM."""
+"""Mask tokens, and collate masked batches: for PPA (contrast and TLM on pairs), and for MLM, XLM and DICT-MLM.
+
+Random draws depend on seed, epoch and example, not on batch, process or worker.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import pad_rows
-from hf_xalign.data.pretraining import masking
-from hf_xalign.data.pretraining.rows import TokenEntries
+from hf_xalign.data.encoding import tokenizer_name
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:
+    from hf_xalign.data.pretraining.rows import TokenEntries
+
+IGNORED = -100  # label of a token that is not predicted, as in torch's and transformers' cross entropy
+LANGUAGE = 1 << 32  # a token of a language is one number: language * LANGUAGE + token
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class MaskingVocabulary(NamedTuple):
+    """Token ids for masking: int64, ascending; `special_ids` are never masked, `replacements` may replace a token."""
+
+    mask_token_id: int
+    special_ids: np.ndarray
+    replacements: np.ndarray
+
+    def maskable(self, input_ids: np.ndarray) -> np.ndarray:
+        """Return a bool array in the shape of `input_ids`: the tokens that may be masked."""
+        return ~np.isin(input_ids, self.special_ids)
+
+
+def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
+    """Return the token ids for [`mask_tokens`]; a tokenizer without mask token raises an InputError."""
+    if tokenizer.mask_token_id is None:
+        raise InputError(
+            f"{tokenizer_name(tokenizer)}: the tokenizer has no mask token, which masked language modelling needs. "
+            "Take a model that was trained with one, switch the TLM/MLM term off, or add one by "
+            "tokenizer.add_special_tokens({'mask_token': '[MASK]'}) and model.resize_token_embeddings(len(tokenizer))"
+        )
+    special = np.unique(tokenizer.all_special_ids)
+    ids = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
+    return MaskingVocabulary(tokenizer.mask_token_id, special, np.setdiff1d(ids, special))
+
+
+def example_draws(
+    examples: np.ndarray, counts: np.ndarray | int, *, seed: int, epoch: int, stream: int = 0
+) -> np.ndarray:
+    """Draw uniform random numbers for each example of a batch at once.
+
+    The numbers of an example are the SplitMix64 sequence (Steele et al. 2014, "Fast splittable pseudorandom number
+    generators") that starts at a hash of seed, epoch, stream and example.
+
+    Draws `counts`, int (B,) or int, numbers for each of the `examples`, int (B,), not negative. Returns float64 (sum
+    of counts,) in [0, 1), example after example. Streams are independent: 0 draws masks, 1 the order of PPA's sides, 2
+    DICT-MLM's translations.
+    """
+    key = np.zeros(1, dtype=np.uint64)
+    for number in (seed, epoch, stream):
+        key = _mixed(key + _GOLDEN + np.uint64(number))
+    examples = np.asarray(examples)
+    counts = np.broadcast_to(counts, examples.shape)
+    starts = _mixed(key + _GOLDEN + examples.astype(np.uint64))
+    first = np.cumsum(counts) - counts
+    steps = (np.arange(counts.sum()) - np.repeat(first, counts) + 1).astype(np.uint64)
+    bits = _mixed(np.repeat(starts, counts) + steps * _GOLDEN)
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def mask_tokens(
+    input_ids: np.ndarray,
+    maskable: np.ndarray,
+    vocabulary: MaskingVocabulary,
+    examples: np.ndarray,
+    *,
+    seed: int,
+    epoch: int,
+    probability: float = 0.15,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Select tokens to predict: 80% become the mask token, 10% a random one, 10% stay (BERT, Devlin et al. 2019).
+
+    Every maskable token is selected with `probability`, independently of the others. A sentence of 20 tokens has none
+    in 4% of the draws (0.85^20); forcing one would over-sample the tokens of short sentences. Draws are assigned to
+    maskable tokens in order, so padding on either side changes nothing.
+
+    `input_ids` int64 and `maskable` bool are (B, T); `examples` int64 (B,) are the rows' numbers in the dataset.
+    Returns the masked tokens and the labels, int64 (B, T): the original token where it was selected, else -100.
+    """
+    draws = example_draws(examples, 2 * maskable.sum(axis=1), seed=seed, epoch=epoch).reshape(-1, 2)
+    # One draw chooses between mask, random, kept and not hidden; the other picks the random token.
+    choice = draws[:, 0]
+    tokens = input_ids[maskable]
+    labels = np.full_like(input_ids, IGNORED)
+    labels[maskable] = np.where(choice < probability, tokens, IGNORED)
+    by_mask = choice < probability * 0.8
+    by_random = ~by_mask & (choice < probability * 0.9)
+    picked = (draws[by_random, 1] * len(vocabulary.replacements)).astype(np.int64)
+    tokens[by_mask] = vocabulary.mask_token_id
+    tokens[by_random] = vocabulary.replacements[picked]
+    masked = input_ids.copy()
+    masked[maskable] = tokens
+    return masked, labels
+
+
+class Translations:
+    """Translate many tokens at once, by entries int64 (n, 2) from column 0 to column 1."""
+
+    def __init__(self, entries: np.ndarray):
+        entries = np.unique(entries, axis=0)  # also sorts them by token
+        self._tokens, self._starts, self._counts = np.unique(entries[:, 0], return_index=True, return_counts=True)
+        self._translations = entries[:, 1]
+
+    def draw(self, tokens: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Choose a translation of each token, int64 (n,), by `numbers` in [0, 1); a token without one stays."""
+        places = np.minimum(np.searchsorted(self._tokens, tokens), len(self._tokens) - 1)
+        drawn = self._starts[places] + (numbers * self._counts[places]).astype(np.int64)
+        return np.where(self._tokens[places] == tokens, self._translations[drawn], tokens)
+
+
+def _mixed(bits: np.ndarray) -> np.ndarray:
+    """Apply SplitMix64's finalizer, a one-to-one map of uint64."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
 
 WordObjective = Literal["tlm", "mlm", "none"]
 DictMLM = Literal["input", "label"]
@@ -36,12 +153,9 @@ class _MaskingCollator(EpochCollator):
     def __init__(self, tokenizer: PreTrainedTokenizerBase, seed: int, mlm_probability: float, *, hides: bool = True):
         super().__init__()
         self.pad_token_id = tokenizer.pad_token_id
-        self.vocabulary = masking.masking_vocabulary(tokenizer) if hides else None
+        self.vocabulary = masking_vocabulary(tokenizer) if hides else None
         self.seed = seed
         self.mlm_probability = mlm_probability
-
-    def _draw(self) -> dict[str, int]:
-        return {"seed": self.seed, "epoch": int(self._epoch)}
 
     def _hide(
         self, sentences: Sequence[Sequence[int]], examples: np.ndarray
@@ -50,14 +164,17 @@ class _MaskingCollator(EpochCollator):
         assert self.vocabulary is not None
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
         maskable = self.vocabulary.maskable(input_ids) & inside
-        options: dict[str, Any] = {**self._draw(), "probability": self.mlm_probability}
         # A pair's first half may be padded inside a row.
         inside &= input_ids != self.pad_token_id
-        return *masking.mask_tokens(input_ids, maskable, self.vocabulary, examples, **options), inside
+        draws = {"seed": self.seed, "epoch": int(self._epoch)}
+        masked, labels = mask_tokens(
+            input_ids, maskable, self.vocabulary, examples, **draws, probability=self.mlm_probability
+        )
+        return masked, labels, inside
 
     @staticmethod
     def _batch(masked: np.ndarray, labels: np.ndarray, inside: np.ndarray, prefix: str = "") -> dict[str, np.ndarray]:
-        positions = np.flatnonzero(labels != masking.IGNORED)
+        positions = np.flatnonzero(labels != IGNORED)
         return {
             f"{prefix}input_ids": masked,
             f"{prefix}attention_mask": inside.astype(np.int64),
@@ -103,7 +220,7 @@ class PPACollator(_MaskingCollator):
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         pairs = np.array([row["pair"] for row in rows], dtype=np.int64)
-        query_is_target = masking.example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=1) < 0.5
+        query_is_target = example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=1) < 0.5
         queries, keys = [], []
         for row, swapped in zip(rows, query_is_target, strict=True):
             queries.append(row["target_ids" if swapped else "source_ids"])
@@ -140,9 +257,13 @@ class PretrainingCollator(_MaskingCollator):
       original tokens, or with `dict_mlm="label"` sometimes their translations.
 
     Masks and labels depend only on the seed, the epoch and the row's `example`. `entries` are the dictionary of
-    DICT-MLM, used at a masked token with `dict_probability`. With `dict_mlm="input"` the translation and its language
-    replace the masked token, see [`~hf_xalign.data.pretraining.masking.dict_mlm_inputs`]; this needs `language_ids`
-    and the `pairs` of the entries. With `dict_mlm="label"` the translation becomes the label.
+    DICT-MLM. With `dict_probability` (0.5 in ALIGN-MLM), a masked token that has a translation is translated:
+
+    - `dict_mlm="input"`, as ALIGN-MLM defines it (section 3 and appendix G.4): the input at this place is the
+      translation, in its language, or the token itself if it has none. Labels are the original tokens. This needs
+      `language_ids` and the `pairs` of the entries.
+    - `dict_mlm="label"`, as Chaudhary et al. (2020) define it, without language conditioning: the label is the
+      translation. The encoder's input does not change.
     """
 
     def __init__(
@@ -182,13 +303,7 @@ class PretrainingCollator(_MaskingCollator):
             ]
             spoken["token_type_ids"], _ = pad_rows(languages, 0)
         if self.translations is not None:
-            options: dict[str, Any] = {**self._draw(), "probability": self.dict_probability}
-            if self.dict_mlm == "label":
-                labels = masking.dict_mlm_labels(labels, self.translations, examples, **options)
-            else:
-                masked, spoken["token_type_ids"] = masking.dict_mlm_inputs(
-                    masked, spoken["token_type_ids"], labels, self.translations, examples, **options
-                )
+            self._translate(self.translations, examples, masked, labels, spoken.get("token_type_ids"))
         batch = self._batch(masked, labels, inside) | spoken
         padded = [len(row["parts"]) > 1 and self.pad_token_id in row["input_ids"] for row in rows]
         if any(padded):
@@ -201,7 +316,27 @@ class PretrainingCollator(_MaskingCollator):
             )
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
-    def _translations(self, entries: TokenEntries) -> masking.Translations:
+    def _translate(
+        self,
+        translations: Translations,
+        examples: np.ndarray,
+        masked: np.ndarray,
+        labels: np.ndarray,
+        languages: np.ndarray | None,
+    ) -> None:
+        """Change masked tokens and their languages, or the labels, int64 (B, T), into translations, in place."""
+        changed = labels != IGNORED
+        counts = 2 * changed.sum(axis=1)
+        draws = example_draws(examples, counts, seed=self.seed, epoch=int(self._epoch), stream=2).reshape(-1, 2)
+        chosen = draws[:, 0] < self.dict_probability
+        changed[changed] = chosen
+        if self.dict_mlm == "label":
+            labels[changed] = translations.draw(labels[changed], draws[chosen, 1])
+        elif languages is not None:
+            translated = translations.draw(languages[changed] * LANGUAGE + labels[changed], draws[chosen, 1])
+            languages[changed], masked[changed] = np.divmod(translated, LANGUAGE)
+
+    def _translations(self, entries: TokenEntries) -> Translations:
         """Return the translations in both directions; for "input" their tokens carry their language."""
         ids = entries.ids
         if self.dict_mlm == "input":
@@ -216,6 +351,6 @@ class PretrainingCollator(_MaskingCollator):
                 )
             spoken = []
             for name, rows in entries.pairs.items():
-                spoken.append(ids[[*rows]] + masking.LANGUAGE * np.array([by_code[code] for code in name.split("+")]))
+                spoken.append(ids[[*rows]] + LANGUAGE * np.array([by_code[code] for code in name.split("+")]))
             ids = np.concatenate(spoken)
-        return masking.Translations(np.concatenate([ids, ids[:, ::-1]]))
+        return Translations(np.concatenate([ids, ids[:, ::-1]]))

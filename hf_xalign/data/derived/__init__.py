@@ -1,1 +1,1 @@
-"""Derived languages: transliteration, word order and vocabularies made from a natural language."""
+"""Derived languages: transliteration and word order of a natural language."""

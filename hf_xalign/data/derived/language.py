@@ -24,13 +24,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from hf_xalign.cache import read_json
-from hf_xalign.checks import GIVEN, check, needs, setting, show
+from hf_xalign.checks import GIVEN, check, check_layout, needs, setting, show
 from hf_xalign.data.derived.word_order import Tree, WordOrder
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
@@ -283,18 +283,14 @@ class DerivedLanguage:
         """Read a file that `save` wrote."""
         fault = "not a derived language that hf_xalign saved"
         with explained(f"{path}: cannot be read", OSError), content_errors(path, fault):
-            return cls._from_json(read_json(path, fault))
-
-    @classmethod
-    def _from_json(cls, content: Any) -> DerivedLanguage:
-        header = (content.pop("format", None), content.pop("version", None)) if isinstance(content, dict) else None
-        if header != (_FORMAT, _VERSION):
-            raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
-        for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
-            content[name] = None if content[name] is None else make(content[name])
-        if shared := content["shared"]:
-            content["shared"] = SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
-        return cls(**content)
+            content = read_json(path, fault)
+            check_layout(content, {"format": {_FORMAT}, "version": {_VERSION}}, path)
+            del content["format"], content["version"]
+            for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
+                content[name] = None if content[name] is None else make(content[name])
+            if shared := content["shared"]:
+                content["shared"] = SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
+            return cls(**content)
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
         assert self.word_order is not None  # checked in the constructor

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, List, Value
 
-from hf_xalign.checks import check_lengths
+from hf_xalign.checks import check_layout, check_lengths
 from hf_xalign.data.readers import WITHHELD, is_conllu, is_withheld, read_conll
 from hf_xalign.errors import InputError, explained
 
@@ -105,6 +105,7 @@ HEAD = "HEAD"  # label of the head itself, among the relations of its dependents
 
 _FORMAT, _VERSION = "word_order", 1
 _CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}
+_LAYOUT = {"format": {_FORMAT}, "version": {_VERSION}, "counts": dict.fromkeys(_CATEGORIES.values(), dict)}
 _EXACT = 10  # longest phrase whose Z is summed exactly, over 2^10 sets
 
 
@@ -178,10 +179,7 @@ class WordOrder:
     @classmethod
     def from_json(cls, value: Any) -> WordOrder:
         """Restore what `to_json` returned; another format raises an InputError."""
-        if not isinstance(value, dict) or (value.get("format"), value.get("version")) != (_FORMAT, _VERSION):
-            raise InputError(f"format {_FORMAT!r} of version {_VERSION} is expected")
-        if not isinstance(value.get("counts"), dict) or set(value["counts"]) != set(_CATEGORIES.values()):
-            raise InputError(f"counts for the heads {', '.join(sorted(set(_CATEGORIES.values())))} are expected")
+        check_layout(value, _LAYOUT, "word order")
         return cls(value["counts"])
 
     def _draw(self, category: str, labels: Sequence[str], draw: Callable[[], float]) -> list[int]:

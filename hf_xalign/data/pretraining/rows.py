@@ -19,8 +19,8 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from hf_xalign.cache import map_rows, read_json
 from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
+from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.parallel import COLUMNS, as_parallel, check_columns
-from hf_xalign.data.pretraining.masking import masking_vocabulary
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text

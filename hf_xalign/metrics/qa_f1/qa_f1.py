@@ -3,7 +3,7 @@
 from datasets import Features, Sequence
 
 from hf_xalign.metrics import base
-from hf_xalign.tasks.qa.scores import by_language, score_answers
+from hf_xalign.tasks.scoring import by_language, score_answers
 
 
 class QaF1(base.Module):

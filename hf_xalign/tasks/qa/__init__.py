@@ -1,1 +1,0 @@
-"""Extractive question answering: reading, features, answers and scores."""

@@ -21,7 +21,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
-from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.words import clean_text, lettered_words
 from hf_xalign.errors import InputError
 
@@ -58,7 +58,7 @@ class EncodedWords(NamedTuple):
 
 def check_fast(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
     """Raise an InputError for a tokenizer that is not a fast one and so cannot do a task."""
-    if not tokenizer.is_fast:
+    if not getattr(tokenizer, "is_fast", False):
         raise InputError(
             f"{type(tokenizer).__name__} is not a fast tokenizer, so it cannot {task}. Use the fast tokenizer of the "
             "same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
@@ -367,12 +367,16 @@ class _PairEncoder:
             columns[f"{side}_starts"] = [span[:, 0] for span in spans[side]]
             columns[f"{side}_ends"] = [span[:, 1] for span in spans[side]]
         for k, (row_links, source, target) in enumerate(zip(batch["links"], *spans.values(), strict=True)):
-            pairs = np.asarray(row_links, dtype=np.int64).reshape(-1, 2)
-            if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
+            try:
+                pairs = np.asarray(row_links, dtype=np.int64).reshape(len(row_links), 2)
+                fits = not len(pairs) or (pairs.min() >= 0 and (pairs.max(axis=0) < (len(source), len(target))).all())
+            except ValueError:
+                fits = False
+            if not fits:
                 raise InputError(
                     f"{batch['source_words'][k] if rows is None else f'row {rows[k]}'}: a link points outside the "
-                    f"sentence ({len(source)} source and {len(target)} target words; links {row_links}). Align the "
-                    "words again"
+                    f"sentence, or is not a pair ({len(source)} source and {len(target)} target words; links "
+                    f"{row_links}). Align the words again."
                 )
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
             columns["links"].append(pairs[alive].tolist())
@@ -449,6 +453,7 @@ def encode_pairs(
         >>> row["source_ids"], row["source_starts"], row["source_ends"], row["links"]
         ([1, 2], [0], [2], [[0, 0]])
     """
+    dataset = check_dataset(dataset, "the dataset")
     encode = _PairEncoder(dataset, tokenizer, max_length, subword_links)
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:

@@ -279,6 +279,25 @@ def test_encoding(tokenizer):
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
         "the dataset, source: 100% of the words in de": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
     }
+    rows, plain = make_links(3).to_list(), make_links(3)
+
+    def second(**columns):
+        return partial(encode_pairs, Dataset.from_list([rows[0], rows[1] | columns]), tokenizer)
+
+    table |= {
+        "the dataset, row 1: the column links is empty": [second(links=None), second(links=[[0, 0], [1, None]])],
+        "the dataset, row 1: the column source_words is empty": [second(source_words=["a", None])],
+        r"row 1: a link points outside the sentence, or is not a pair": [
+            second(links=links) for links in ([[0, 0, 0], [1, 1, 1]], [[0, 0], [1]])
+        ],
+        r"column links holds .*double.*, not links\. Give pairs": lambda: encode_pairs(
+            plain.map(lambda _: {"links": [[0.5, 1.5]]}, remove_columns="links"), tokenizer
+        ),
+        "column target_words holds string, not lists of words": lambda: encode_pairs(
+            plain.map(lambda row: {"target_words": row["target"]}, remove_columns="target_words"), tokenizer
+        ),
+        "the dataset has a transform.* Apply it by map": lambda: align_words(plain.with_transform(dict)),
+    }
     refused(table)
 
 

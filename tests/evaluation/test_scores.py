@@ -96,6 +96,13 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
 
 
+def test_the_format_of_a_dataset_changes_no_score():
+    model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(5)
+    expected = score_retrieval(model, tokenizer, links)
+    for form in ("numpy", "torch", "pandas", "arrow"):
+        assert score_retrieval(model, tokenizer, links.with_format(form)) == expected
+
+
 def test_the_pivot_text_of_several_languages_is_encoded_once():
     model, tokenizer, german = make_encoder(), make_tokenizer(), make_links(7)
     tongan = german.select([6, 2, 4, 2]).map(lambda row: {"source_lang": "to"})

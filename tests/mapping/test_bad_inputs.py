@@ -189,7 +189,7 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
 
     def linking(link):
         add = lambda row, k: {"links": [*row["links"], *[link][: k == 3]]}  # noqa: E731
-        message = rf"row 3: link \[{link[0]}, {link[1]}\] points outside the sentence \("
+        message = rf"row 3, links, row \d: \[{link[0]}, {link[1]}\] is out of range"
         return {"dataset": aligned.map(add, with_indices=True)}, message
 
     refused(

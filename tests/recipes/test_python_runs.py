@@ -84,7 +84,9 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     trainer = hf_xalign.MappingTrainer(str(files / "base"), args, **texts(files))
     maps = trainer.train()
     trainer.save_model()
-    assert assert_left(tmp_path / "maps", mapping_run)["links"]["de-en"]["pairs"] == 24
+    record = assert_left(tmp_path / "maps", mapping_run)
+    assert record["links"]["de-en"]["pairs"] == 24
+    assert record["linked_by"] == mapping_run.record["linked_by"] == "fast_align"
     stored = LanguageMap.load(mapping_run.folder / "maps/de-en.safetensors")
     assert torch.equal(maps["de"].affine()[0], stored.affine()[0])
     # The model of another library, in the place of a name.

@@ -93,6 +93,14 @@ def test_what_is_no_dataset_is_refused_by_every_trainer(tmp_path):
             rows[f"{name}, {given}"] = (partial(make, train_dataset=wrong[given]), f"train_dataset {message}")
     fao = partial(FAOTrainer, make_encoder(), FAOConfig(**settings), processing_class=make_tokenizer())
     pairs = partial(ContinualTrainer, make_encoder(), ContinualConfig(**settings), train_dataset=[])
+    rows["model"] = (
+        partial(FAOTrainer, BertModel, train_dataset=text),
+        "model is <class .*Give a model, or the Hub id",
+    )
+    rows["tokenizer"] = (
+        partial(FAOTrainer, make_encoder(), train_dataset=text, processing_class="bert"),
+        "str is not a",
+    )
     rows["eval"] = (partial(fao, train_dataset=text, eval_dataset=splits), r"eval_dataset \(DatasetDict\) holds")
     rows["pairs"] = (partial(pairs, **{**task, "pairs": splits}), r"pairs \(DatasetDict\) holds 'train', 'test'")
     assert_refused(rows)

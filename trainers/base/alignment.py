@@ -342,6 +342,8 @@ class AlignmentTrainer(HubTrainer):
             if self.make_model is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(self.make_model, self.args)
+        if not isinstance(model, str | nn.Module):
+            raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
         if isinstance(model, nn.Sequential):
             model, own_tokenizer = open_sentence_transformer(model)
             tokenizer = tokenizer or own_tokenizer

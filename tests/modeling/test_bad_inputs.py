@@ -27,11 +27,10 @@ from transformers import (
 )
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
+from hf_xalign.modeling import XAlignConfig, add_language_embeddings, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
 from hf_xalign.modeling.contrast import load_momentum, save_momentum
 from hf_xalign.modeling.export import save_sentence_transformer
-from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, LinearChainCRF, bio_constraint
 from hf_xalign.modeling.xalign.insertion import adopt

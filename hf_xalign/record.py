@@ -42,14 +42,6 @@ LOCAL = "results.local.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
-# Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
-_ROOT = (
-    r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
-    r"|(?:[\w.@+-]+[\\/])*\.\.(?:[\\/]|$))"
-)
-_PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
-_NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
-_ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
 FILE_SUFFIXES = (".conll", ".conllu", ".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 
 
@@ -392,6 +384,16 @@ def to_plain(value: Any, where: str = "record") -> Any:
     if type(value).__module__.partition(".")[0] in ("numpy", "torch") and hasattr(value, "tolist"):
         return to_plain(value.tolist(), where)
     raise TypeError(f"{where}: {type(value).__name__} has no JSON form")
+
+
+# Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
+_ROOT = (
+    r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
+    r"|(?:[\w.@+-]+[\\/])*\.\.(?:[\\/]|$))"
+)
+_PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
+_NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
+_ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
 
 
 def portable(value: Any) -> Any:

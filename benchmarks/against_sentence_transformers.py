@@ -49,6 +49,7 @@ from transformers import TrainerCallback
 from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, encode_words
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.corpus import draw_pairs
 from hf_xalign.data.parallel import load_sources
 from hf_xalign.evaluation.scores import score_retrieval, score_sentences
 from hf_xalign.evaluation.vectors import vector_drift
@@ -56,9 +57,8 @@ from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.modeling.freezing import freeze
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.recipes.parts.command import settle_cpu
-from hf_xalign.recipes.parts.parallel import draw_pairs
-from hf_xalign.recipes.parts.probes import read_probes
 from hf_xalign.tables import table
+from hf_xalign.trainers.base.probes import read_probes
 
 # Held-out English sentences whose similarities are compared.
 SENTENCES = 500

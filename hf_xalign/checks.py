@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from os import PathLike
 from types import ModuleType
@@ -88,7 +88,7 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
     """
     fields = {field.name: (instance, field) for instance in objects for field in dataclasses.fields(instance)}
     values = {name: getattr(instance, name, None) for name, (instance, _) in fields.items()}
-    changed: set[str] | None = None
+    changed = cache(partial(_changed, objects))
     for name, (instance, field) in fields.items():
         cls: Any = type(instance)
         metadata, value = {**field.metadata, **(inherited or {}).get(name, {})}, values[name]
@@ -97,11 +97,10 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
                 check_choice(choices, **{name: item})
         if value is not None and any(bound in metadata for bound in _BOUNDS):
             check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
-        if metadata.get("distinct") and value is not None:
+        if metadata.get("distinct") and value is not None and (value or name in changed()):
             check_distinct(**{name: value})
         for rule in metadata.get("rules", ()):
-            changed = _changed(objects) if changed is None else changed
-            if name in changed if rule.when is _CHANGED else _holds(value, rule.when):
+            if name in changed() if rule.when is _CHANGED else _holds(value, rule.when):
                 _check_rule(rule, name, values)
 
 

@@ -84,8 +84,8 @@ def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> No
     types = [cls for cls in dataclass_types if not isinstance(cls, str)]
     later = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
     for arguments in _fill(types, argv, _Parser(types, True), later):
-        if hasattr(arguments, "check_files"):
-            arguments.check_files()
+        for check_more in ("check_files", "check_rows"):
+            getattr(arguments, check_more, lambda: None)()
 
 
 def imported(cls: type[Any] | str) -> type[Any]:

@@ -52,7 +52,7 @@ class CompareArguments:
     folders: list[str] = option("Data", "The systems' folders, the baseline first; also taken without --folders.")
     names: list[str] | None = option("Data", "Names of the systems. Default: names of their folders.", None)
     languages: list[str] | None = option("Data", "Languages to compare, in this order. Default: all.", None)
-    seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None)
+    seeds: list[int] | None = option("Data", "Seeds to compare. Default: all.", None, distinct=True)
     level: float = option("Tests", "p below which a difference is marked as significant.", 0.05)
     confidence: float = option("Tests", "Share of the resampled differences inside the intervals.", 0.95)
     permutations: int = option("Tests", "Number of permutations of the permutation test.", 10_000)
@@ -60,7 +60,7 @@ class CompareArguments:
         "Tests", "Swap the answers of each seed independently (Efimov et al. 2022), not of all seeds together.", False
     )
     resamples: int = option("Tests", "Number of bootstrap resamples of examples and seeds for the intervals.", 2000)
-    seed: int = option("Tests", "Seed of permutations and resamples.", 0)
+    seed: int = option("Tests", "Seed of permutations and resamples.", 0, least=0)
     markdown: str | None = option("Output", "File to write as Markdown.", None)
     latex: str | None = option("Output", "File to write as LaTeX, for the package booktabs.", None)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import PairColumns, option
+from hf_xalign.recipes.parts.arguments import PairColumns, option, read_small
 from hf_xalign.recipes.parts.command import recipe, run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
@@ -50,9 +50,13 @@ class ContinualArguments(TaskArguments, PairColumns):
         self.check_pivot(pairs=self.pairs)
         check_files(self.pairs)
 
+    def check_rows(self) -> None:
+        """Read small files, so that a bad row is reported before torch is imported, which takes seconds."""
+        read_small(self.pairs, split=self.pairs_split, on_empty=self.on_empty, **self.columns())
+
     def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
-        from hf_xalign.recipes.parts.parallel import source_entry
+        from hf_xalign.data.corpus import source_entry
 
         drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
         return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
@@ -60,8 +64,9 @@ class ContinualArguments(TaskArguments, PairColumns):
     def more_text(self, args: ContinualConfig) -> dict[str, Any]:
         """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
         from hf_xalign.data.builtin import resolve_model
+        from hf_xalign.data.corpus import draw_pairs
+        from hf_xalign.links.corpus import has_links
         from hf_xalign.modeling.checkpoint import load_encoder
-        from hf_xalign.recipes.parts.parallel import draw_pairs, has_links
 
         with args.main_process_first(desc="making the built-in encoder"):
             reference = resolve_model(self.reference)

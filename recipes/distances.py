@@ -29,7 +29,7 @@ class DistanceArguments(ParallelText):
     layers: list[int] = option("Distances", "Layers; -1 is the last.", [-1])
     pairs: int = option("Distances", "Maximum number of word pairs of each kind and language.", 10_000, least=1)
     bins: int = option("Distances", "Bins of the histograms.", 50, least=2)
-    seed: int = option("Distances", "Seed of the random pairs.", 0)
+    seed: int = option("Distances", "Seed of the random pairs.", 0, least=0)
     device: str = option("Distances", "Torch device of the encoders.", "cpu")
     output_dir: str = option("Distances", "Output folder.", "runs/distances")
 
@@ -45,12 +45,12 @@ def main(argv: list[str] | None = None) -> None:
     data.check_files()
 
     from hf_xalign.cache import check_output
+    from hf_xalign.data.corpus import load_parts
     from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
     from hf_xalign.evaluation.plots import require_matplotlib
     from hf_xalign.links.frozen import make_evaluation_links, read_links
-    from hf_xalign.recipes.parts.parallel import load_parts
 
     stages = dict(item.split("=", 1) if "=" in item else ("", item) for item in data.stages)
     if not stages or "" in stages or len(stages) < len(data.stages):
@@ -65,8 +65,8 @@ def main(argv: list[str] | None = None) -> None:
     if data.eval_links:
         dataset = read_links(data.eval_links)
     else:
-        train, _ = load_parts(data.train_data, data.train_split, None, data)
-        test, _ = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, data)
+        train, _ = load_parts(data.train_data, data.train_split, **data.reading())
+        test, _ = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, **data.reading())
         dataset = make_evaluation_links(test, train)
     settings = {name: getattr(data, name) for name in ("layers", "pairs", "bins", "seed", "device")}
     grid = distance_grid(stages, dataset, **settings)

@@ -35,7 +35,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
     elif data.seeds:
-        run_seeds(trainer, data, args)
+        run_seeds(cast("MappingTrainer", trainer), data, args)
     else:
         run_one(trainer, args)
 

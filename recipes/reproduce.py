@@ -38,7 +38,9 @@ class ReproduceArguments:
 
     tables: list[str] = option("Tables", "Tables and papers; also taken without --tables. None: list all.", [])
     only: list[str] = option("Tables", "Rows to run, by name. Default: all.", [])
-    seeds: list[int] | None = option("Tables", "Seeds of every run. Default: the paper's.", None)
+    seeds: list[int] | None = option(
+        "Tables", "Seeds of every run. Default: the paper's.", None, least=0, distinct=True
+    )
     dry_run: bool = option("Run", "Print the commands and run nothing.", False)
     data: list[str] = option("Run", "NAME=PATH: other places of text that the commands read.", [])
     output_dir: str = option("Run", "Folder of all runs.", "runs/reproduce")

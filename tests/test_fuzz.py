@@ -26,6 +26,17 @@ def test_what_is_damaged_is_whole_before(name, tmp_path):
         assert len(messages) < len(reader.reads), messages
 
 
+@pytest.mark.parametrize("name", READERS)
+def test_some_damaged_files_of_the_fuzz_below(name, tmp_path):
+    reader, messages = READERS[name], []
+
+    def read(content):
+        messages.extend(check(reader, content, tmp_path / "case"))
+
+    settings(_FUZZ, max_examples=25)(given(contents(reader))(read))()
+    assert messages or reader.of_no_line is None
+
+
 def test_messages_are_one_printable_line_of_limited_length():
     error = InputError("a.tsv: a\r\nb\u2028c\x1b[2J\ud800 \u202eה é 漢")
     assert str(error) == r"a.tsv: a b c\x1b[2J\ud800 \u202eה é 漢"

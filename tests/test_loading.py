@@ -1,5 +1,6 @@
 """`hf_xalign.load`: whatever the library writes, ready to use."""
 
+import json
 import logging
 import shutil
 
@@ -7,14 +8,38 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from support.checkpoints import as_hub_repository, rewrite, save_all
-from support.families import CONFIGS
+from support.families import CONFIGS, save_base
 from support.refusals import assert_refused
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
 
 import hf_xalign
+from hf_xalign.modeling import XAlignConfig, with_alignment
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.xalign.insertion import BASE_IN_FOLDER
+
+
+def save_all(folder):
+    """Write `base`, an encoder; `adapter`, on it; and `one`, a task model with the adapter beside it."""
+    save_base("bert", folder / "base")
+    torch.manual_seed(1)
+    encoder = AutoModel.from_pretrained(folder / "base", add_pooling_layer=False)
+    get_peft_model(encoder, XAlignConfig(init="random", adapters="pfeiffer")).save_pretrained(folder / "adapter")
+    torch.manual_seed(2)
+    task = AutoModelForSequenceClassification.from_pretrained(folder / "base", num_labels=3)
+    with_alignment(task, folder / "adapter").save_pretrained(folder / "one")
+
+
+def rewrite(folder, **changes):
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def as_hub_repository(folder, cache, repo_id):
+    """Put a folder into a Hub cache, where it is found without a network."""
+    root, commit = cache / f"models--{repo_id.replace('/', '--')}", "0" * 40
+    shutil.copytree(folder, root / "snapshots" / commit)
+    (root / "refs").mkdir()
+    (root / "refs" / "main").write_text(commit)
 
 
 @torch.no_grad()

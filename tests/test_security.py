@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from support.refusals import assert_refused
-from support.tiny import make_encoder
 
 import hf_xalign
 from hf_xalign.cache import inside
@@ -97,23 +96,6 @@ def test_no_code_of_a_repository_runs(hostile, tmp_path):
         "align_mlm": lambda: align_mlm.main([*words, "--use_cpu", "true", "--objective", "mlm", "--corpus", corpus]),
     }
     assert_refused({name: (call, "hostile") for name, call in table.items()})
-
-
-def test_pickles_are_refused(tmp_path):
-    from hf_xalign.modeling.loading import load
-
-    encoder = make_encoder()
-    encoder.config.save_pretrained(tmp_path / "bin")
-    (tmp_path / "bin" / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    (tmp_path / "adapter" / "adapter_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-    assert_refused(
-        {
-            "weights": (lambda: load(tmp_path / "bin"), "no weights in safetensors"),
-            "adapter": (lambda: load(tmp_path / "adapter"), "has no adapter_model.safetensors"),
-        }
-    )
 
 
 def test_parquet_that_fills_the_memory_is_refused(tmp_path):

@@ -151,7 +151,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         """Encode and pack text by language; rows are returned unchanged."""
         if not isinstance(text, Mapping):
             return text
-        block_size = min(512, position_limit(model.config))
+        block_size = position_limit(model.config, 512)
         with self.args.main_process_first(desc="encoding text"):
             return encode_pretraining(text, self.processing_class, model.config, block_size=block_size).dataset
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -9,12 +10,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import needs
 from hf_xalign.data.batches.masked import DictMLM, masking_vocabulary
-from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.languages import language_ids
 from hf_xalign.objectives.lexicon import DictionaryCosine
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.alignment_config import ADAM, AlignmentConfig, by_preset, check_no_head, own
+from hf_xalign.trainers.base.alignment_config import ADAM, AlignmentConfig, by_preset, own
 
 # Settings that the paper does not list are those of RoBERTa (Liu et al. 2019, table 9).
 _PAPER: dict[str, Any] = {
@@ -95,14 +96,12 @@ class AlignMLMConfig(AlignmentConfig):
         """True if the encoder reads the language of each token, as in XLM and DICT-MLM."""
         return self.objective in ("xlm", "dict_mlm")
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer, objective)
-        check_no_head(model)
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
+        yield from super().faults(model, tokenizer, objective)
+        check_bare(model, "this method")
         if self.has_language_embeddings and language_ids(model.config) is None:
-            raise InputError(
+            yield (
                 f"objective={self.objective} needs the language of each token, but this encoder has no language "
                 "embeddings. Call hf_xalign.modeling.add_language_embeddings first."
             )

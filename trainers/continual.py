@@ -23,7 +23,7 @@ from hf_xalign.data.batches.sampling import (
 )
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_limit
-from hf_xalign.data.parallel import read_dataset
+from hf_xalign.data.parallel import only_language, read_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -32,6 +32,7 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
+from hf_xalign.trainers.base.checkpoints import check_output_dir, hash_rows
 from hf_xalign.trainers.base.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
@@ -158,7 +159,7 @@ class ContinualTrainer(TaskTrainer):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
         if not {"links", "source_ids"} & set(pairs.column_names):
-            self._check_output_dir()
+            check_output_dir(self.args)
             with args.main_process_first(desc="linking words"):
                 pairs = align_words(pairs, drop_identical=args.drop_identical)
         check_embeddings(reference, self.processing_class)
@@ -175,7 +176,7 @@ class ContinualTrainer(TaskTrainer):
         self.layers = layer_index(args.layers, model.config.num_hidden_layers)
         pivot = _pivot_of(pairs, model, reference)
         if "source_ids" not in pairs.column_names:
-            length = min(args.max_pair_length, position_limit(model.config))
+            length = position_limit(model.config, args.max_pair_length)
             with args.main_process_first(desc="encoding pairs"):
                 pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
@@ -196,7 +197,8 @@ class ContinualTrainer(TaskTrainer):
         sampler = cast(PairSampler, super()._get_train_sampler(streams.task))
         step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
         lengths, languages, _ = lengths_and_languages(streams.pairs)
-        self._row_counts["pairs"] = len(lengths)
+        self._trained_text["rows"]["pairs"] = len(lengths)
+        self._trained_text["text"] += hash_rows(streams.pairs, lengths)
         stream = PairSampler(
             lengths,
             languages,
@@ -286,13 +288,13 @@ def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel
     embedded = [inputs for inputs in map(LanguageInputs.of, (model, reference)) if inputs.embeddings is not None]
     if not embedded:
         return None
-    pivots = pairs.unique("target_lang") if "target_lang" in pairs.column_names else []
-    if len(pivots) != 1:
+    pivot = only_language(pairs, "target_lang", "pairs")
+    if pivot is None:
         raise InputError(
-            f"the pairs' target_lang is {' and '.join(map(str, pivots)) or 'missing'}, but an encoder with language "
-            "embeddings needs one. Give pairs from hf_xalign.align_words, which are not encoded yet."
+            "the pairs have no target_lang, but an encoder with language embeddings needs it. Give pairs from "
+            "hf_xalign.align_words, which are not encoded yet."
         )
     for inputs in embedded:
-        for language in (*pairs.unique("source_lang"), *pivots):
+        for language in (*pairs.unique("source_lang"), pivot):
             inputs.columns(language)
-    return pivots[0]
+    return pivot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -99,14 +100,12 @@ class ContinualConfig(TaskConfig):
                 "runs twice in a forward. Remove it."
             )
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Raise an InputError for a model or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer, objective)
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
+        yield from super().faults(model, tokenizer, objective)
         layer_index(self.layers, model.config.num_hidden_layers)
         if find_top(model) is not None:
-            raise InputError(
+            yield (
                 "continual alignment trains the encoder or adapters in its layers, such as LoRA, but this model has a "
                 "module of MAO on top. Remove the module."
             )

@@ -76,7 +76,7 @@ class FAOTrainer(WordAlignmentTrainer):
             disable_dropout(model)
         if not peft:
             freeze(model, embeddings=args.freeze_embeddings, layers=args.freeze_layers)
-        freeze_unused(cast(Any, model).get_base_model() if peft else model, max(self.layers))
+        freeze_unused(model, max(self.layers))
         if heads := self.objective.heads(model.config.hidden_size):  # for optimizer, DDP and checkpoints
             cast(nn.Module, model).add_module(HEAD_NAME, heads)
         reason = args.keeps_no_average(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +13,6 @@ from hf_xalign.checks import needs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.alignment_config import by_preset, own
 from hf_xalign.trainers.base.fsdp import wants_sharding
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
@@ -137,25 +137,23 @@ class FAOConfig(WordAlignmentConfig):
         if self.reference != "cache":
             self.refuse_unused("this needs reference=cache. Remove it.", "cache_dir", "ray")
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Raise an InputError for an encoder or a tokenizer that these settings cannot train."""
-        super().check_model(model, tokenizer, objective)
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
+        yield from super().faults(model, tokenizer, objective)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         peft = hasattr(model, "peft_config")
         if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
-            raise InputError(
+            yield (
                 "freeze_embeddings, freeze_layers: the encoder of a PeftModel is frozen anyway. Remove these settings."
             )
         if self.start_share and (reason := self.keeps_no_average(model)):
             self.refuse_unused(f"{reason}. Remove it.", "start_share")
         if peft and self.reference == "cache":
-            raise InputError("reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy.")
+            yield "reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy."
         if self.freeze_layers:
             encoder_layers(model)
             if not 0 < self.freeze_layers < max(index):
-                raise InputError(
+                yield (
                     f"freeze_layers={self.freeze_layers}: give less than {max(index)}, the number of the aligned "
                     f"layer of this {type(model).__name__}"
                 )

@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import SIDES, CachedLinkCollator, CachedVectors, Side, WordCollator, link_rows
+from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features import Needed, cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
@@ -84,7 +85,7 @@ class MAOTrainer(WordAlignmentTrainer):
             self.random_start = args.own_module and args.init == "random"
         self._check_f0(model, before)
         train_dataset = self._encoded(train_dataset, model, ahead=True)
-        freeze_unused(cast(Any, model).get_base_model(), model.config.num_hidden_layers)
+        freeze_unused(model, model.config.num_hidden_layers)
         self._settle_layers(model, [-1])
         module = cast(Any, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)
@@ -167,18 +168,16 @@ class MAOTrainer(WordAlignmentTrainer):
 
 def _languages(pairs: Dataset, name: str, known: list[str] | None) -> tuple[list[str], str]:
     """Return all languages of the pairs, and their pivot; raise an InputError if one is not `known`."""
-    if "target_lang" not in pairs.column_names:
+    pivot = only_language(pairs, "target_lang", "per_language")
+    if pivot is None:
         raise InputError(
             "per_language: the pairs have no column target_lang, which names the pivot. Give word-linked pairs "
             "instead of encoded ones."
         )
-    pivots = set(pairs.unique("target_lang"))
-    if len(pivots) > 1:
-        raise InputError(f"per_language: target_lang must be one pivot, not {sorted(pivots)}")
-    languages = sorted({*pairs.unique("source_lang"), *pivots})
+    languages = sorted({*pairs.unique("source_lang"), pivot})
     if known is not None and (unknown := sorted(set(languages) - set(known))):
         raise InputError(
             f"the {name} pairs are also in {', '.join(unknown)}, but there are only maps for {', '.join(known)}. "
             "Remove those pairs, train on that language too, or train one map for all languages (per_language=none)."
         )
-    return languages, pivots.pop()
+    return languages, pivot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, cast
 
@@ -14,7 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.alignment_config import by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
@@ -179,31 +179,30 @@ class MAOConfig(WordAlignmentConfig):
                 f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
                 "links. Use xalign, lora or ia3."
             )
-        if not self.on_top:
-            self._refuse_inside(f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}")
+        module = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
+        for fault in () if self.on_top else self._faults_inside(module):
+            raise InputError(fault)
         check_choice(("links", "words", "sum"), reduction=self.reduction)
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
-    def _refuse_inside(self, module: str) -> None:
-        """Raise an InputError for settings that need a module on top, because `module` changes the word vectors."""
+    def _faults_inside(self, module: str) -> Iterator[str]:
+        """Yield what is wrong with settings that need a module on top, because `module` changes the word vectors."""
         if self.feature_cache or self.cache_dir or self.ray:
-            raise InputError(
+            yield (
                 f"feature_cache, cache_dir, ray: {module} is trained inside the encoder's layers, which changes the "
                 "word vectors in every step. Remove these settings."
             )
         if self.batch_of == "links":
-            raise InputError(
+            yield (
                 f"batch_of=links: {module} changes the encoder, which would encode two sentences for each link. Use "
                 "preset=adapter, or batch_of=pairs."
             )
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Raise an InputError for an encoder or a tokenizer that these settings or the module do not fit."""
-        super().check_model(model, tokenizer, objective)
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with an encoder or a tokenizer that these settings or the module do not fit."""
+        yield from super().faults(model, tokenizer, objective)
         if hasattr(model, "peft_config"):
-            self._check_given(cast(PeftModel, model))
+            yield from self._faults_of(cast(PeftModel, model))
             return
         # The module is added to an encoder without weights, which runs its checks and changes nothing.
         with torch.random.fork_rng(), torch.device("meta"):
@@ -212,23 +211,23 @@ class MAOConfig(WordAlignmentConfig):
         with contextlib.suppress(RuntimeError):
             self.add_module(empty, languages=["und"] if self.per_language != "none" else None, pivot=None)
 
-    def _check_given(self, model: PeftModel) -> None:
-        """Raise an InputError for a `PeftModel` whose module does not fit the settings."""
+    def _faults_of(self, model: PeftModel) -> Iterator[str]:
+        """Yield what is wrong with a `PeftModel` whose module does not fit the settings."""
         if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise InputError(
+            yield (
                 "every weight of this PeftModel is frozen. Load it with PeftModel.from_pretrained(..., "
                 "is_trainable=True)."
             )
         if len(names := model.active_adapters) > 1:
-            raise InputError(
+            yield (
                 f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
             )
         module = cast(Any, model).active_peft_config
         is_xalign = isinstance(module, XAlignConfig)
         if not (is_xalign and module.adapters is None):
-            self._refuse_inside("this PeftModel")
+            yield from self._faults_inside("this PeftModel")
         if is_xalign and module.pooling != self.pooling:
-            raise InputError(f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}")
+            yield f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}"
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:
         """Add the module to an encoder, in place, with random weights that depend only on the seed.

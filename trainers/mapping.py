@@ -13,7 +13,7 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
@@ -21,12 +21,13 @@ from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
-from hf_xalign.links.align import align_words, link_statistics
+from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
+from hf_xalign.links.corpus import link_entries
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
@@ -34,6 +35,7 @@ from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.modeling.export import open_sentence_transformer
 from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
@@ -91,7 +93,7 @@ class MapLearner:
         self.held_out: dict[str, HeldOutWords] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
         self.settings: Mapping[str, Any] = {}
-        self.text: Mapping[str, Any] = {}
+        self.text: dict[str, Any] = {}
         self.seconds: Mapping[str, float] = {}
         # Files of dictionaries and word vectors, by `(argument, language)`.
         self.files: dict[tuple[str, str], str] = {}
@@ -243,6 +245,8 @@ class MapLearner:
 
     def save_maps(self, folder: Path) -> dict[str, str]:
         """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
+        if not self.maps:
+            raise InputError("there are no maps to save: call train first")
         folder.mkdir(parents=True, exist_ok=True)
         clear_run(folder)
         files = {}
@@ -264,8 +268,8 @@ class MappingTrainer(MapLearner):
     (`maps/de-en.safetensors`), a model that holds them where one can, the held-out links, `results.json` and a card.
 
     Args:
-        model: encoder of both sides, or with `pivot_model` of the others: a Hub id, a folder, `builtin`, or a model,
-            also with an adapter below a `PeftModel`. Of a task model its encoder is taken.
+        model: encoder of both sides, or with `pivot_model` of the others: a Hub id, a folder, `builtin`, a model, a
+            `PeftModel` or a `SentenceTransformer`. Of a task model its encoder is taken.
         args: settings; default: `MappingConfig()`.
         train_dataset: sentence pairs, as a dataset or by language; linked by fast_align if they have no links.
         eval_dataset: held-out pairs to score retrieval on; linked by the fixed evaluation aligner if need be.
@@ -297,41 +301,40 @@ class MappingTrainer(MapLearner):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | PeftModel,
+        model: str | PreTrainedModel | PeftModel | nn.Sequential,
         args: MappingConfig | None = None,
         *,
         train_dataset: Any,
         eval_dataset: Any,
         processing_class: PreTrainedTokenizerBase | None = None,
-        pivot_model: str | PreTrainedModel | PeftModel | None = None,
+        pivot_model: str | PreTrainedModel | PeftModel | nn.Sequential | None = None,
         pivot_processing_class: PreTrainedTokenizerBase | None = None,
         dictionary: Mapping[str, Entries] | None = None,
         test_dictionary: Mapping[str, Entries] | None = None,
         text: Mapping[str, Sequence[str]] | None = None,
     ):
         train, held_out = join_languages(train_dataset, "train_dataset"), join_languages(eval_dataset, "eval_dataset")
-        pivots = train.unique("target_lang")
-        if len(pivots) > 1:
-            raise InputError(
-                f"train_dataset: target_lang is {', '.join(pivots)}. Maps have one pivot: select its rows."
-            )
-        name = model if isinstance(model, str) else base_name(cast(Any, model))
-        super().__init__(args, name, pivots[0], sorted(count_languages(train)))
-        self.dictionary, self.test_dictionary = {**(dictionary or {})}, {**(test_dictionary or {})}
+        pivot = only_language(train, "target_lang", "train_dataset") or "en"
+        super().__init__(args, "", pivot, sorted(count_languages(train)))
+        self.dictionary = check_entries(dictionary or {}, "dictionary")
+        self.test_dictionary = check_entries(test_dictionary or {}, "test_dictionary")
         self.texts: dict[str, Sequence[str]] = {**(text or {})}
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
         source = open_encoder(model, processing_class, self.args)
-        pivot = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, pivot)))
+        target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
+        self.base_model = model if isinstance(model, str) else base_name(source[0])
+        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
-            check_pieces(pairs, source[1], what, pivot[1])
+            check_pieces(pairs, source[1], what, target[1])
         if "links" not in held_out.column_names:
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
+        dropped: dict[str, LinkStatistics] = {}
         if "links" not in train.column_names:
-            train = align_words(train, drop_identical=self.args.drop_identical)
+            linked = align_words(train, drop_identical=self.args.drop_identical)
+            train, dropped = linked, link_statistics(linked, train)
         self.train_dataset, self.eval_dataset = train, held_out
         self._check_pairs()
-        self.text = given_entries(train, held_out) | {"links": _link_counts(train)}
+        self.text = given_entries(train, held_out) | {"links": link_entries(train, dropped)}
         self._anchor_lines: list[str] | None = None
 
     # ---- Text and dictionaries ----
@@ -542,17 +545,19 @@ def take_folder(args: MappingConfig, encoder: str) -> None:
 
 
 def open_encoder(
-    model: str | PreTrainedModel | PeftModel,
+    model: str | PreTrainedModel | PeftModel | nn.Sequential,
     tokenizer: PreTrainedTokenizerBase | None,
     args: MappingConfig,
     revision: str | None = None,
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
-    opened: Any = model
-    if isinstance(model, str):
-        opened = hf_xalign.load(model, revision=revision, dtype=torch.float32)
-    name = model if isinstance(model, str) else base_name(cast(Any, model))
-    inner = opened.get_base_model() if isinstance(opened, PeftModel) else opened
+    if isinstance(model, nn.Sequential):
+        model, own_tokenizer = open_sentence_transformer(model)
+        tokenizer = tokenizer or own_tokenizer
+    by_name = isinstance(model, str)
+    opened: Any = hf_xalign.load(cast(str, model), revision=revision, dtype=torch.float32) if by_name else model
+    name = cast(str, model) if by_name else base_name(opened)
+    inner: Any = opened.get_base_model() if isinstance(opened, PeftModel) else opened
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
             raise InputError(
@@ -563,6 +568,18 @@ def open_encoder(
     tokenizer = tokenizer or load_tokenizer(name, revision=revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return opened.to(choose_device(args.device)).eval(), tokenizer
+
+
+def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entries]:
+    """Return dictionaries by language, after a check that each entry is two words."""
+    for language, entries in lexicon.items():
+        for number, entry in enumerate(entries):
+            if not isinstance(entry, tuple | list) or [*map(type, entry)] != [str, str]:
+                raise InputError(
+                    f"{name}[{language!r}], entry {number}: {entry!r} is not two words. Give a list of (word of the "
+                    "pivot, other word)."
+                )
+    return {language: [(word, other) for word, other in entries] for language, entries in lexicon.items()}
 
 
 def anchored(
@@ -599,18 +616,6 @@ def check_languages(
         )
     if not args.anchor_pairs and (missing := sorted((needed and needed | {pivot}) - {*texts})):
         raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add some, in a recipe by text.")
-
-
-def _link_counts(pairs: Dataset) -> dict[str, dict[str, Any]]:
-    """Return the record's numbers of pairs and links of each language pair."""
-    return {
-        name: {
-            "pairs": statistics.pairs,
-            "links": statistics.links,
-            "links a pair": round(statistics.links_per_pair, 2),
-        }
-        for name, statistics in link_statistics(pairs).items()
-    }
 
 
 def _projection(language_map: LanguageMap | None, direction: str) -> Projection:

@@ -26,11 +26,11 @@ from hf_xalign.modeling.contrast import (
     SentenceHead,
     cached_backward,
     load_momentum,
-    pool_sentences,
     save_momentum,
 )
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.alignment import AlignmentTrainer
@@ -127,10 +127,9 @@ class PPATrainer(AlignmentTrainer):
             )
         if not args.dropout:
             disable_dropout(model)
-        peft = hasattr(model, "peft_config")
-        if not peft:
+        if not hasattr(model, "peft_config"):
             freeze(model, embeddings=args.freeze_embeddings)
-        freeze_unused(cast(Any, model).get_base_model() if peft else model, model.config.num_hidden_layers)
+        freeze_unused(model, model.config.num_hidden_layers)
         # The heads are a submodule of the encoder, so that optimizer, DDP and checkpoints include them. Every process
         # draws the same weights, because the momentum encoder copies them before DDP synchronizes them.
         heads = nn.ModuleDict()

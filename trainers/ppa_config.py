@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,14 +12,15 @@ from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.sentence_pairs import sentence_frame
-from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast import Normalize, QueueStart, SentencePooling
+from hf_xalign.modeling.checkpoint import check_bare
+from hf_xalign.modeling.contrast import Normalize, QueueStart
 from hf_xalign.modeling.languages import refuse_language_embeddings
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.momentum import MomentumContrast
 from hf_xalign.objectives.sentences import ProjectedContrast
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.alignment_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, check_no_head, own
+from hf_xalign.trainers.base.alignment_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,
@@ -126,26 +128,23 @@ class PPAConfig(AlignmentConfig):
             head = ("mlm_probability", "head_learning_rate", "head_warmup_ratio")
             self.warn_unused("words=none predicts no masked tokens", *head)
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Refuse an encoder, a tokenizer or a batch that these settings cannot train."""
-        super().check_model(model, tokenizer, objective)
-        objective = objective or self.loss
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with an encoder, a tokenizer or a batch that these settings cannot train."""
+        yield from super().faults(model, tokenizer, objective)
         if not hasattr(model, "peft_config"):
-            check_no_head(model)
+            check_bare(model, "this method")
         elif objective.reads("masked"):
-            raise InputError(
+            yield (
                 "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "
                 "PeftModel, give an objective without them, or train the encoder itself."
             )
         elif self.changed().get("freeze_embeddings"):
-            raise InputError("freeze_embeddings: only for a whole encoder, a PEFT model's is frozen")
+            yield "freeze_embeddings: only for a whole encoder, a PEFT model's is frozen"
         refuse_language_embeddings(model, "PPA")
         specials = sentence_frame(tokenizer).pair_specials
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)
         if longest > (limit := position_limit(model.config)):
-            raise InputError(
+            yield (
                 f"max_tokens={self.max_tokens}: a pair has up to {longest} tokens with its special ones, and "
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
@@ -153,7 +152,7 @@ class PPAConfig(AlignmentConfig):
             masking_vocabulary(tokenizer)  # refuses one without a mask token
         step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
         if objective.reads("keys") and step > self.queue_size:
-            raise InputError(
+            yield (
                 f"queue_size={self.queue_size}: an optimizer step has {step} pairs (batch x accumulation x "
                 "processes), which the queue must hold: make it larger, or the batch smaller"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,9 +12,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.alignment_config import ADAM, AlignmentConfig, by_preset, own
 from hf_xalign.trainers.base.checkpoints import final_weights
 
@@ -122,23 +121,21 @@ class TaskConfig(AlignmentConfig):
         """True if the run keeps the checkpoint with the best score."""
         return self.load_best_model_at_end or self.early_stopping_patience is not None
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Raise an InputError for a model or a tokenizer that these settings cannot train."""
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
-            raise InputError(
+            yield (
                 f"head={self.head} does not fit a {type(model).__name__}. Load a tagger by "
                 "hf_xalign.tasks.load_tagger, and other models by load_task_model."
             )
         if not tokenizer.is_fast:
-            raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer. Use the fast one of the same model.")
-        super().check_model(model, tokenizer, objective)
+            yield f"{type(tokenizer).__name__} is a slow tokenizer. Use the fast one of the same model."
+        yield from super().faults(model, tokenizer, objective)
         if self.keep_aligned and isinstance(model, PeftModel):
-            raise InputError("keep_aligned=true: the factors of adapters cannot be averaged. Remove it.")
+            yield "keep_aligned=true: the factors of adapters cannot be averaged. Remove it."
         limit = position_limit(model.config)
         if min(self.max_length, tokenizer.model_max_length) > limit:
-            raise InputError(
+            yield (
                 f"max_length={self.max_length}: {type(model).__name__} reads at most {limit} tokens. Set max_length "
                 f"to {limit} or less."
             )

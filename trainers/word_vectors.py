@@ -20,7 +20,7 @@ from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.record import phase
 from hf_xalign.trainers.base.run import finish
-from hf_xalign.trainers.mapping import Entries, MapLearner
+from hf_xalign.trainers.mapping import Entries, MapLearner, check_entries
 from hf_xalign.trainers.mapping_config import MappingConfig
 
 VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
@@ -57,14 +57,15 @@ class WordVectorTrainer(MapLearner):
 
     Example:
         >>> import tempfile, torch
-        >>> english = Anchors(["one", "two", "six"], torch.eye(3).unsqueeze(1), torch.ones(3), lang="en")
-        >>> german = Anchors(["eins", "zwei", "sechs"], torch.eye(3).roll(1, 0).unsqueeze(1), torch.ones(3), lang="de")
+        >>> vectors = torch.eye(3).unsqueeze(1)
+        >>> german = Anchors(["eins", "zwei", "sechs"], vectors.roll(1, 0), torch.ones(3), lang="de")
+        >>> english = Anchors(["one", "two", "six"], vectors, torch.ones(3), lang="en")
+
         >>> entries = [("one", "eins"), ("two", "zwei"), ("six", "sechs")]
         >>> args = MappingConfig(tempfile.mkdtemp(), center=False, device="cpu")
-        >>> trainer = WordVectorTrainer(german, english, args, dictionary=entries, test_dictionary=[("six", "sechs")])
-        >>> _ = trainer.train()
-        >>> trainer.record["scores"]["after"]["de"]["bli_coverage"]
-        1.0
+        >>> trainer = WordVectorTrainer(german, english, args, dictionary=entries, test_dictionary=entries[2:])
+        >>> list(trainer.train())
+        ['de']
     """
 
     def __init__(
@@ -92,11 +93,15 @@ class WordVectorTrainer(MapLearner):
             unit(anchors.vectors, out=anchors.vectors)  # as every published method does
             self.anchors[str(anchors.lang)] = replace(anchors, vectors=anchors.vectors.to(device))
         self.text = {"license": "unknown"}
-        train, test = hold_out(dictionary, test_dictionary)
-        self.dictionary, self.test_dictionary = {str(source.lang): train}, {str(source.lang): test}
+        code = str(source.lang)
+        entries = check_entries({code: dictionary}, "dictionary")[code]
+        train, test = hold_out(entries, check_entries({code: test_dictionary or []}, "test_dictionary")[code])
+        self.dictionary, self.test_dictionary = {code: train}, {code: test}
 
     def train(self) -> dict[str, LanguageMap]:
         """Learn the map, map the vectors of both languages in place, score lexicon induction, and return the map."""
+        if self.maps:
+            raise InputError("train was called before, and the vectors are mapped: make a new trainer of new vectors")
         self.start()
         self.record["base_model"]["hub_id"] = None
         self.learn_all()

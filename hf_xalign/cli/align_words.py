@@ -57,7 +57,7 @@ class Arguments(PairOptions):
     )
     several: bool = setting(False, flag=True, help="keep words that have several links")
     fit_pairs: int = setting(1_000_000, least=1, help="fit an aligner on a sample of at most N pairs")
-    seed: int = setting(0, help="seed of the sample and of randomized aligners")
+    seed: int = setting(0, least=0, help="seed of the sample and of randomized aligners")
     format: Literal["pharaoh", "jsonl"] | None = setting(
         None, group="output of one text", help="format of the output (default: pharaoh)"
     )

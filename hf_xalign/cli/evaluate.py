@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from hf_xalign.evaluation.scores import Examples, Protocol
-    from hf_xalign.recipes.parts.probes import Probe
+    from hf_xalign.trainers.base.probes import Probe
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -88,9 +88,9 @@ def run(args: Arguments) -> None:
     from hf_xalign.data.encoding import check_pieces
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
     from hf_xalign.modeling.loading import choose_device
-    from hf_xalign.recipes.parts.probes import keep_examples, read_probes
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
+    from hf_xalign.trainers.base.probes import keep_examples, read_probes
 
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)
@@ -151,11 +151,7 @@ def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
 
 
 def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
-    """Return the seed in the names of the example scores: that of the run, or 0 for another model.
-
-    Raises:
-        InputError: there are such scores already, or the folder cannot be written to.
-    """
+    """Return the seed in the names of example scores (of a run, or 0), if there are no such scores yet."""
     assert args.examples is not None
     check_output(args.examples)
     seed = job.record.get("seed", 0) if job else 0

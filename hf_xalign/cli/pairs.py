@@ -115,9 +115,7 @@ class Run(NamedTuple):
 def find_model(args: TextOptions) -> Run | None:
     """Return the run of the model's folder or Hub id, or None for any other model, without heavy imports.
 
-    Raises:
-        InputError: the model or its base is not a model, the run's folder has no model or several, or a file of text
-            is missing.
+    A model, a base or a file of text that does not exist raises an InputError.
     """
     name = args.model
     check_models([name], whole=False)
@@ -240,11 +238,7 @@ def _builtin_text(run: Run | None) -> list[str]:
 
 
 def _held_out(run: Run) -> Dataset | None:
-    """Return the run's held-out pairs, with the links that it kept, or None if it has none.
-
-    Raises:
-        InputError: the text that the run names is missing or has changed.
-    """
+    """Return the run's held-out pairs, with the links that it kept, or None if it has none."""
     from hf_xalign.links.frozen import read_links
 
     if (run.folder / EVAL_LINKS).is_file():
@@ -262,16 +256,12 @@ def _held_out(run: Run) -> Dataset | None:
 
 
 def _recorded(run: Run, *kinds: str) -> Dataset:
-    """Read texts of a run again, as the recipe did.
-
-    Raises:
-        InputError: the run has no such text, or the text is missing or has changed.
-    """
+    """Read texts of a run again, as the recipe did; missing or changed text raises an InputError."""
     from dataclasses import fields, replace
 
+    from hf_xalign.data.corpus import load_parts
     from hf_xalign.data.parallel import concatenate
     from hf_xalign.recipes.parts.arguments import ParallelText
-    from hf_xalign.recipes.parts.parallel import load_parts
 
     settings = run.record["settings"]
     data = ParallelText(
@@ -285,7 +275,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
         for entry in pair_sources(run.record, kind):
             options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
             text, [now_entry] = load_parts(
-                [entry["source"]], entry.get("split") or "", most, options, keep_unlinked=keep_unlinked
+                [entry["source"]], entry.get("split") or "", most, keep_unlinked=keep_unlinked, **options.reading()
             )
             if now_entry["fingerprint"] != entry.get("fingerprint"):
                 raise InputError(f"{entry['source']} has changed since the run")

@@ -21,7 +21,7 @@ class Arguments:
     folder: str = setting(positional=True, help="folder that a recipe wrote")
     output: str | None = setting(None, metavar="FILE", help="file to write (default: report.html in the folder)")
     examples: int | None = setting(None, least=1, help="first write retrievals.json with N examples per language")
-    seed: int = setting(0, help="seed of the sample of examples")
+    seed: int = setting(0, least=0, help="seed of the sample of examples")
     device: str | None = setting(None, help="cpu or cuda (default: the GPU if there is one)")
 
 

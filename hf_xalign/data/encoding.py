@@ -21,7 +21,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
-from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.words import clean_text, lettered_words
 from hf_xalign.errors import InputError
 
@@ -52,7 +52,7 @@ class EncodedWords(NamedTuple):
 
 def check_fast(tokenizer: PreTrainedTokenizerBase, task: str) -> None:
     """Raise an InputError for a tokenizer that is not a fast one and so cannot do a task."""
-    if not tokenizer.is_fast:
+    if not getattr(tokenizer, "is_fast", False):
         raise InputError(
             f"{type(tokenizer).__name__} is not a fast tokenizer, so it cannot {task}. Use the fast tokenizer of the "
             "same model: AutoTokenizer.from_pretrained(...) loads it from tokenizer.json."
@@ -115,7 +115,7 @@ def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> i
 
     It raises an InputError if no token of text would be left: `tokenizers` would then cut nothing.
     """
-    limit = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    limit = tokenizer.model_max_length if max_length is None else min(max_length, tokenizer.model_max_length)
     if limit <= (added := sum(map(len, special_frame(tokenizer)))):
         raise InputError(
             f"max_length={limit}: the tokenizer puts {added} special tokens (prompt included) around a sentence. "
@@ -154,11 +154,15 @@ def first_position(config: PretrainedConfig) -> int:
     return config.pad_token_id + 1 if config.model_type in _OFFSET else 0
 
 
-def position_limit(config: PretrainedConfig) -> int:
-    """Return the encoder's largest number of tokens of a sentence; many tokenizers lack `model_max_length`."""
+def position_limit(config: PretrainedConfig, max_length: int | None = None) -> int:
+    """Return the encoder's largest number of tokens of a sentence, or `max_length` if that is smaller.
+
+    Many tokenizers lack `model_max_length`.
+    """
     # Positions of T5 and XLNet (-1) are relative and unlimited; both were trained on 512 tokens.
     positions = getattr(config, "max_position_embeddings", -1)
-    return (positions if positions > 0 else 512) - first_position(config)
+    limit = (positions if positions > 0 else 512) - first_position(config)
+    return limit if max_length is None else min(max_length, limit)
 
 
 def special_frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
@@ -365,12 +369,16 @@ class _PairEncoder:
             columns[f"{side}_starts"] = [span[:, 0] for span in spans[side]]
             columns[f"{side}_ends"] = [span[:, 1] for span in spans[side]]
         for k, (row_links, source, target) in enumerate(zip(batch["links"], *spans.values(), strict=True)):
-            pairs = np.asarray(row_links, dtype=np.int64).reshape(-1, 2)
-            if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
+            try:
+                pairs = np.asarray(row_links, dtype=np.int64).reshape(len(row_links), 2)
+                fits = not len(pairs) or (pairs.min() >= 0 and (pairs.max(axis=0) < (len(source), len(target))).all())
+            except ValueError:
+                fits = False
+            if not fits:
                 raise InputError(
                     f"{batch['source_words'][k] if rows is None else f'row {rows[k]}'}: a link points outside the "
-                    f"sentence ({len(source)} source and {len(target)} target words; links {row_links}). Align the "
-                    "words again"
+                    f"sentence, or is not a pair ({len(source)} source and {len(target)} target words; links "
+                    f"{row_links}). Align the words again."
                 )
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)
             columns["links"].append(pairs[alive].tolist())
@@ -447,6 +455,7 @@ def encode_pairs(
         >>> row["source_ids"], row["source_starts"], row["source_ends"], row["links"]
         ([1, 2], [0], [2], [[0, 0]])
     """
+    dataset = check_dataset(dataset, "the dataset")
     encode = _PairEncoder(dataset, tokenizer, max_length, subword_links)
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:

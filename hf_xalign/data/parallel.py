@@ -48,6 +48,14 @@ _BATCH = 10_000  # rows
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
+_LISTS = (pyarrow.ListType, pyarrow.LargeListType)
+_SPLIT = ("lists of words", 1, "Split its text, or remove the column.")
+# {column: what it holds, lists around each value, remedy}
+_HELD = {
+    **dict.fromkeys(("source", "target"), ("text", 0, "Convert it to strings.")),
+    **dict.fromkeys(WORDS, _SPLIT),
+    "links": ("links", 2, "Give pairs [i, j] of word numbers, or align the words again."),
+}
 _SAMPLE = 100  # pairs whose scripts are checked
 # Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
 _UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
@@ -308,18 +316,23 @@ def concatenate(parts: Sequence[Dataset]) -> Dataset:
     return _joined({name: as_parallel(dataset, name) for name, dataset in names.items()}, WORDS)
 
 
-def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> None:
-    """Raise an InputError if `dataset` is not a `datasets.Dataset` or lacks a column."""
-    check_dataset(dataset, what)
+def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str) -> Dataset:
+    """Return the rows as Python values; raise an InputError if they are no dataset, or a column is missing or bad."""
+    dataset = check_dataset(dataset, what)
     if missing := [name for name in names if name not in dataset.column_names]:
         columns = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
+    for name in _HELD.keys() & set(names):
+        _check_values(dataset, name, what)
+    return dataset
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
-    """Return `data`, or raise an InputError that says how to make it a `datasets.Dataset`."""
+    """Return a dataset without its format, or raise an InputError that says how to make it a `datasets.Dataset`."""
     if isinstance(data, Dataset):
-        return data
+        if (form := data.format["type"]) == "custom":
+            raise InputError(f"{name} has a transform, which would not be read. Apply it by map.")
+        return data if form is None else data.with_format(None)
     values = list(data.values()) if isinstance(data, Mapping) else []
     if any(isinstance(value, Dataset | datasets.IterableDataset) for value in values):
         fault = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
@@ -356,8 +369,9 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
                 raise InputError(f"{column}={language}: {name} has a column {column} already. Remove the argument.")
             if language is not None:
                 dataset = dataset.add_column(column, [language] * len(dataset))
-        for column in {"source", "target"} & {*dataset.column_names}:
-            _check_text(dataset, column, name)
+        held = {"source", "target"} if "links" not in dataset.column_names else _HELD.keys()
+        for column in held & {*dataset.column_names}:
+            _check_values(dataset, column, name)
         return dataset
     feature = dataset.features["translation"]
     codes = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
@@ -374,18 +388,36 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     return map_rows(dataset, _translated, desc="Reading translations", **options)
 
 
-def _check_text(dataset: Dataset, column: str, name: str) -> None:
-    """Raise an InputError if a column does not hold text in every row."""
-    dtype = getattr(dataset.features[column], "dtype", type(dataset.features[column]).__name__)
-    if dtype not in ("string", "large_string", "string_view"):
-        raise InputError(f"{name}: the column {column} holds {dtype}, not text. Convert it to strings.")
-    if not dataset.data[column].null_count:
+def _check_values(dataset: Dataset, column: str, name: str) -> None:
+    """Raise an InputError if a column of text, words or links holds something else, or null in or as a value."""
+    kind = inner = dataset.features.arrow_schema.field(column).type
+    held, depth, remedy = _HELD[column]
+    while depth and isinstance(inner, _LISTS):
+        inner, depth = inner.value_type, depth - 1
+    numbers = held == "links"
+    good = pyarrow.types.is_integer(inner) if numbers else str(inner) in ("string", "large_string", "string_view")
+    if not pyarrow.types.is_null(inner) and (depth or not good):
+        raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")
+    if not any(map(_has_null, dataset.data[column].chunks)):
         return
     start = 0
     for table in scan_columns(dataset, column):  # only the selected rows
-        if len(empty := start + np.flatnonzero(table[column].is_null())):
+        if len(empty := start + _null_rows(table[column].combine_chunks())):
             raise InputError(f"{name}, row {empty[0]}: the column {column} is empty. Fill it, or remove the row.")
         start += len(table)
+
+
+def _has_null(values: Any) -> bool:
+    return bool(values.null_count) or (isinstance(values.type, _LISTS) and _has_null(values.values))
+
+
+def _null_rows(values: Any) -> np.ndarray:
+    """Return the numbers of the rows that are null, or lists that hold null, int64."""
+    rows = np.flatnonzero(values.is_null())
+    if not isinstance(values.type, _LISTS):
+        return rows
+    parents = pyarrow.compute.list_parent_indices(values).to_numpy()
+    return np.union1d(rows, parents[_null_rows(values.flatten())])
 
 
 def join_languages(data: Any, name: str) -> Dataset:
@@ -400,16 +432,31 @@ def join_languages(data: Any, name: str) -> Dataset:
         pairs = read_dataset(rows, f"{name}[{language!r}]")
         if "source_lang" not in pairs.column_names:
             pairs = pairs.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(pairs))
-        for code in pairs.unique("source_lang"):
-            if parse_language(str(code)).language != parse_language(str(language)).language:
-                raise InputError(
-                    f"{name}[{language!r}]: its rows are in {code}. Name each dataset by the language of its rows, or "
-                    "join several of a language by concatenate_datasets."
-                )
+        check_key(language, pairs.unique("source_lang"), name)
         by_language[language] = pairs
     if not by_language:
         raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
     return _joined({f"{name}[{language!r}]": pairs for language, pairs in by_language.items()})
+
+
+def only_language(pairs: Dataset, column: str, what: str) -> str | None:
+    """Return the language code in a column, None without that column; raise an InputError if there are several."""
+    if column not in pairs.column_names:
+        return None
+    columns = (table[column] for table in scan_columns(pairs, column))
+    codes = dict.fromkeys(code for codes in columns for code in codes.unique().to_pylist())
+    if len({parse_language(str(code)).language for code in codes}) > 1:
+        raise InputError(f"{what}: {column} is {' and '.join(map(str, codes))}. Give the rows of each language alone.")
+    return next(iter(codes), None)
+
+
+def check_key(key: Any, languages: Iterable[Any], name: str) -> None:
+    """Raise an InputError if rows that are given by language, as `name[key]`, are in another language."""
+    if odd := [code for code in languages if parse_language(str(code)).language != parse_language(str(key)).language]:
+        raise InputError(
+            f"{name}[{key!r}]: its rows are in {odd[0]}. Name each dataset by the language of its rows, or join "
+            "several of a language."
+        )
 
 
 def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:

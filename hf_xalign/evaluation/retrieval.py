@@ -70,10 +70,9 @@ def word_retrieval(
     gold = check_links(links, len(source), len(target))
     if (source_words is None) != (target_words is None):
         raise InputError("type-level scores need both source_words and target_words")
+    check_lengths("source row", source_words=source_words, source_vectors=source)
+    check_lengths("target row", target_words=target_words, target_vectors=target)
     words = tuple(side for side in (source_words, target_words) if side is not None)
-    for name, side, rows in zip(("source", "target"), words, (len(source), len(target))):
-        if len(side) != rows:
-            raise InputError(f"{len(side)} {name}_words for {rows} {name}_vectors: one word per row is needed")
     if pool == "linked":
         source, target = source[gold[:, 0].to(source.device)], target[gold[:, 1].to(target.device)]
         if words:

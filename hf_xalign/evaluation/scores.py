@@ -21,10 +21,10 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import check_links, directions, sentence_examples, word_retrieval
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts, side_vectors
 from hf_xalign.modeling.checkpoint import reads_forward
-from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.word_vectors import WordVectors, extract_pooled
-from hf_xalign.search.csls import as_tensor, nearest_neighbours
+from hf_xalign.search.csls import as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ def score_retrieval(
         ['pool', 'retrieval_mean', 'retrieval_mean_from_pivot', 'retrieval_mean_to_pivot', 'retrieval_mean_types']
     """
     needed = ("source_words", "target_words", "links", "source_lang")
-    check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
+    dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     specials = check_protocols(protocols, tokenizer, dataset)
     options: Any = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype, "specials": specials}
     options |= {"layer": layer, "poolings": poolings, "word_view": word_view, "desc": desc}
@@ -329,12 +329,14 @@ def _flat_links(
     """
     words: dict[str, list[str]] = {"source": [], "target": []}
     pairs, kinds = [], []
-    for row, s, t in zip(rows, source.offsets.tolist(), target.offsets.tolist()):
+    for number, (row, s, t) in enumerate(zip(rows, source.offsets.tolist(), target.offsets.tolist())):
         ours = set(map(tuple, row["links"]))
         links = [*row["links"], *(link for link in row.get("all_links") or () if tuple(link) not in ours)]
         kinds += [(index >= len(ours), False) for index in range(len(links))]
+        sizes = [len(row["source_words"]), len(row["target_words"])]
+        if links:  # a word of another sentence would be scored
+            index_pairs(links, f"row {number}, links", (sizes[0], sizes[1]))
         if specials:
-            sizes = [len(row["source_words"]), len(row["target_words"])]
             links += [sizes, [size + 1 for size in sizes]]
             kinds += [(False, True)] * 2
         pairs.append(np.asarray(links, dtype=np.int64).reshape(-1, 2) + np.array([[s, t]]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +13,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import check_choice
 from hf_xalign.data.batches.pairs import SIDES, Pooling
 from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit, prompted, token_limit
+from hf_xalign.data.parallel import only_language
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling, pool_sentences
+from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.languages import language_context, language_ids
-from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling, layer_index, pool_sentences
 from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
 
 _PAIRED = 1000  # items whose similarities are compared: half a million pairs, a quarter of a second
@@ -38,7 +39,7 @@ def language_rows(dataset: Dataset) -> dict[str, np.ndarray]:
 
 def side_language(rows: Dataset, side: str) -> str | None:
     """Return the language of one side of rows in one language, or None without a language column."""
-    return rows[f"{side}_lang"][0] if f"{side}_lang" in rows.column_names else None
+    return only_language(rows, f"{side}_lang", "the pairs")
 
 
 def side_texts(
@@ -116,8 +117,7 @@ def encode_words(
         >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape
         torch.Size([2, 1, 8])
     """
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    sentences = [split_words(text, lang) for text in texts]
+    sentences = [split_words(text, check_language(lang, "lang")) for text in _listed(texts)]
     check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, sentences, lang, "the text")
     with language_context(model, lang):
@@ -129,6 +129,14 @@ def encode_words(
         EncodedText(words, vectors.vectors[start:end])
         for words, start, end in zip(sentences, bounds[:-1], bounds[1:], strict=True)
     ]
+
+
+def _listed(texts: str | Iterable[str]) -> list[str]:
+    """Return one text or several as a list; raise an InputError for what is no text, such as a missing value."""
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if odd := next((f"texts[{k}] is {text!r}" for k, text in enumerate(texts) if not isinstance(text, str)), None):
+        raise InputError(f"{odd}, not text. Remove it, or convert it to a string.")
+    return texts
 
 
 def encode_sentences(
@@ -169,7 +177,7 @@ def encode_sentences(
         raise InputError(
             f"the encoder has language embeddings for {', '.join(rows)}. Give the texts' language as lang."
         )
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    texts = _listed(texts)
     several = [layers] if isinstance(layers, int) else layers
     check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, texts, lang, "the text")
@@ -197,8 +205,7 @@ def encode_pooled_sentences(
     for pooling in poolings:
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
-    most = position_limit(model.config)
-    limit = token_limit(tokenizer, min(max_length or most, most))
+    limit = token_limit(tokenizer, position_limit(model.config, max_length))
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids if len(texts) else []
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
@@ -214,16 +221,18 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
     """Compare the vectors of the same words or sentences before and after training, float (items, dim) each.
 
     In an anisotropic encoder the cosine stays near 1 although the structure changes. The rank correlation shows such
-    changes; it is 1 for any rotation or scaling of the space.
+    changes; it is 1 for any rotation or scaling of the space. Items that are 0 before and after are left out, as words
+    without a subword are.
 
     Returns:
         `cosine`: mean cosine between the two vectors of an item. `relative_distance`: mean of ||after - before|| over
-        mean of ||before||. `rank_correlation`: Spearman's correlation, with mean ranks for ties, between the cosines
-        of all pairs of items before and after; at most 1,000 items are used, every n-th. It is 0 if the cosines of all
-        pairs are equal after training, and missing if they were equal before, as for fewer than three items.
+        mean of ||before||, missing if that is 0. `rank_correlation`: Spearman's correlation, with mean ranks for ties,
+        between the cosines of all pairs of items before and after; at most 1,000 items are used, every n-th. It is 0
+        if the cosines of all pairs are equal after training, and missing if they were equal before, as for fewer than
+        three items.
 
     Raises:
-        ValueError: the shapes differ, or there are no items.
+        InputError: the shapes differ, there are no items, or a vector is NaN or infinite.
 
     Example:
         >>> before = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
@@ -231,12 +240,14 @@ def vector_drift(before: torch.Tensor, after: torch.Tensor) -> dict[str, float]:
         {'cosine': 1.0, 'relative_distance': 1.0, 'rank_correlation': 1.0}
     """
     if before.shape != after.shape or before.ndim != 2 or not len(before):
-        raise ValueError(f"shapes {tuple(before.shape)} and {tuple(after.shape)} are not those of the same items")
-    before, after = before.float(), after.float()
-    drift = {
-        "cosine": torch.nn.functional.cosine_similarity(before, after, dim=-1).mean().item(),
-        "relative_distance": ((after - before).norm(dim=-1).mean() / before.norm(dim=-1).mean()).item(),
-    }
+        raise InputError(f"shapes {tuple(before.shape)} and {tuple(after.shape)} are not those of the same items")
+    kept = (before != 0).any(-1) | (after != 0).any(-1)
+    before, after = before[kept].float(), after[kept].float()
+    if not len(before) or not (before.isfinite().all() and after.isfinite().all()):
+        raise InputError("the vectors are all 0, or some are NaN or infinite. Check the model.")
+    drift = {"cosine": torch.nn.functional.cosine_similarity(before, after, dim=-1).mean().item()}
+    if before.any():
+        drift["relative_distance"] = ((after - before).norm(dim=-1).mean() / before.norm(dim=-1).mean()).item()
     pairs = _pair_cosines(before), _pair_cosines(after)
     # Cosines of equal vectors differ in the last bits, because a matrix product sums in varying order.
     rounding = 2 * before.shape[1] * np.finfo(np.float64).eps

@@ -15,6 +15,7 @@ from datasets import Dataset
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from hf_xalign.checks import require
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import language_rows, side_language
@@ -176,19 +177,13 @@ def _places(plane: Plane) -> list[list[tuple[float, float]]]:
 
 def check_gradio() -> None:
     """Raise InputError unless gradio is installed, for commands to call before they load models."""
-    try:
-        import gradio  # noqa: F401
-    except ImportError as error:
-        raise InputError('the page needs gradio: run pip install "hf_xalign[app]"') from error
+    require("gradio", "the page", "app")
 
 
 def make_page(views: Views, title: str, about: str) -> Blocks:
     """Create the page; `about` is the line under its title. [`serve`] shows it.
 
     A tab encodes the text when it is first opened.
-
-    Raises:
-        InputError: gradio is not installed.
     """
     check_gradio()
     import gradio

@@ -16,17 +16,10 @@ from hf_xalign.record import EVAL_LINKS, read_record
 
 
 def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str | None = None) -> dict[str, bytes]:
-    """Return the files of a Space that explores the model of a run, by path.
+    """Return the files of a Space that explores the model of a run, by path; the run's held-out text is one of them.
 
-    The run's held-out text is one of them.
-
-    Args:
-        folder: folder that a recipe wrote.
-        repo_id: full id of the pushed model.
-        base_model: Hub id of the base model, when the folder names it by a local path.
-
-    Raises:
-        InputError: the folder has no record or no held-out text.
+    `folder` was written by a recipe, `repo_id` is the full id of the pushed model. `base_model` is the Hub id of the
+    base model, when the folder names it by a local path.
     """
     base = base_model or portable_name(read_record(folder)["base_model"]["name"])
     text = Path(folder) / EVAL_LINKS

@@ -51,11 +51,7 @@ _OTHER = (
 
 
 def list_files(folder: str | os.PathLike) -> dict[str, Path]:
-    """List the files of a folder that may be pushed, sorted by their relative path with `/`.
-
-    Raises:
-        InputError: the folder has no complete model, or has a link out of the folder.
-    """
+    """List the files of a model's folder that may be pushed, sorted by their relative path with `/`."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder. Pass the folder that the model was saved to.")
@@ -120,7 +116,9 @@ class Contents:
         self._base = base_model
         self._record = _pushed_record(read_record(folder), base_model) if FILENAME in self.files else None
         self._adapter = self._read_adapter()
-        self._card = self._read_card()
+        self._card = None
+        if CARD in self.files:  # used without a record; PEFT writes one with local paths
+            self._card = _renamed(self.files[CARD].read_text("utf-8"), self._portable_name)
         self._check_base()
         # The repository's full id is known only once it was created.
         _check_tokens(self.folder, self.read("someone/model"))
@@ -152,26 +150,20 @@ class Contents:
         base = config.get("base_model_name_or_path")
         return config if base == BASE_IN_FOLDER else config | {"base_model_name_or_path": self._portable_name(base)}
 
-    def _read_card(self) -> str | None:
-        """Return the folder's own card, used without a record. PEFT writes one with local paths."""
-        if CARD not in self.files:
-            return None
-        return _renamed(self.files[CARD].read_text("utf-8"), self._portable_name)
-
     def _portable_name(self, base: str) -> str:
         return portable_name(base) if self._base is None else self._base
 
     def _check_base(self) -> None:
         """Raise an `InputError` if the adapter, card or record has a local base model."""
+        bases = []
         if self._adapter is not None:
-            base = self._adapter.get("base_model_name_or_path")
-            if is_local(base):
-                raise InputError(_refusal(f"{self.folder}/{ADAPTER}: base_model_name_or_path", base))
+            bases.append((f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")))
         if self._record is None:
-            for base in _named_bases(self._card or ""):
-                if is_local(base):
-                    raise InputError(_refusal(f"{self.folder}/{CARD}: base_model", base))
-        else:
+            bases += [(f"{CARD}: base_model", base) for base in _named_bases(self._card or "")]
+        for where, base in bases:
+            if is_local(base):
+                raise InputError(_refusal(f"{self.folder}/{where}", base))
+        if self._record is not None:
             check_recorded_base(self._record, f"{self.folder}/{FILENAME}: base_model")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 from huggingface_hub.utils import get_session, validate_repo_id
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.hub.files import Contents, decides_model
 from hf_xalign.network import TransportError
 
@@ -22,7 +22,7 @@ def _connection() -> Iterator[None]:
     except (ConnectionError, TransportError) as error:
         reason = str(error).partition(": offline mode")
         cause = "offline mode: unset HF_HUB_OFFLINE" if reason[1] else reason[0]
-        raise InputError(f"there is no connection to the Hub ({cause}). Check it, and push again.") from error
+        raise InputError(f"there is no connection to the Hub ({cause}). Check it, and try again.") from error
 
 
 @_connection()
@@ -104,6 +104,14 @@ def push_space(
     name = api.create_repo(repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True).repo_id
     additions = [CommitOperationAdd(path, content) for path, content in files(name).items()]
     return api.create_commit(name, additions, commit_message=message, repo_type="space")
+
+
+@_connection()
+def check_login(repo_id: str, token: str | bool | None = None) -> None:
+    """Raise an InputError if the Hub would refuse the name, does not answer, or does not know the token."""
+    check_repo_id(repo_id)
+    with explained("the Hub does not know who you are", LocalTokenNotFoundError, HfHubHTTPError):
+        _api(token).whoami()
 
 
 def _api(token: str | bool | None) -> HfApi:

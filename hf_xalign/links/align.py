@@ -29,6 +29,7 @@ import regex
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
@@ -41,7 +42,7 @@ from hf_xalign.executors import MarkedTasks, local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
-from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization
+from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
 from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def align_words(
         >>> linked[0]["target_words"], linked[0]["links"]
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
+    check_range(least=1, sample_size=sample_size)
     dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
     filters = LinkFilters(one_to_one, drop_identical, require_letter)
     rules = _rules(
@@ -338,8 +340,7 @@ def align_shards(
         >>> record["languages"]
         {'de-en': {'pairs': 1, 'links': 2, 'too_long': 0}}
     """
-    if min(workers, fit_pairs, 1 if shards is None else shards) < 1:
-        raise InputError("shards, workers and fit_pairs must be at least 1")
+    check_range(least=1, shards=shards, workers=workers, fit_pairs=fit_pairs)
     folder = Path(output).expanduser().absolute()
     check_output(folder)
     if (folder / RECORD).exists():
@@ -453,7 +454,9 @@ def _rules(
     **options: Any,
 ) -> _Rules:
     """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
-    check_symmetrization(symmetrization)
+    check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
+    check_range(least=1, batch_size=options["batch_size"])
+    check_range(least=0, seed=options["seed"])
     kind, _, path = aligner.partition(":")
     aligners = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in aligners}:

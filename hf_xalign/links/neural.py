@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization, symmetrize
+from hf_xalign.links.symmetrization import SYMMETRIZATIONS, Symmetrization, symmetrize
 from hf_xalign.modeling.loading import load_tokenizer
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def encoder_links(
     depth (8 of 12); [`choose_layer`] finds a better one. Returns the sorted links [i, j] of each pair; words without
     subwords, or cut by truncation, have none.
     """
-    _check_method(method)
-    check_symmetrization(symmetrization)
+    check_choice(get_args(LinkMethod), method=method)
+    check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
     if layer is None:
         layer = max(1, round(model.config.num_hidden_layers * 2 / 3))
     source, target = (
@@ -90,7 +91,8 @@ def choose_layer(
         >>> choose_layer(BertModel(config), tokenizer, [["open", "Chrome"]], [["Chrome", "open"]])
         1
     """
-    _check_method(method)
+    check_choice(get_args(LinkMethod), method=method)
+    check_range(least=1, batch_size=batch_size)
     depth = model.config.num_hidden_layers
     both, all_links = np.zeros(depth), np.zeros(depth)
     for start in range(0, len(source_words), batch_size):  # all layers of one batch at a time in memory
@@ -104,11 +106,6 @@ def choose_layer(
                 both[k] += int((forward & backward).sum())
                 all_links[k] += int(forward.sum() + backward.sum())
     return 1 + int(np.argmax(both / np.maximum(all_links, 1)))
-
-
-def _check_method(method: str) -> None:
-    if method not in get_args(LinkMethod):
-        raise InputError(f"method={method!r} is unknown. Give one of {', '.join(get_args(LinkMethod))}.")
 
 
 class LinkedWords(NamedTuple):
@@ -177,8 +174,7 @@ def predict_links(
     if isinstance(source, str) != isinstance(target, str):
         raise InputError("source and target: give one text each, or a list of texts each")
     sources, targets = ([side] if isinstance(side, str) else side for side in (source, target))
-    if len(sources) != len(targets):
-        raise InputError(f"{len(sources)} sources and {len(targets)} targets. Give one target for each source.")
+    check_lengths("sentence pair", source=sources, target=targets)
     if tokenizer is None:
         if not model.name_or_path:
             raise InputError("the model was not loaded from a folder or the Hub. Give its tokenizer=.")

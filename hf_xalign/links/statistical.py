@@ -14,7 +14,7 @@ import numpy as np
 
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.links.symmetrization import Symmetrization, check_symmetrization
+from hf_xalign.links.symmetrization import Symmetrization
 
 if TYPE_CHECKING:
     from thot import alignment as models
@@ -66,7 +66,6 @@ class StatisticalLinker:
     ):
         self.directions = forward, backward
         self.too_long = 0
-        check_symmetrization(symmetrization)
         alignment = import_thot().alignment
         self._aligner = alignment.SymmetrizedAligner(forward, backward)
         self._aligner.heuristic = getattr(alignment.SymmetrizationHeuristic, symmetrization.replace("-", "_").upper())

@@ -12,16 +12,11 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from hf_xalign.checks import check_choice
 from hf_xalign.data.words import has_letter
-from hf_xalign.errors import InputError
 
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-and"]
-
-
-def check_symmetrization(name: str) -> None:
-    """Raise an InputError for an unknown heuristic."""
-    if name not in get_args(Symmetrization):
-        raise InputError(f"symmetrization={name!r} is unknown. Give one of {', '.join(get_args(Symmetrization))}.")
+SYMMETRIZATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 
 
 def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization) -> np.ndarray:
@@ -34,7 +29,7 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
         return forward & backward
     if method == "union":
         return forward | backward
-    check_symmetrization(method)
+    check_choice(SYMMETRIZATIONS, symmetrization=method)
     union, grown = forward | backward, forward & backward
     source, target = grown.any(1), grown.any(0)
     around = np.zeros(np.add(grown.shape, 2), dtype=bool)  # with a margin, so that every cell has eight neighbours

@@ -518,7 +518,7 @@ def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_l
     It assumes that a token covers at least one byte, or starts a word. If a tokenizer expands a character (some do for
     ﷺ), a truncated word may be missed here; it is dropped when its sentence is tokenized.
     """
-    limit = min(max_length or position_limit(model.config), position_limit(model.config), tokenizer.model_max_length)
+    limit = min(position_limit(model.config, max_length), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
 
     def find(sentences: list[list[str]]) -> dict[int, np.ndarray]:

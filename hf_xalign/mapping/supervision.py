@@ -17,6 +17,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
+from hf_xalign.search.csls import index_pairs
 
 _PAIRS = 4_000  # pairs whose word vectors are in memory at a time, before linked words are selected
 
@@ -63,7 +64,7 @@ def linked_vectors(
         InputError: a column or all links are missing, there are several languages, or a link is outside its sentence.
     """
     needed = ("source_words", "target_words", "links")
-    check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
+    dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     lang: dict[str, str | None] = {}
     for side in SIDES:
         codes: list[Any] = sorted(dataset.unique(f"{side}_lang")) if f"{side}_lang" in dataset.column_names else [None]
@@ -84,15 +85,14 @@ def linked_vectors(
         counts = [len(links) for links in rows["links"]]
         if not sum(counts):
             continue
-        links = np.concatenate([np.asarray(pair_links, dtype=np.int64).reshape(-1, 2) for pair_links in rows["links"]])
-        sizes = np.stack([[len(sentence) for sentence in rows[f"{side}_words"]] for side in SIDES], axis=1)
-        outside = np.flatnonzero(((links < 0) | (links >= np.repeat(sizes, counts, axis=0))).any(axis=1))
-        if len(outside):
-            row = np.repeat(np.arange(len(counts)), counts)[outside[0]]
-            raise InputError(
-                f"row {start + row}: link {links[outside[0]].tolist()} points outside the sentence ({sizes[row, 0]} "
-                f"source and {sizes[row, 1]} target words). Run align_words on this dataset again."
-            )
+        sentences = zip(rows["links"], rows["source_words"], rows["target_words"])
+        links = np.concatenate(
+            [
+                index_pairs(pair_links, f"row {row}, links", (len(source), len(target)))
+                for row, (pair_links, source, target) in enumerate(sentences, start)
+                if pair_links
+            ]
+        )
         places = torch.from_numpy(links + np.repeat(starts, counts, axis=0))
         present = encoded["source"].present[places[:, 0]] & encoded["target"].present[places[:, 1]]
         for k, side in enumerate(SIDES):

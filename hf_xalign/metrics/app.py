@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_app(name: str) -> Interface:
-    """Create a page to try a metric. The widget of `evaluate.utils` would need gradio 3.
-
-    Raises:
-        InputError: gradio is not installed.
-    """
+    """Create a page to try a metric. The widget of `evaluate.utils` would need gradio 3."""
     gradio: Any = require("gradio", "the app", "app")
     metric = metrics.load(name)
     card = files(metrics) / name / "README.md"

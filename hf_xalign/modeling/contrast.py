@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,26 +19,9 @@ from hf_xalign.cache import replacing
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.pooling import SentencePooling, pool_sentences
 
-SentencePooling = Literal["cls", "mean", "last"]
-SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
 Normalize = Literal["before", "after"]
-
-
-def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
-    """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
-
-    `cls` takes the first token, and `mean` averages all tokens of the mask (rows, width), with special tokens. `last`
-    takes the last token of the mask, with padding on either side, as decoders such as Qwen3-Embedding are trained.
-    """
-    dtype = torch.promote_types(hidden.dtype, torch.float32)
-    if pooling == "cls":
-        return hidden[:, 0].to(dtype)
-    if pooling == "last":
-        last_token = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
-        return hidden[torch.arange(len(hidden), device=hidden.device), last_token].to(dtype)
-    weights = attention_mask.to(dtype).unsqueeze(-1)
-    return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
 
 
 class ProjectionHead(nn.Module):
@@ -173,13 +156,8 @@ class KeyQueue(nn.Module):
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor, pairs: torch.Tensor) -> None:
-        """Replace the oldest keys by all keys of an optimizer step, in the same order on every process."""
+        """Replace the oldest keys by all keys of a step, at most `size`, in the same order on every process."""
         count, size = len(keys), len(self)
-        if count > size:
-            raise InputError(
-                f"queue_size={size}: an optimizer step has {count} keys (pairs of a batch x accumulation steps x "
-                f"processes), more than the queue holds. Set queue_size to at least {count}, or lower the batch size"
-            )
         slots = (self.pointer + torch.arange(count, device=self.keys.device)) % size
         self.keys.index_copy_(0, slots, keys.to(self.keys.dtype))
         self.pairs.index_copy_(0, slots, pairs)
@@ -295,17 +273,11 @@ def _kept(momentum: MomentumEncoder, queue: KeyQueue) -> dict[str, torch.Tensor]
 
 
 def _check_same(path: str | os.PathLike, saved: dict[str, tuple], current: dict[str, tuple]) -> None:
-    remedy = "Resume with the settings of the first run, or start in another output_dir"
-    if "queue.keys" in saved and saved["queue.keys"] != current["queue.keys"]:
-        (size, dim), (own_size, own_dim) = saved["queue.keys"], current["queue.keys"]
-        raise InputError(
-            f"{path}: the queue has {size} keys of {dim} dimensions, but this run has {own_size} of {own_dim}. "
-            f"{remedy}"
-        )
     for name in sorted({*saved, *current}):
         if saved.get(name) != current.get(name):
             there, here = (f"of shape {shapes[name]}" if name in shapes else "missing" for shapes in (saved, current))
+            cause = "the queue is another one" if name.startswith("queue.") else "other parts were frozen"
             raise InputError(
-                f"{path}: the momentum encoder is of another model, or other parts were frozen: {name} is {there} "
-                f"there and {here} in this run. {remedy}"
+                f"{path}: the momentum encoder is of another model, or {cause}: {name} is {there} there and {here} in "
+                "this run. Resume with the settings of the first run, or start in another output_dir"
             )

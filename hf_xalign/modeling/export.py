@@ -29,9 +29,9 @@ from hf_xalign.checks import check_choice
 from hf_xalign.data.encoding import check_embeddings, position_limit, prompt_of, prompted
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_bare, save_encoder
-from hf_xalign.modeling.contrast import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.languages import LanguageAware, language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
+from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
@@ -40,11 +40,7 @@ LENGTH_FILE = "sentence_bert_config.json"
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the encoder and the tokenizer inside a `SentenceTransformer`.
-
-    Raises:
-        InputError: it has other modules than a transformer, a pooling and a normalization.
-    """
+    """Return the encoder and the tokenizer inside a `SentenceTransformer` of a transformer and a pooling."""
     kinds = [type(module).__name__ for module in model]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
         raise InputError(

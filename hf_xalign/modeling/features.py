@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,10 +27,8 @@ from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, read_mark,
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.executors import Map
-from hf_xalign.modeling.contrast import pool_sentences
 from hf_xalign.modeling.freezing import model_fingerprint
-from hf_xalign.modeling.pooling import pool_words
+from hf_xalign.modeling.pooling import pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
 logger = logging.getLogger(__name__)
@@ -284,8 +282,9 @@ def cache_features(
                 )
                 os.replace(vectors.path, folder / "vectors.part")
             with ray_encoders(model, ray) as cluster:
-                encoding = (model, layers, pooling, pad_token_id, autocast, batch_size, cluster)
-                _write(vectors, blocks, identity, plan, *encoding)
+                options: Any = {"batch_size": batch_size, "dtype": autocast, "cluster": cluster}
+                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=layers, **options)
+                _write(vectors, blocks, identity, plan, encode, pooling, batch_size)
     return vectors, plan.add_rows()
 
 
@@ -294,14 +293,11 @@ def _write(
     blocks: list[Block],
     identity: dict[str, Any],
     plan: FeaturePlan,
-    model: PreTrainedModel,
-    layers: list[int],
+    encode: Callable[..., Any],
     pooling: Pooling,
-    pad_token_id: int,
-    autocast: torch.dtype | None,
     batch_size: int,
-    cluster: Map | None,
 ) -> None:
+    """Encode and store the sentences after the given blocks; `encode` is [`hidden_batches`] of the token ids."""
     folder, row_bytes = vectors.path.parent, _row_bytes(vectors)
     part_file, done = folder / "vectors.part", _done(blocks)
     digest = xxhash.xxh3_64()
@@ -321,10 +317,8 @@ def _write(
         for start in range(done, len(plan), block):
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
-            batches = hidden_batches(
-                model, ids, pad_token_id, layers, batch_size=batch_size, dtype=autocast, cluster=cluster
-            )
-            with contextlib.closing(batches):  # restores the model's mode at once, also if the disk is full
+            # Closing restores the model's mode at once, also if the disk is full.
+            with contextlib.closing(encode(ids)) as batches:
                 for rows, mask, states in batches:
                     # Sentences are sorted by length, as in hidden_batches, so a batch holds consecutive ones.
                     offsets = plan.word_offsets[start + rows[0] : start + rows[-1] + 2]
@@ -442,31 +436,24 @@ def add_sentences(
     Each is the mean over all tokens. `layers` are positions in `hidden_states`, `autocast` is the dtype of the forward
     passes, `ray` the address of a Ray cluster that runs them.
     """
+
+    def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
+        sentences = [*rows["source_ids"], *rows["target_ids"]]
+        vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
+        for batch_rows, mask, states in hidden_batches(
+            model, sentences, pad_token_id, layers, dtype=autocast, cluster=cluster
+        ):
+            pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
+            vectors[batch_rows] = torch.stack(pooled, dim=1).float().cpu().numpy()
+        source, target = np.split(vectors, 2)
+        return {"source_sentence": source, "target_sentence": target}
+
     settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
     with ray_encoders(model, ray) as cluster:
         return map_rows(
             dataset,
-            partial(_sentences, model, layers, pad_token_id, autocast, cluster),
+            encode,
             batch_size=1000,  # pairs within which sentences are sorted by length
             new_fingerprint=Hasher.hash(["sentences", *settings]),
             desc="Encoding the sentences of pairs",
         )
-
-
-def _sentences(
-    model: PreTrainedModel,
-    layers: list[int],
-    pad_token_id: int,
-    autocast: torch.dtype | None,
-    cluster: Map | None,
-    rows: dict[str, list],
-) -> dict[str, np.ndarray]:
-    sentences = [*rows["source_ids"], *rows["target_ids"]]
-    vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
-    for batch_rows, mask, states in hidden_batches(
-        model, sentences, pad_token_id, layers, dtype=autocast, cluster=cluster
-    ):
-        pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
-        vectors[batch_rows] = torch.stack(pooled, dim=1).float().cpu().numpy()
-    source, target = np.split(vectors, 2)
-    return {"source_sentence": source, "target_sentence": target}

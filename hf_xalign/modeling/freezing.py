@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
 
 import torch
+from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import PreTrainedModel
@@ -42,28 +44,26 @@ def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0)
     """Freeze the word embeddings, or all embeddings and the first `layers` layers, or both.
 
     Raises:
-        InputError: there are not so many layers, or every weight is frozen already.
+        InputError: every weight is frozen already.
     """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"every weight of this {type(model).__name__} is frozen. Call model.requires_grad_(True).")
     if embeddings:
         model.get_input_embeddings().requires_grad_(False)
     if layers:
-        stack = encoder_layers(model)
-        if not 0 < layers <= len(stack):
-            raise InputError(f"freeze_layers={layers}: {type(model).__name__} has {len(stack)} layers")
-        for layer in stack[:layers]:
+        for layer in encoder_layers(model)[:layers]:
             layer.requires_grad_(False)
         # ELECTRA projects its embeddings to the hidden size. Newer encoders have no module for all embeddings.
         for module in (model.get_input_embeddings(), *_children(model, "embeddings", "embeddings_project")):
             module.requires_grad_(False)
 
 
-def freeze_unused(model: PreTrainedModel, top_layer: int) -> None:
-    """Freeze the pooler and the layers above `top_layer`, which do not affect its hidden state.
+def freeze_unused(model: PreTrainedModel | PeftModel, top_layer: int) -> None:
+    """Freeze the pooler and the layers above `top_layer`, also below adapters: they do not affect its hidden state.
 
     DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
     """
+    model = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     if getattr(model, "pooler", None) is not None:
         model.pooler.requires_grad_(False)
     if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
@@ -85,17 +85,19 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         stack = list(encoder_layers(model))
     outputs: list[Any] = []
-    below = stack[top_layer - 1 : top_layer]
-    handles = [layer.register_forward_hook(lambda *arguments: outputs.append(arguments[-1])) for layer in below]
-    for layer in stack[top_layer:]:
-        layer.forward = lambda *args, **kwargs: outputs[-1]
+
+    def run(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        outputs.append(forward(*args, **kwargs))
+        return outputs[-1]
+
+    cut = stack[max(top_layer - 1, 0) :]
+    for layer in cut:  # not by a hook: SqueezeBERT calls `forward` itself
+        layer.forward = partial(run, layer.forward) if layer is cut[0] else lambda *args, **kwargs: outputs[-1]
     try:
         yield
     finally:
-        for layer in stack[top_layer:]:
+        for layer in cut:
             del layer.forward
-        for handle in handles:
-            handle.remove()
 
 
 def disable_dropout(model: nn.Module) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from hf_xalign.checks import check_distinct
 from hf_xalign.errors import InputError
 
 
@@ -43,8 +44,7 @@ def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) ->
         >>> encoder.embeddings.token_type_embeddings
         Embedding(3, 8)
     """
-    if not languages or len(set(languages)) < len(languages):
-        raise InputError(f"languages={list(languages)}: name at least one language, and each only once")
+    check_distinct(languages=languages)
     embeddings = cast(nn.Module, getattr(model.base_model, "embeddings", None))
     if not hasattr(embeddings, "token_type_embeddings"):
         raise InputError(
@@ -74,14 +74,19 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
     return None if ids is None else dict(ids)
 
 
+def _row_of(language: str, rows: Mapping[str, int]) -> int:
+    """Return the row of a language in an encoder's language embeddings; an unknown one raises an InputError."""
+    if language not in rows:
+        known = ", ".join(rows) or "no language"
+        raise InputError(f"language={language}: the encoder has language embeddings for {known}. Give one of them.")
+    return rows[language]
+
+
 def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
     """Return the embedding of a language, (dim,), detached."""
-    rows = language_ids(model.config) or {}
-    if language not in rows:
-        languages = ", ".join(rows) or "no language"
-        raise InputError(f"the encoder has language embeddings for {languages}, not for {language}")
     embeddings = cast(nn.Module, model.base_model.embeddings)
-    return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[rows[language]]
+    row = _row_of(language, language_ids(model.config) or {})
+    return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[row]
 
 
 def refuse_language_embeddings(model: PreTrainedModel, method: str) -> None:
@@ -155,14 +160,13 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
     modules = _modules_with_maps(model)
     before = [module._language for module in modules]
     rows = language_ids(cast(PreTrainedModel, model).config)
-    if rows is not None and language not in rows:
-        raise InputError(f"language {language!r}: the encoder has language embeddings for {', '.join(rows)}")
+    row = None if rows is None else _row_of(language, rows)
 
     def add_types(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-        return args, {"token_type_ids": torch.full_like(ids, cast(dict, rows)[language]), **kwargs}
+        return args, {"token_type_ids": torch.full_like(ids, cast(int, row)), **kwargs}
 
-    with model.register_forward_pre_hook(add_types, with_kwargs=True) if rows else contextlib.nullcontext():
+    with contextlib.nullcontext() if row is None else model.register_forward_pre_hook(add_types, with_kwargs=True):
         try:
             for module in modules:
                 module.set_language(language)

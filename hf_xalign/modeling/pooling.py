@@ -1,13 +1,18 @@
-"""Pool token states into word vectors, without a loop over words."""
+"""Pool token states into vectors of words and sentences, without a loop over words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 
+from hf_xalign.checks import check_distinct
 from hf_xalign.data.batches.pairs import Pooling, TokenIndex
 from hf_xalign.errors import InputError
+
+SentencePooling = Literal["cls", "mean", "last"]
+SENTENCE_POOLINGS: tuple[SentencePooling, ...] = get_args(SentencePooling)
 
 
 def pool_words(hidden: torch.Tensor, tokens: TokenIndex) -> torch.Tensor:
@@ -44,11 +49,26 @@ def pool_spans(hidden: torch.Tensor, spans: torch.Tensor, pooling: Pooling) -> t
         return weights @ states / weights.sum(-1, keepdim=True).clamp(min=1)
 
 
+def pool_sentences(hidden: torch.Tensor, attention_mask: torch.Tensor, pooling: SentencePooling) -> torch.Tensor:
+    """Pool token states float (rows, width, dim) into sentence vectors (rows, dim), at least float32.
+
+    `cls` takes the first token, and `mean` averages all tokens of the mask (rows, width), with special tokens. `last`
+    takes the last token of the mask, with padding on either side, as decoders such as Qwen3-Embedding are trained.
+    """
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    if pooling == "cls":
+        return hidden[:, 0].to(dtype)
+    if pooling == "last":
+        last_token = (attention_mask * torch.arange(1, hidden.shape[1] + 1, device=hidden.device)).argmax(1)
+        return hidden[torch.arange(len(hidden), device=hidden.device), last_token].to(dtype)
+    weights = attention_mask.to(dtype).unsqueeze(-1)
+    return (hidden.to(dtype) * weights).sum(1) / weights.sum(1)
+
+
 def layer_index(layers: Sequence[int], num_layers: int) -> list[int]:
     """Convert layer numbers to positions in `hidden_states` (0 = embeddings, `num_layers` or -1 = last)."""
     index = [layer if layer >= 0 else num_layers + 1 + layer for layer in layers]
     if any(not 0 <= i <= num_layers for i in index):
         raise InputError(f"layers {list(layers)}: the encoder has layers 0 (embeddings) to {num_layers} (or -1)")
-    if len(set(index)) < len(index) or not index:
-        raise InputError(f"layers {list(layers)}: name at least one layer, and each only once")
+    check_distinct(layers=index)
     return index

@@ -194,8 +194,7 @@ def word_spans(
 ) -> tuple[list[list[int]], list[np.ndarray]]:
     """Return the token ids of each sentence, and the token spans int (words, 2) of its words, empty if truncated."""
     check_embeddings(model, tokenizer)
-    limit = position_limit(model.config)
-    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, min(max_length or limit, limit))
+    encoded = tokenize_words(word_tokenizer(tokenizer), sentences, position_limit(model.config, max_length))
     ids, spans = encoded.input_ids, encoded.spans
     if specials:
         added = ([[0, 1], [len(tokens) - 1, len(tokens)]] for tokens in ids)

@@ -11,7 +11,7 @@ from torch import nn
 
 from hf_xalign.checks import GIVEN, needs, setting
 from hf_xalign.distributed import gather_rows
-from hf_xalign.modeling.contrast import SentencePooling
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.term import Read, Term, Vectors
 from hf_xalign.objectives.words import Distance, Norm
 

@@ -285,11 +285,7 @@ class Objective(Sequence[Term]):
         return " + ".join(("" if term.weight == 1 else f"{term.weight:g} ") + term.formula() for term in self)
 
     def all_layers(self, default: Sequence[int], number: Callable[[Sequence[int]], list[int]]) -> list[int]:
-        """Return the numbers of the hidden states that the terms read; `number` resolves negative layers.
-
-        Raises:
-            InputError: a term that compares vectors of one layer has several.
-        """
+        """Return the numbers of the hidden states that the terms read; `number` resolves negative layers."""
         every: dict[int, None] = {}
         for term in self:
             layers = number(term.layers or default)

@@ -248,7 +248,8 @@ def check_shapes(**sides: Tensor) -> None:
 
 def index_pairs(pairs: Tensor | ArrayLike, name: str, rows: tuple[int, int]) -> np.ndarray:
     """Return pairs of source and target rows as int64 (n, 2); raise InputError unless all are in range of `rows`."""
-    pair_rows = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
+    with explained(f"{name}: expected integers of shape (n, 2)", ValueError):  # lists of several lengths
+        pair_rows = pairs.cpu().numpy() if isinstance(pairs, Tensor) else np.asarray(pairs)
     if pair_rows.size == 0:
         raise InputError(f"{name}: give at least one pair of a source and a target row")
     if pair_rows.ndim != 2 or pair_rows.shape[1] != 2 or pair_rows.dtype.kind not in "iu":

@@ -15,6 +15,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check_range
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -191,6 +192,7 @@ def predict(
 
     Rows of similar length share a batch of at most `batch_size`. `desc` labels the progress bar; None hides it.
     """
+    check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     predictions: list[np.ndarray] = [np.empty(0)] * len(order)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, Literal
+import logging
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot
+from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot, parse_source
 from hf_xalign.errors import InputError
 
 _DATA = "Model and data"
+_SMALL = 10_000_000  # bytes of a file that is read in a second
 
 
 def option(group: str, help: str, default: Any = MISSING, **checks: Any) -> Any:
@@ -54,9 +57,26 @@ class PairColumns:
 
     def check_pivot(self, **texts: list[str]) -> None:
         """Refuse text of the package, which may be the default of an option, with another pivot than English."""
+        defaults = {field.name: field.default_factory for field in fields(self)}
         for name, items in texts.items():
             if inside := [item for item in items if item.startswith(BUILTIN)]:
-                check_pivot(self.target_lang, f"{name} is {' '.join(inside)}, text of the package", name)
+                given = items != cast(Any, defaults[name])()
+                where = f"is {' '.join(inside)}," if given else "is not given, and its default is"
+                check_pivot(self.target_lang, f"{name} {where} text of the package", name)
+
+
+def read_small(items: list[str], **options: Any) -> None:
+    """Load the sources that are small local files into the cache, where the run finds them."""
+    paths = {item: [Path(path).expanduser() for path in parse_source(item)[0].split(",")] for item in items}
+    if small := [item for item in items if all(p.is_file() and p.stat().st_size < _SMALL for p in paths[item])]:
+        from hf_xalign.data import parallel
+
+        level = parallel.logger.level
+        parallel.logger.setLevel(logging.WARNING)  # the run says what it reads
+        try:
+            parallel.load_sources(small, **options)
+        finally:
+            parallel.logger.setLevel(level)
 
 
 @dataclass
@@ -75,6 +95,10 @@ class ParallelText(PairColumns):
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
+    def reading(self) -> dict[str, Any]:
+        """Return the arguments of `load_sources` for these fields."""
+        return {**self.columns(), "on_empty": self.on_empty}
+
     def check_files(self) -> None:
         """Refuse files that are not there."""
         texts = {"train_data": self.train_data, "eval_data": self.eval_data}
@@ -82,6 +106,13 @@ class ParallelText(PairColumns):
             del texts["eval_data"]
         self.check_pivot(**texts)
         check_files([item for items in texts.values() for item in items])
+
+    def check_rows(self) -> None:
+        """Read small files, so that a bad row is reported before torch is imported, which takes seconds."""
+        read_small(self.train_data, split=self.train_split, on_empty=self.on_empty, **self.columns())
+        if not getattr(self, "eval_links", None):
+            options = {"max_pairs": self.max_eval_pairs, "on_empty": self.on_empty, **self.columns()}
+            read_small(self.eval_data, split=self.eval_split, **options)
 
 
 @dataclass
@@ -116,6 +147,8 @@ class TextArguments(ParallelText, SmokeTest):
         "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
         "Finished seeds are kept, and compare reads the folder. Default: seed alone.",
         [],
+        least=0,
+        distinct=True,
         rules=[
             excludes("every seed would go to the same place; hf-xalign push sends one", push_to_hub=True),
             excludes("seeds resume by themselves", resume_from_checkpoint=GIVEN),

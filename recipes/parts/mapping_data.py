@@ -13,6 +13,7 @@ from typing import Any
 from datasets import Dataset
 
 from hf_xalign.config import non_default_fields
+from hf_xalign.data.corpus import source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
@@ -22,7 +23,7 @@ from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
-from hf_xalign.recipes.parts.parallel import link_text, read_text, source_entry
+from hf_xalign.recipes.parts.parallel import link_text, read_text
 from hf_xalign.trainers.mapping import Encoder, Entries, MappingTrainer, check_languages, open_encoder
 from hf_xalign.trainers.word_vectors import HELD_OUT, READ, VECTORS, WordVectorTrainer
 

@@ -14,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.corpus import source_entry
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
@@ -28,7 +29,7 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes.parts.parallel import encoder_line, source_entry
+from hf_xalign.recipes.parts.parallel import encoder_line
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer

@@ -96,7 +96,7 @@ class PretrainingArguments(PairColumns, SmokeTest):
     )
     test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE: alignment is scored on its other entries.", [])
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that is used in training.", 0.25)
-    dictionary_seed: int | None = option(_DICTIONARY, "Seed that draws the share. Default: that of the run.", None)
+    dictionary_seed: int | None = option(_DICTIONARY, "Seed of the share. Default: that of the run.", None, least=0)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
 
     def entries_seed(self, args: AlignMLMConfig) -> int:

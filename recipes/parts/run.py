@@ -28,7 +28,6 @@ from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.xalign.insertion import merge
 from hf_xalign.recipes.parts.command import settle_cpu
-from hf_xalign.recipes.parts.probes import Probe, keep_examples
 from hf_xalign.record import base_entry, find_warnings
 from hf_xalign.tables import Metric, format_table
 from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
@@ -37,6 +36,8 @@ from hf_xalign.trainers.base.alignment import AlignmentTrainer
 from hf_xalign.trainers.base.alignment_config import AlignmentConfig
 from hf_xalign.trainers.base.checkpoints import check_output_dir, clear_run, last_complete_checkpoint
 from hf_xalign.trainers.base.fsdp import wants_sharding
+from hf_xalign.trainers.base.hub import check_push
+from hf_xalign.trainers.base.probes import Probe, keep_examples
 from hf_xalign.trainers.base.tracking import finish_run
 
 # Timed steps of an estimate, after one warm-up step, and rows to prepare for it.
@@ -69,7 +70,9 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
     data.shrink(args)
     data.check(args)
     checkpoint = None
-    if not data.dry_run:
+    if data.dry_run:
+        args.report_to, args.push_to_hub = [], False
+    else:
         checkpoint = check_output_dir(args)
         if args.should_save:
             hold_folder(args.output_dir)
@@ -77,6 +80,7 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
     set_seed(args.seed)
     if args.push_to_hub and trainer_class.scores_start:  # a task's card names its encoder by the encoder's own record
         check_recorded_base({"base_model": base_entry(data.model_name_or_path)}, "push_to_hub: the base model")
+    check_push(args)
     started = time.perf_counter()
     corpus = load(data, args, resume=checkpoint)
     seconds = {"loading": round(time.perf_counter() - started, 3)}
@@ -153,7 +157,6 @@ def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> N
     """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept."""
     if wants_sharding(args):
         raise InputError("dry_run: training with FSDP cannot be estimated. Remove fsdp or dry_run.")
-    args.report_to = []
     part, times = corpus.sample(_SAMPLE_ROWS)
     with tempfile.TemporaryDirectory() as folder:
         args.output_dir = folder  # the Trainer makes its folder at once

@@ -104,7 +104,7 @@ class TaskArguments(SmokeTest):
     )
     max_train_examples: int | None = option(_DATA, "Use the first n examples of each training source.", None)
     max_eval_examples: int | None = option(_DATA, "Use the first n examples of each evaluation source.", None)
-    seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [])
+    seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [], least=0, distinct=True)
     save_models: bool = option(_RUN, "Keep each seed's model and checkpoints, not only scores.", False)
     dry_run: bool = option(_RUN, "Show text, labels and an estimate of the time; train nothing.", False)
 

@@ -40,7 +40,14 @@ MISTAKES = [
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
     ("train fao --config=qqq", "no such file here or in the package; the package has "),
     ("train fao --accelerate_config ddp", "--accelerate_config ddp: no such file"),
-    ("train fao --target_lang hi", "train_data is builtin:de builtin:bn, text of the package, whose pivot is English"),
+    (
+        "train fao --target_lang hi",
+        "train_data is not given, and its default is text of the package, whose",
+    ),
+    (
+        "train fao --target_lang hi --train_data builtin:bn",
+        "train_data is builtin:bn, text of the package, whose",
+    ),
     ("train ppa --target_lang hi --train_data owner/name", "whose pivot is English. Give --eval_data LANG=FILE"),
     ("evaluate m --target_lang hi", "without --data the text is builtin:de builtin:bn, whose pivot is English"),
     ("train fao --processes 0", "--processes 0: must be at least 1"),

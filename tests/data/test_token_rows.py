@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.refusals import assert_refused
 from support.text import bitext, letters, sized
-from support.tiny import make_encoder, make_links, make_tokenizer, make_two_separator_tokenizer
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from support.tiny import TWO_SEPARATORS, byte_level, make_encoder, make_links, make_tokenizer
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
 from hf_xalign.data.encoding import check_pieces, encode_pairs, tokenize_words, word_tokenizer
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining
-from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs, sentence_frame
+from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.data.words import lettered_words, split_words, splitter_version
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
@@ -39,13 +39,10 @@ def telugu(unknown, count=100):
 
 def wordlevel():
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "house", "haus", "ఇల్లు"]
-    words = Tokenizer(models.WordLevel({piece: k for k, piece in enumerate(pieces)}, "[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    words.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = {name: f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    return PreTrainedTokenizerFast(tokenizer_object=words, **{f"{name}_token": piece for name, piece in names.items()})
+    tokenizer = make_tokenizer()
+    tokenizer.backend_tokenizer.model = models.WordLevel({piece: k for k, piece in enumerate(pieces)}, "[UNK]")
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
 
 
 @pytest.mark.parametrize(("unknown", "outcome"), [(0, ""), (1, ""), (2, "2%"), (16, "16%"), (29, "29%"), (30, "30%")])
@@ -118,15 +115,11 @@ def test_a_lone_boundary_mark_is_not_the_word():
     assert encoded.spans[0].tolist() == [[1, 2], [3, 4], [4, 5]]
 
 
-def byte_level(split=False):
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if split:
-        words = pre_tokenizers.Split(Regex(r" ?\p{L}+|\s+"), "isolated")
-        no_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        backend.pre_tokenizer = pre_tokenizers.Sequence([words, no_regex])
-    backend.train_from_iterator(["the cat the cat a cat the"] * 50, trainers.BpeTrainer(vocab_size=300))
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
+def bytes_of_words(split=False):
+    words = pre_tokenizers.Split(Regex(r" ?\p{L}+|\s+"), "isolated")
+    no_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    text = ["the cat the cat a cat the"] * 50
+    return byte_level(text, pre_tokenizers.Sequence([words, no_regex]) if split else None)
 
 
 def gemma():
@@ -140,7 +133,7 @@ def gemma():
     return PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
-@pytest.mark.parametrize("make", [byte_level, partial(byte_level, split=True), gemma])
+@pytest.mark.parametrize("make", [bytes_of_words, partial(bytes_of_words, split=True), gemma])
 def test_words_keep_the_blank_before_them(make):
     tokenizer, mark = make(), "▁" if make is gemma else "Ġ"
     encoded = tokenize_words(word_tokenizer(tokenizer), [["the", "cat"]])
@@ -318,9 +311,13 @@ def test_long_sentences_are_left_out(tokenizer):
         encode_pretraining({"en": long}, tokenizer, CONFIG, block_size=3, long_sentences="drop")
 
 
-@pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
-def test_first_halves_are_padded(make):
-    tokenizer, specials = make(), 3 if make is make_tokenizer else 4
+# A pair's template, and the special tokens in it.
+PAIRS = [({}, 3), ({"pair": TWO_SEPARATORS}, 4)]
+
+
+@pytest.mark.parametrize(("template", "specials"), PAIRS)
+def test_first_halves_are_padded(template, specials):
+    tokenizer = make_tokenizer(**template)
     pairs = sized(*np.random.default_rng(2).integers(1, 7, size=(60, 2)).tolist())
     options = {"block_size": 14 + specials, "pairs": pairs, "pair_share": 9.0}
     packed, counts = encode_pretraining({"en": random_text(20)}, tokenizer, CONFIG, **options)
@@ -337,9 +334,9 @@ def test_first_halves_are_padded(make):
             assert row == plain
 
 
-@pytest.mark.parametrize("make", [make_tokenizer, make_two_separator_tokenizer])
-def test_pair_rows_are_those_the_tokenizer_makes(make):
-    tokenizer, specials = make(), 3 if make is make_tokenizer else 4
+@pytest.mark.parametrize(("template", "specials"), PAIRS)
+def test_pair_rows_are_those_the_tokenizer_makes(template, specials):
+    tokenizer = make_tokenizer(**template)
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
     sizes[5], sizes[6] = (15, 3), (0, 2)
     pairs = sized(*sizes, langs=("de", "bn"))
@@ -414,16 +411,6 @@ def test_the_models_limit_holds_and_numbers_do_not_move_with_the_filters(tokeniz
     assert encoded["pair"][:] == [length - 11 for length in encoded["length"]] == list(range(8, 14))
 
 
-def test_frame():
-    for make, specials in ((make_tokenizer, 3), (make_two_separator_tokenizer, 4)):
-        tokenizer = make()
-        before, between, after = sentence_frame(tokenizer)
-        a, b = (tokenizer(text, add_special_tokens=False).input_ids for text in ("the cat", "datei öffnen"))
-        assert [*before, *a, *after] == tokenizer("the cat").input_ids
-        assert [*before, *a, *between, *b, *after] == tokenizer("the cat", "datei öffnen").input_ids
-        assert sentence_frame(tokenizer).pair_specials == specials
-
-
 def test_tokens_are_counted_on_both_sides_of_the_pairs_left(tokenizer):
     encoded, _ = encode_sentence_pairs(sized((3, 2), (9, 1), (2, 4)), tokenizer, min_tokens=2)
     tokens = [token for row in encoded for token in row["source_ids"] + row["target_ids"]]
@@ -453,7 +440,7 @@ def test_pieces_are_those_at_the_start_of_a_word():
     """`t` is `▁`, `t`; `cat` and `he` are two pieces."""
     for tokenizer, words, expected in (
         (unigram(), [("the", "ca"), ("t", "the"), ("cat", "the")], ["▁the", "▁ca"]),
-        (byte_level(), [("the", "cat"), ("he", "a")], ["Ġthe", "Ġcat"]),
+        (bytes_of_words(), [("the", "cat"), ("he", "a")], ["Ġthe", "Ġcat"]),
     ):
         entries = TokenEntries.from_dictionary(words, tokenizer)
         assert [tokenizer.convert_ids_to_tokens(row) for row in entries.ids] == [expected]

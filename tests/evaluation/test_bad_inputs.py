@@ -7,7 +7,6 @@ from datasets import Dataset
 from support.nearest import on_circle
 from support.refusals import assert_refused, calls
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
-from tokenizers.processors import TemplateProcessing
 
 import hf_xalign.metrics
 from hf_xalign.data.encoding import word_tokenizer
@@ -39,7 +38,7 @@ def test_word_retrieval():
         ({"links": [[0.0, 1.0]]}, "expected integers"),
         ({"pool": "some"}, "pool=some: choose one of"),
         ({"source_words": words}, "both source_words and target_words"),
-        ({"source_words": words[:3], "target_words": words}, "3 source_words for 5 source_vectors"),
+        ({"source_words": words[:3], "target_words": words}, "3 source_words, 5 source_vectors"),
         ({"source_vectors": [[1.0, 0.0], [1.0]]}, "source vectors: every row needs the same number of dimensions"),
     ]
     row = [[1.0, 0.0], [0.0, 1.0]]
@@ -130,9 +129,13 @@ def test_encoding():
     words = [
         ({"layers": (7,)}, "layers 0 "),
         ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),
-        ({"model": multilingual, "lang": "fr"}, f"language 'fr': {languages}"),
+        ({"model": multilingual, "lang": "fr"}, f"language=fr: {languages}"),
+        ({"lang": None}, "lang is None, not a language code"),
+        ({"texts": [["the", "cat"]]}, r"texts\[0\] is \['the', 'cat'\], not text"),
     ]
     sentences = [
+        ({"texts": ["the cat", NAN]}, r"texts\[1\] is nan, not text"),
+        ({"max_length": 0}, "max_length=0: the tokenizer puts 2 special tokens"),
         ({"pooling": "max"}, "choose one of cls, mean, last"),
         ({"batch_size": 0}, "batch_size=0: must be at least 1"),
         ({"model": multilingual}, "language embeddings for en, de\\. Give the texts' language"),
@@ -140,7 +143,8 @@ def test_encoding():
     shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}
     assert_refused(calls(encode_words, words, **shared) | calls(encode_sentences, sentences, **shared))
     assert_refused({"slow": (lambda: word_tokenizer(type("Slow", (), {"is_fast": False})()), "not a fast tokenizer")})
-    assert_refused(calls(vector_drift, [((ONES, ONES[:2]), "not those of the same items")]), error=ValueError)
+    drift = [((ONES, ONES[:2]), "not those of the same items"), ((ONES, ONES * NAN), "some are NaN")]
+    assert_refused(calls(vector_drift, [*drift, ((0 * ONES, 0 * ONES), "the vectors are all 0")]))
 
 
 def test_sentence_scores():
@@ -155,13 +159,20 @@ def test_sentence_scores():
 
 
 def test_protocols():
-    bare = make_tokenizer()
-    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
     rows = [
         ({"protocols": read_protocols(["identical"])}, "evaluation links have no all_links"),
-        ({"protocols": read_protocols(["specials"]), "tokenizer": bare}, "does not add special tokens at both ends"),
+        (
+            {"protocols": read_protocols(["specials"]), "tokenizer": make_tokenizer(single="$A")},
+            "does not add special tokens at both ends",
+        ),
     ]
-    shared = {"model": make_encoder(), "tokenizer": make_tokenizer(), "dataset": make_links(3)}
+    links = make_links(3)
+    # The second sentence has words, too: without a check, one of them would be scored.
+    beyond = links.map(lambda row, k: {"links": [[len(row["source_words"]), 0]] * (k == 0)}, with_indices=True)
+    rows.append(({"dataset": beyond}, r"row 0, links, row 0: \[5, 0\] is out of range, because there are 5 source"))
+    two_pivots = links.map(lambda row, k: {"target_lang": ["en", "en", "fr"][k]}, with_indices=True)
+    rows.append(({"dataset": two_pivots}, "target_lang is en and fr. Give the rows of each language alone"))
+    shared = {"model": make_encoder(), "tokenizer": make_tokenizer(), "dataset": links}
     unknown = calls(read_protocols, [((["legacy+cao"],), r"protocol=legacy\+cao: give mao, or one or more of ident")])
     assert_refused(unknown | calls(score_retrieval, rows, **shared))
 

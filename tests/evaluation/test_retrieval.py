@@ -192,7 +192,7 @@ def test_of_a_model_keeps_the_order_of_the_entries(encoder):
 
 def test_of_a_model_with_language_embeddings(encoder):
     encoder = encoder.double()
-    with pytest.raises(InputError, match="for no language, not for en"):
+    with pytest.raises(InputError, match="language=en: the encoder has language embeddings for no language"):
         alignment_of_model(encoder, [[3, 50]], languages=("en", "de"))
     add_language_embeddings(encoder, ["en", "de", "nl"])
     words = encoder.get_input_embeddings().weight.detach()

@@ -97,6 +97,13 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
 
 
+def test_the_format_of_a_dataset_changes_no_score():
+    model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(5)
+    expected = score_retrieval(model, tokenizer, links)
+    for form in ("numpy", "torch", "pandas", "arrow"):
+        assert score_retrieval(model, tokenizer, links.with_format(form)) == expected
+
+
 def test_the_pivot_text_of_several_languages_is_encoded_once():
     model, tokenizer, german = make_encoder(), make_tokenizer(), make_links(7)
     tongan = german.select([6, 2, 4, 2]).map(lambda row: {"source_lang": "to"})
@@ -285,6 +292,10 @@ def test_drift_sees_structure_that_the_cosine_hides():
     hidden = vector_drift(before + common, noise + common)
     assert hidden["cosine"] > 0.99 and hidden["rank_correlation"] < 0.5
     assert "rank_correlation" not in vector_drift(before[:2], after[:2])  # one pair has no order
+    zero = torch.zeros_like(before[:2])  # as of words without a subword
+    padded = [torch.cat([zero, vectors]) for vectors in (before, after)]
+    assert vector_drift(*padded) == vector_drift(before, after)
+    assert vector_drift(zero, before[:2]) == {"cosine": 0.0}
     # Collapse: nothing of the order is left, also where equal vectors have cosines that differ in their last bits.
     wide = torch.randn(60, 7, generator=draw)
     for one in (torch.zeros(7), torch.ones(7), wide[0]):

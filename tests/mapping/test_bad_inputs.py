@@ -189,7 +189,7 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
 
     def linking(link):
         add = lambda row, k: {"links": [*row["links"], *[link][: k == 3]]}  # noqa: E731
-        message = rf"row 3: link \[{link[0]}, {link[1]}\] points outside the sentence \("
+        message = rf"row 3, links, row \d: \[{link[0]}, {link[1]}\] is out of range"
         return {"dataset": aligned.map(add, with_indices=True)}, message
 
     refused(
@@ -261,7 +261,7 @@ def test_mapped_encoders():
         ({"en": LanguageMap(SideMap(normal(1, 16, 8)))}, "8 dimensions to 16"),
         ({"en": onto}, "no inverse"),
         ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: .*layers 0 .* to 2"),
-        ({"en": make_map(layers=(-1, 2))}, "name at least one layer"),
+        ({"en": make_map(layers=(-1, 2))}, "layers=2 2: name at least one"),
         ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
         ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),
         ({}, "no maps"),

@@ -13,15 +13,14 @@ from torch import nn
 
 from hf_xalign.modeling.contrast import (
     RANDOM,
-    SENTENCE_POOLINGS,
     KeyQueue,
     MomentumEncoder,
     SentenceHead,
     cached_backward,
     load_momentum,
-    pool_sentences,
     save_momentum,
 )
+from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, pool_sentences
 from hf_xalign.objectives.sentences import sentence_infonce
 
 

@@ -18,8 +18,8 @@ from transformers import AutoModel, AutoTokenizer
 from hf_xalign.evaluation import encode_sentences
 from hf_xalign.modeling import merge
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.contrast import SENTENCE_POOLINGS
 from hf_xalign.modeling.export import save_sentence_transformer
+from hf_xalign.modeling.pooling import SENTENCE_POOLINGS
 
 # Up to 64 tokens, their mean, and its norm.
 POOLED = 2 * PASS + 64 + 2 * 16

@@ -333,51 +333,6 @@ def test_teachers_that_cannot_teach(settings, message):
         FAOConfig(preset="joint", report_to="none", **settings)
 
 
-@pytest.mark.parametrize("reference", ["copy", "cache"])
-def test_teacher_and_similarities_against_loops(reference, tmp_path):
-    model, before = (make_encoder(layers=4).double().eval() for _ in range(2))
-    objective = [SentenceTeacher(weight=2.0), KeepSimilarities(weight=3.0), KeepSimilarities(of="words", weight=0.5)]
-    trainer = make(tmp_path, objective, model, 4, reference=reference)
-    trainer.cache_start()
-    with torch.no_grad():
-        for weight in trainer.model.parameters():
-            if weight.requires_grad:
-                weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
-    rows = make_links(4)
-    batch = trainer.data_collator([trainer.train_dataset[k] for k in range(4)])
-
-    def encode(encoder, words):
-        encoding = make_tokenizer()(words, is_split_into_words=True, return_tensors="pt")
-        hidden = encoder(**encoding).last_hidden_state[0]
-        owner = encoding.word_ids(0)
-        pooled = [torch.stack([hidden[k] for k, w in enumerate(owner) if w == n]).mean(0) for n in range(len(words))]
-        return hidden.mean(0), pooled
-
-    teacher, now, then = 0.0, {"sentences": [], "words": []}, {"sentences": [], "words": []}
-    for row in rows:
-        (source, _), (target, words) = (encode(trainer.model, row[f"{side}_words"]) for side in ("source", "target"))
-        with torch.no_grad():
-            pivot, kept = encode(before, row["target_words"])
-        teacher = teacher + sum((side - pivot).square().sum() for side in (source, target)) / pivot.square().sum()
-        for found, sentence, own in ((now, target, words), (then, pivot, kept)):
-            found["sentences"].append(sentence)
-            found["words"] += own
-    expected = 2.0 * teacher / 8
-    for kind, weight in (("sentences", 3.0), ("words", 0.5)):
-        size, total, cosines = len(now[kind]), 0.0, []
-        for i in range(size):
-            for j in range(size):
-                if i != j:
-                    old, new = (torch.cosine_similarity(v[kind][i], v[kind][j], dim=0) for v in (then, now))
-                    cosines.append(old)
-                    total = total + (new - old) ** 2 / (size - 1)
-        expected = expected + weight * total / torch.stack(cosines).var(correction=0) / size
-    loss = trainer.compute_loss(trainer.model, batch)
-    dtype = torch.float64 if reference == "copy" else torch.float32
-    # A cosine's rounding is divided by the spread of cosines, here about 0.1.
-    assert_rounding(loss, expected, 10 * STEP, max(expected.item(), 10), dtype)
-
-
 def test_similarities_do_not_change_with_a_rotation():
     before = torch.randn(5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     rotation, _ = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64))

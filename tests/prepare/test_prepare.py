@@ -352,15 +352,19 @@ def test_workers_and_kills_change_no_byte(tmp_path):
 EXACT = Limits(skip=[*FAST, "near_duplicate"])
 
 
+def cut_short(*given, **options):
+    """Prepare text up to the shards."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
+        prepare(*given, **options)
+
+
 @pytest.fixture
 def interrupted(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 25)
     monkeypatch.setattr(pipeline, "CHUNK", 25)
     source = write(tmp_path / "a.jsonl", [*sentences(38), *sentences(38)[:3]])
-    with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            prepare([source], tmp_path / "before", EXACT)
+    cut_short([source], tmp_path / "before", EXACT)
     prepare([source], tmp_path / "whole", EXACT)
     return source, tmp_path / "before", contents(tmp_path / "whole")
 
@@ -404,14 +408,11 @@ def test_other_text_of_the_same_size_and_time_is_judged_again(interrupted, monke
     assert contents(before) == contents(before.with_name("fresh"))
 
 
-def test_test_text_of_the_same_number_is_read_again(tmp_path, monkeypatch):
+def test_test_text_of_the_same_number_is_read_again(tmp_path):
     source, test = write(tmp_path / "a.jsonl", sentences(9)), tmp_path / "test.jsonl"
     for held_out in sentences(9)[:2]:
         write(test, [held_out])
-        with monkeypatch.context() as patch:
-            patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
+        cut_short([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
     prepare([source], tmp_path / "out", Limits(skip=FAST), test_sources=[str(test)])
     [table] = shards(tmp_path / "out")
     assert table["source"].to_pylist() == [pair[0] for pair in sentences(9)[:1] + sentences(9)[2:]]
@@ -419,10 +420,7 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path, monkeypatch):
 
 def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", sentences(30))
-    with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "write_shards", lambda *args: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            prepare([source], tmp_path / "out", Limits(skip=FAST, max_words=9))
+    cut_short([source], tmp_path / "out", Limits(skip=FAST, max_words=9))
     judged = []
     judge = chunks._judge
     monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))

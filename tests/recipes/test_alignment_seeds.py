@@ -87,6 +87,8 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_pat
         (("--max_train_pairs", "9"), "max_train_pairs is null there and 9 here"),
         (("--resume_from_checkpoint", "true"), "seeds resume by themselves"),
         (("--sentence_transformer", "x"), "every seed would (write|go) to the same place"),
+        (("--seeds", "1", "1"), "seeds=1 1: name at least one, and each once"),
+        (("--seeds", "2", "-1"), "seeds=2 -1: must be at least 0"),
         (("--push_to_hub", "true", "--hub_model_id", "a/b"), "every seed would (write|go) to the same place"),
     ):
         with pytest.raises(InputError, match=message):

@@ -113,13 +113,21 @@ for method in train.METHODS:
             except InputError as error:
                 print(error)
 assert not {"torch", "datasets"} & set(sys.modules)
+for method, files in (("fao", "--train_data"), ("ppa", "--eval_data"), ("continual", "--pairs")):
+    try:
+        import_module(f"hf_xalign.recipes.{method}").main([files, f"de={sys.argv[2]}"])
+    except InputError as error:
+        assert str(error).startswith(f"{sys.argv[2]}, row 2: empty target side"), error
+assert "datasets" in sys.modules and "torch" not in sys.modules
 """
 
 
-def test_names_and_files_are_checked_before_torch_is_imported(tmp_path):
+def test_names_files_and_rows_are_checked_before_torch_is_imported(tmp_path):
     config = tmp_path / "mine.yaml"
     config.write_text("outptu_dir: x\n")
-    done = subprocess.run([sys.executable, "-P", "-c", EARLY, str(config)], capture_output=True, text=True)
+    (tmp_path / "holes.tsv").write_text("Hund\tdog\nKatze\t\n")
+    words = [sys.executable, "-P", "-c", EARLY, str(config), str(tmp_path / "holes.tsv")]
+    done = subprocess.run(words, capture_output=True, text=True)
     said = done.stdout.splitlines()
     assert done.returncode == 0 and len(said) == 6 * len(METHODS), done.stderr
     table = zip(said[::6], said[1::6], said[2::6], said[3::6], said[4::6], said[5::6], strict=True)
@@ -191,7 +199,7 @@ def maps(files, *options, out):
 
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
-    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "align_words", None)
+    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "link_and_draw", None)
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
         ("--method self_learning", "method=self_learning needs supervision=dictionary:"),

@@ -331,6 +331,8 @@ def test_word_vectors_from_python(tmp_path):
     trainer = WordVectorTrainer(one, other, args, dictionary=[(f"v{k}", f"w{k}") for k in range(60)])
     trainer.train()
     trainer.save_model()
+    with pytest.raises(InputError, match="the vectors are mapped: make a new trainer"):
+        trainer.train()
     record, expected = (record_of(tmp_path / name) for name in ("python", "out"))
     for name in ("scores", "intervals", "objective", "paper", "languages", "preset"):
         assert record[name] == expected[name], name

@@ -89,19 +89,30 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     }
     stored = LanguageMap.load(mapping_run.folder / "maps/de-en.safetensors")
     assert torch.equal(maps["de"].affine()[0], stored.affine()[0])
+    # The model of another library, in the place of a name.
+    st = pytest.importorskip("sentence_transformers")
+    model = st.SentenceTransformer(str(files / "base"), device="cpu")
+    again = hf_xalign.MappingTrainer(model, args, **texts(files))
+    with pytest.raises(InputError, match="no maps to save: call train first"):
+        again.save_model()
     with pytest.raises(InputError, match="holds another run"):
-        hf_xalign.MappingTrainer(str(files / "base"), args, **texts(files)).train()
+        again.train()
+    again.extract()
+    assert torch.equal(again.learn("de")[0].affine()[0], stored.affine()[0]) and again.base_model == str(
+        files / "base"
+    )
 
 
 def test_maps_of_what_does_not_fit(files, tmp_path):
     mixed = [{"source": "die Katze", "target": "x", "source_lang": "de", "target_lang": code} for code in ("en", "fr")]
     both = texts(files)
     rows = [
-        ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en, fr"),
+        ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en and fr"),
         ({"dictionary": {"de": [("cat", "Katze")]}}, {"supervision": "parallel", "method": "refine"}, "method=refine"),
         ({"dictionary": {"fr": [("cat", "chat")]}}, {}, "train_data has no fr, only de"),
         ({}, {"supervision": "dictionary"}, "dictionary: none for de"),
         ({"text": {"de": ["die Katze"]}}, {}, "text: de needs no anchors"),
+        ({"dictionary": {"de": {"cat": "Katze"}}}, {}, r"dictionary\['de'\], entry 0: 'cat' is not two words"),
         ({"test_dictionary": {"de": [("Katze", "cat")]}}, {}, "test_dictionary of de: 0 of 1 .* columns reversed"),
         ({"eval_dataset": Dataset.from_list(mixed[:1]).select([])}, {}, "has no rows"),
     ]

@@ -16,6 +16,7 @@ import signal
 import struct
 import tempfile
 import traceback
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,7 +41,7 @@ from hf_xalign.data.parallel import load_parallel, stream_parallel
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import PharaohReader
+from hf_xalign.links.align import PharaohReader, read_pharaoh
 from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.mapping.word2vec import read_word2vec
@@ -64,13 +65,17 @@ class _HangError(BaseException): ...
 
 @dataclass(frozen=True)
 class Reader:
-    """File name, contents to damage, and the calls; `others` are files next to it, `form` its structure."""
+    """File name, contents to damage, and the calls; `others` are files next to it, `form` its structure.
+
+    A reader with `of_no_line`, the messages about a whole file, names the row or line in all others.
+    """
 
     name: str
     seeds: list[bytes]
     reads: list[Callable[[Path], Any]]
     form: str = "text"
     others: dict[str, bytes] = field(default_factory=dict)
+    of_no_line: str | None = None
 
 
 def check(reader: Reader, data: bytes, folder: Path) -> list[str]:
@@ -97,6 +102,9 @@ def check(reader: Reader, data: bytes, folder: Path) -> list[str]:
             assert str(folder) in message, f"the message names no file: {message}"
             assert "Traceback" not in message, f"the message has a traceback: {message}"
             assert len(message) < 2100, f"the message has {len(message)} characters"
+            if reader.of_no_line is not None:
+                of_file = rf"damaged gzip|{reader.of_no_line}"  # content may begin like gzip by chance
+                assert re.search(rf"(row|line) \d+|{of_file}", message), f"the message names no line: {message}"
             messages.append(message)
     return messages
 
@@ -352,7 +360,11 @@ def _stream(path: Path, other: str = "") -> None:
 
 def _load(path: Path, other: str = "") -> None:
     source = f"{path},{path.parent / other}" if other else path
-    _utf8(str(load_parallel(source, source_lang="de", on_empty="drop")[:]))
+    loaded = load_parallel(source, source_lang="de", on_empty="drop")
+    _utf8(str(loaded[:]))
+    for side, code in (("source", "de"), ("target", "en")):
+        assert {*loaded[f"{side}_lang"]} <= {code}
+        assert all(text and text == unicodedata.normalize("NFC", text.strip()) for text in loaded[side])
 
 
 def _tagged(path: Path) -> None:
@@ -371,6 +383,16 @@ def _links(path: Path) -> None:
     words = [["a"] * 3] * 2
     reader = PharaohReader(path, 2)
     reader(words, words)
+    assert all(number >= 0 for row in read_pharaoh(path) for link in row for number in link)
+
+
+def _dictionary(path: Path) -> None:
+    assert all(map(all, load_dictionary(path)))
+
+
+def _trees(path: Path) -> None:
+    for row in load_treebank(path):
+        assert {len(row["tokens"])} == {*map(len, row.values())} and max(row["heads"]) <= len(row["tokens"])
 
 
 def _rules(path: Path) -> None:
@@ -482,26 +504,30 @@ _entries = {
 }
 _adapter_files = {"adapter_config.json": _dump(_adapter, True), "adapter_model.safetensors": _lora}
 _aligned = [partial(_stream, other="p.en"), partial(_load, other="p.en")]
+_JSONL = [_lines(_PAIR, _PAIR), _lines(_WORDS), _lines({"translation": _CODES})]
 _scores = ExampleScores.from_counts([1, 2], [2, 2], [3, 2])
 _parallel, _examples = [_stream, _load], [_texts, _tagged]
+_NO_PAIRS, _NO_TEXT = r"no sentence pairs|occurs \d times", "is empty|no text column|no sentences"
 _tokenizer = b'{"version": "1.0", "model": {"vocab": {}}}'
 
 READERS = {
-    "pairs-tsv": Reader("p.tsv", [_TSV, b"source\ttarget\n" + _TSV], _parallel),
+    "pairs-tsv": Reader("p.tsv", [_TSV, b"source\ttarget\n" + _TSV], _parallel, of_no_line=_NO_PAIRS),
     "pairs-csv": Reader("p.csv", [_CSV, _CSV.replace(b",", b";")], _parallel),
     "pairs-gz": Reader("p.tsv.gz", [gzip.compress(_TSV * 3)], _parallel),
-    "pairs-jsonl": Reader(
-        "p.jsonl", [_lines(_PAIR, _PAIR), _lines(_WORDS), _lines({"translation": _CODES})], _parallel, "jsonl"
-    ),
+    "pairs-jsonl": Reader("p.jsonl", _JSONL, _parallel, "jsonl", of_no_line=_NO_PAIRS),
     "pairs-json": Reader("p.json", [_dump([_WORDS], True), _dump({"x": [_PAIR]}, True)], _parallel, "json"),
     "pairs-parquet": Reader("p.parquet", [_parquet(_PAIRS, 2), _parquet(_LINKED, 1)], _parallel, "parquet"),
-    "pairs-tmx": Reader("p.tmx", [_TMX], _parallel),
-    "pairs-aligned": Reader("p.de", [b"Haus\nHund\n"], _aligned, others={"p.en": b"house\ndog\n"}),
-    "text-txt": Reader("t.txt", ["ein Satz\nnoch einer\u2028\n".encode()], [_mono]),
-    "text-jsonl": Reader("t.jsonl", [_lines({"text": "a"}), _lines({"text": ["a"]})], [_mono], "jsonl"),
+    "pairs-tmx": Reader("p.tmx", [_TMX], _parallel, of_no_line="XML|no unit|encoding|unit 0"),
+    "pairs-aligned": Reader(
+        "p.de", [b"Haus\nHund\n"], _aligned, others={"p.en": b"house\ndog\n"}, of_no_line=_NO_PAIRS
+    ),
+    "text-txt": Reader("t.txt", ["ein Satz\nnoch einer\u2028\n".encode()], [_mono], of_no_line=_NO_TEXT),
+    "text-jsonl": Reader(
+        "t.jsonl", [_lines({"text": "a"}), _lines({"text": ["a"]})], [_mono], "jsonl", of_no_line=_NO_TEXT
+    ),
     "text-parquet": Reader("t.parquet", [_parquet([("text", 0)], 1)], [_mono], "parquet"),
-    "dictionary": Reader("d.txt", [b"house\tHaus\ndog Hund\n"], [load_dictionary]),
-    "pharaoh": Reader("l.txt", [b"0-0 1-2\n\n", b"2-2\n0-1\n"], [_links]),
+    "dictionary": Reader("d.txt", [b"house\tHaus\ndog Hund\n"], [_dictionary], of_no_line="no entries"),
+    "pharaoh": Reader("l.txt", [b"0-0 1-2\n\n", b"2-2\n0-1\n"], [_links], of_no_line=" lines for 2 "),
     "eval-links": Reader("eval_links.jsonl", [_lines(_WORDS, _WORDS)], [read_links], "jsonl"),
     "vectors": Reader("v.vec", [b"2 2\nHaus 1 0.5\nHund 0 2e-3\n", b"Haus 1 0.5\n"], [read_word2vec]),
     "vectors-binary": Reader("v.bin", [b"2 1\na \0\0\x80?\nb \0\0\0@\n"], [read_word2vec]),
@@ -515,7 +541,7 @@ READERS = {
     "labelled-json": Reader("l.json", [_dump(_PIECES, True), _dump([_TAGGED], True)], _examples, "json"),
     "questions-json": Reader("q.json", [_dump(_SQUAD, True)], [_questions], "json"),
     "questions-jsonl": Reader("q.jsonl", [_lines(_QUESTION)], [_questions], "jsonl"),
-    "treebank": Reader("t.conllu", [CONLLU.encode()], [load_treebank]),
+    "treebank": Reader("t.conllu", [CONLLU.encode()], [_trees], of_no_line="no sentences"),
     "config": Reader("config.json", [_dump(_config, True)], [_model_folder], "json", _model),
     "tokenizer-config": Reader(
         "tokenizer_config.json", [b'{"tokenizer_class": "x"}'], [_model_folder], "json", _model

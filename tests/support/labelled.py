@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 from datasets import Dataset
-from tokenizers import normalizers, processors
+from tokenizers import normalizers
 
 from hf_xalign.tasks import Examples, LabelSet
 from hf_xalign.tasks.questions import COLUMNS
@@ -55,11 +55,8 @@ def blind():
 
 def segmented():
     """A tokenizer that numbers the two texts of a pair 0 and 1."""
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(pair="[CLS] $A [SEP] $B:1 [SEP]:1")
     tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
     return tokenizer
 
 

@@ -115,6 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404 if known else 401, "RepoNotFound")
         return found
 
+    def whoami(self):
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            raise _Refused(401, "Unauthorized")
+        return {"name": "me"}
+
     def create(self):
         given = json.loads(self.body)
         kind, repo = given.get("type", "model") + "s", f"{given.get('organization') or 'me'}/{given['name']}"
@@ -194,6 +199,7 @@ def _oid(content):
 _API, _REPO, _REVISION = "/api/(models|datasets|spaces)", "/([^/]+/[^/]+)", "/([^/]+)"
 _ROUTES = [
     ("GET", "/", lambda _: {}),
+    ("GET", "/api/whoami-v2", _Handler.whoami),
     ("POST", "/api/repos/create", _Handler.create),
     ("POST", "/api/validate-yaml", lambda _: {"errors": [], "warnings": []}),
     ("GET", f"{_API}{_REPO}(?:/revision{_REVISION})?", _Handler.info),

@@ -1,7 +1,7 @@
 """Small run of each trainer, in this process or as a script: divided between processes, killed, resumed.
 
     python -m support.runs OUTPUT_DIR '{"name": {"trainer": "ppa", "contrast": "in_batch", ...}, ...}'
-        [--exact] [--shard] [--resume] [--kill_after STEP] [--kill_in_save STEP]
+        [--exact] [--shard] [--resume] [--kill_after STEP]
 
 Each run goes into a folder of its name. Process R leaves its outcome in `rank-R.safetensors`.
 """
@@ -123,18 +123,6 @@ class _KillAfter(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _kill_in_save(trainer, step: int) -> None:
-    """Die when half of a checkpoint's files are written."""
-    original = trainer._save_rng_state
-
-    def save_rng_state(output_dir):
-        if trainer.state.global_step == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-        original(output_dir)
-
-    trainer._save_rng_state = save_rng_state
-
-
 def _let_go() -> None:
     """Free a trainer that nothing holds any more while no process talks to another.
 
@@ -154,7 +142,6 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--shard", action="store_true")
     parser.add_argument("--kill_after", type=int, default=0)
-    parser.add_argument("--kill_in_save", type=int, default=0)
     given = parser.parse_args()
     gc.freeze()  # accelerate collects the garbage of the whole process before each run
     with contextlib.ExitStack() as stack:
@@ -166,7 +153,6 @@ def main() -> None:
             try:
                 folder = given.output_dir / name
                 trainer = make(folder, callbacks=[_KillAfter(given.kill_after)], **settings)
-                _kill_in_save(trainer, given.kill_in_save)
                 trainer.train(resume_from_checkpoint=given.resume or None)
                 log, found = outcome(trainer)
                 found |= {"log": log, "world_size": torch.tensor(trainer.args.world_size)}

@@ -2,7 +2,7 @@
 
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from hf_xalign.modeling.languages import add_language_embeddings
@@ -15,7 +15,7 @@ def make_multilingual_encoder(seed: int = 0):
     return model
 
 
-def make_tokenizer():
+def make_tokenizer(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]"):
     letters = "abcdefghijklmnopqrstuvwxyzäöüß0123456789.,!?'-"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters)]
     pieces += ["the", "cat", "dog", "house", "haus", "kat", "hund"]
@@ -24,7 +24,7 @@ def make_tokenizer():
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single=single, pair=pair, special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -35,6 +35,21 @@ def make_tokenizer():
         mask_token="[MASK]",
         model_max_length=64,
     )
+
+
+def byte_level(lines, pre_tokenizer=None):
+    """Return a byte-level BPE tokenizer trained on some lines, in which a blank belongs to the word after it."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizer or pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    backend.train_from_iterator(
+        lines, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
+
+
+TWO_SEPARATORS = "[CLS] $A [SEP] [SEP] $B [SEP]"
 
 
 def make_encoder(seed: int = 0, layers: int = 2, dropout: float = 0.0, types: int = 2, hidden: int = 16):
@@ -79,11 +94,3 @@ def make_links(n: int = 8):
             "links": [links for _, _, links in rows],
         }
     )
-
-
-def make_two_separator_tokenizer():
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return tokenizer

@@ -134,6 +134,8 @@ def test_every_family_predicts_alike_in_any_batch(task, tmp_path):
         assert all(torch.equal(own[name], kept[name]) for name in own if "pooler" not in name), family
         assert model.config.id2label == dict(enumerate(task.labels.names)), family
         encoded = encode(task, words() if task is TOKENS else texts())
+        with pytest.raises(ValueError, match="batch_size=0: must be at least 1"):
+            predict(model, task, encoded, 0, batch_size=0)
         together, alone = (predict(model, task, encoded, 0, batch_size=size) for size in (8, 1))
         assert all((one == other).all() for one, other in zip(together, alone, strict=True)), family
         logits = model(torch.tensor([encoded[0]["input_ids"]])).logits[0]

@@ -15,7 +15,7 @@ from support.fao import searcher
 from support.refusals import assert_refused, calls
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
-from tokenizers.processors import TemplateProcessing
+from support.trackers import offline
 from transformers import (
     AutoModel,
     BertConfig,
@@ -93,6 +93,14 @@ def test_what_is_no_dataset_is_refused_by_every_trainer(tmp_path):
             rows[f"{name}, {given}"] = (partial(make, train_dataset=wrong[given]), f"train_dataset {message}")
     fao = partial(FAOTrainer, make_encoder(), FAOConfig(**settings), processing_class=make_tokenizer())
     pairs = partial(ContinualTrainer, make_encoder(), ContinualConfig(**settings), train_dataset=[])
+    rows["model"] = (
+        partial(FAOTrainer, BertModel, train_dataset=text),
+        "model is <class .*Give a model, or the Hub id",
+    )
+    rows["tokenizer"] = (
+        partial(FAOTrainer, make_encoder(), train_dataset=text, processing_class="bert"),
+        "str is not a",
+    )
     rows["eval"] = (partial(fao, train_dataset=text, eval_dataset=splits), r"eval_dataset \(DatasetDict\) holds")
     rows["pairs"] = (partial(pairs, **{**task, "pairs": splits}), r"pairs \(DatasetDict\) holds 'train', 'test'")
     assert_refused(rows)
@@ -119,19 +127,29 @@ def test_settings_of_fao(tmp_path, monkeypatch):
         }
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    packages = {"wandb": r'"hf_xalign\[wandb\]"', "tensorboard": "tensorboard"}
+    packages = ("wandb", "tensorboard", "mlflow")
     refused({"report_to=wandbb: choose one of .*did you mean 'wandb'": {"report_to": ["wandbb"]}})
-    refused(
-        {rf"{name} is not installed\. Run pip install {p}\.$": {"report_to": [name]} for name, p in packages.items()}
-    )
+    refused({rf"report_to={name}: .* requires {name} to be installed": {"report_to": [name]} for name in packages})
+
+
+@pytest.mark.parametrize("trackers", ["all", ["wandb"]])
+def test_wandb_needs_its_key_before_anything_is_read(trackers, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    wandb.teardown()
+    with pytest.raises(InputError, match=r"report_to=wandb: No API key configured.*WANDB_MODE=offline"):
+        fao.config(tmp_path, report_to=trackers)
+    with offline(tmp_path):
+        assert fao.config(tmp_path, report_to=["wandb"]).report_to == ["wandb"]
 
 
 def test_what_fao_cannot_train(tmp_path):
     class Slow:
         is_fast = False
 
-    bare = make_tokenizer()
-    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     save_base("albert", tmp_path / "albert")
     with pytest.raises(InputError, match="there is nothing to predict"):
         fao.make(tmp_path).predict(make_links())
@@ -139,10 +157,13 @@ def test_what_fao_cannot_train(tmp_path):
     assert_each_refused(
         partial(fao.make, tmp_path),
         {
-            "no special token first and none last": {"tokenizer": bare, "linked_tokens": "all"},
+            "no special token first and none last": {
+                "tokenizer": make_tokenizer(single="$A"),
+                "linked_tokens": "all",
+            },
             "no padding token": {"tokenizer": tokenizer_with(pad_token=None)},
             "not a fast tokenizer": {"tokenizer": Slow()},
-            "encoder with a head": {"model": BertForMaskedLM(make_encoder().config)},
+            "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
             "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
             "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},
@@ -209,7 +230,7 @@ def test_what_mao_cannot_train(tmp_path):
             "exceeds the hidden size": {"preset": "adapter", "reduction_factor": 32},
             "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
             "no column target_lang": {"per_language": "all", "target_lang": ()},
-            "one pivot": {"per_language": "all", "target_lang": ("en", "fr")},
+            "target_lang is en and fr": {"per_language": "all", "target_lang": ("en", "fr")},
         },
     )
     modernbert = AutoModel.from_config(CONFIGS["modernbert"]())
@@ -363,7 +384,7 @@ def test_continual(tmp_path, monkeypatch):
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
-            r"target_lang is missing, .* which are not encoded yet": {"model": told, "pairs": encoded},
+            r"have no target_lang, .* which are not encoded yet": {"model": told, "pairs": encoded},
         },
     )
 
@@ -419,6 +440,7 @@ def test_task(tmp_path):
             r"en\.jsonl, line 0.*: the label": {**labelled, "train": [continual.examples()]},
             "not for questions": {"task": continual.QUESTIONS, "keep_aligned": True},
             "factors of adapters": {"model": lora, "keep_aligned": True},
+            r"eval_dataset\['fr'\]: its rows are in de": {"evaluation": {"fr": continual.examples(language="de")}},
             "there is no evaluation text in en": {"evaluation": {"de": continual.examples(language="de")}, **stopping},
         },
     )
@@ -467,6 +489,10 @@ def test_checkpoints_of_something_else(tmp_path):
     assert_refused(table)
 
 
+def reverse(rows):
+    return rows.select(range(len(rows))[::-1])
+
+
 # A run of each trainer, and what a resumed one cannot change, by the message.
 RESUMED = {
     fao: {
@@ -485,8 +511,13 @@ RESUMED = {
     ppa: {
         "contrast is moco there and in_batch here; .*words is tlm": {"contrast": "in_batch", "words": "none"},
         "8 rows of nl there and 8 rows of de, 4": {"data": ppa.make_pairs(12)},
+        "other text: also 8 rows of de, 8 rows of nl": {"data": reverse(ppa.make_pairs(16))},
     },
-    continual: {"alpha is 0.01 there and 1.0 here": {"alpha": 1.0}, "warmup_steps is 0.0": {"warmup_steps": 3}},
+    continual: {
+        "alpha is 0.01 there and 1.0 here": {"alpha": 1.0},
+        "warmup_steps is 0.0": {"warmup_steps": 3},
+        "other text: also 16 rows of en, 7 rows of pairs": {"pairs": reverse(make_links(7))},
+    },
 }
 
 

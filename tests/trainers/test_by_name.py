@@ -88,12 +88,14 @@ def test_held_out_pairs_by_language():
     trainer.train()
     assert {*trainer.run.record["scores"]["before"]} == {"de", "nl", "bn"}
     more = rows.add_column("more", rows["source"]).select(range(4, 8))
+    french = found["nl"].map(lambda _: {"target_lang": "fr"})
     make = partial(hf_xalign.FAOTrainer, "tiny", args)
     table = {
         "only some of the datasets have a column more": {"de": found["de"], "nl": more},
         "empty": {},
         r"\['fr'\]: its rows are in nl": {"de": found["de"], "fr": found["nl"]},
         "a key of train_dataset is 'validation'": {"validation": found["bn"]},
+        "train_dataset: target_lang is en and fr": {"de": found["de"], "nl": french},
     }
     assert_refused({message: (partial(make, train_dataset=given), message) for message, given in table.items()})
 

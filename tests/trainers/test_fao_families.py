@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from support import fao
 from support.families import CONFIGS, NEWER, save_base
-from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig
+from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig, SqueezeBertConfig, SqueezeBertModel
 
 import hf_xalign
 from hf_xalign.errors import InputError
@@ -114,6 +114,20 @@ def test_no_layer_above_the_aligned_one_runs(family, tmp_path):
     assert all(torch.equal(found[1][name], gradient) for name, gradient in expected[1].items())
     assert fewer == whole if family == "albert" else fewer < whole
     assert torch.equal(gradients(2)[0], expected[0])
+
+
+def test_a_lower_layer_of_squeezebert_which_calls_forward_itself(tmp_path):
+    sizes = {"hidden_size": 16, "embedding_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    groups = {f"{part}_groups": 1 for part in ["q", "k", "v", "post_attention", "intermediate", "output"]}
+    model = SqueezeBertModel(SqueezeBertConfig(vocab_size=160, num_hidden_layers=3, **sizes, **groups))
+    rows, runs = torch.tensor([[2, 8, 59, 55, 3]] * 2), []
+    expected = model.eval()(rows, output_hidden_states=True).hidden_states[1]
+    for layer in model.encoder.layers:
+        layer.output.register_forward_hook(lambda *_: runs.append(1))
+    with stopped_at(model, 1):
+        assert torch.equal(model(rows, output_hidden_states=True).hidden_states[1], expected)
+    assert len(runs) == 1 and not any("forward" in vars(layer) for layer in model.encoder.layers)
+    assert fao.make(tmp_path, model, pairs=8, layers=[1], max_steps=2).train().training_loss > 0
 
 
 def test_an_encoder_with_a_decoder_that_cannot_be_had_alone(tmp_path):

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from support.fake_trackio import runs_of
-from support.fake_wandb import offline, read_runs
 from support.fao import searcher
 from support.launch import same_bits, tensors
 from support.tiny import make_encoder, make_links
+from support.trackers import offline, read_runs, trackio_runs
 from transformers import BertModel, TrainerCallback
 
 import hf_xalign.recipes
@@ -148,7 +147,7 @@ def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monk
 
 def test_each_trial_is_a_run_of_its_own_in_the_trackers(optuna, tmp_path, tmp_path_factory):
     pytest.importorskip("wandb")
-    _, runs = runs_of(tmp_path_factory)
+    _, runs = trackio_runs(tmp_path_factory)
     with offline(tmp_path):
         study = make_study(optuna, (1e-12, 0), (1e-2, 1))
         searched(tmp_path, report_to=["wandb", "trackio"], project="search", study=study)

@@ -6,11 +6,10 @@ import socket
 
 import pytest
 from support.card import make_record
-from support.fake_trackio import runs_of
-from support.fake_wandb import offline, read_runs
 from support.fao import searcher
 from support.recipe import command, make_files
 from support.tiny import make_encoder, make_links
+from support.trackers import offline, read_runs, trackio_runs
 
 from hf_xalign.recipes import fao
 from hf_xalign.record import read_record
@@ -122,7 +121,7 @@ def test_a_recipe_gives_its_record(tmp_path):
 
 def test_trackio_gets_the_same_curves_without_a_network(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", SECRET)
-    folder, runs = runs_of(tmp_path_factory)
+    folder, runs = trackio_runs(tmp_path_factory)
     from trackio.sqlite_storage import SQLiteStorage
 
     asked = []

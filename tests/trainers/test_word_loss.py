@@ -182,8 +182,8 @@ def loop_loss(f, frozen, rows, settings):
 
 
 def loop_sentences(model, before, rows, settings):
-    """The terms of whole sentences, one pair at a time."""
-    drift, sides, old = 0.0, ([], []), []
+    """The terms of whole sentences, one pair at a time. Both sides are taught the pivot sentence's vector before."""
+    drift, taught, sides, old = 0.0, 0.0, ([], []), []
     for row in rows:
         now, then = [], []
         for words in (row["source_words"], row["target_words"]):
@@ -191,6 +191,7 @@ def loop_sentences(model, before, rows, settings):
             now.append(model(**encoding).last_hidden_state[0].mean(0))
             then.append(before(**encoding).last_hidden_state[0].mean(0).detach())
         drift = drift + distance(sum(now) / 2, sum(then) / 2, settings)
+        taught = taught + sum(distance(vector, then[1], {"norm": "relative"}) for vector in now)
         for side, vector in zip(sides, now, strict=True):
             side.append(vector / vector.norm())
         old.append(then[1])
@@ -201,8 +202,8 @@ def loop_sentences(model, before, rows, settings):
             apart = [other for n, other in enumerate(others) if n == k or texts[n] != texts[k]]
             exponents = [torch.exp(vector @ other / TEMPERATURE) for other in apart]
             contrast = contrast - torch.log(torch.exp(vector @ others[k] / TEMPERATURE) / sum(exponents))
-    weights = settings.get("interpolation_weight", 0.0), settings.get("sentence_weight", 0.0)
-    loss = weights[0] * drift / len(rows) + weights[1] * contrast / (2 * len(rows))
+    weights = [settings.get(f"{name}_weight", 0.0) for name in ("interpolation", "sentence", "teacher")]
+    loss = weights[0] * drift / len(rows) + (weights[1] * contrast + weights[2] * taught) / (2 * len(rows))
     if not (weight := settings.get("similarity_weight", 0.0)):
         return loss
     now, then = (
@@ -329,7 +330,7 @@ JOINT |= {"regularizer_weight": 2.0, "interpolation_weight": 5.0, "similarity_we
 NOTHING_KEPT = {"regularizer_weight": 0.0, "interpolation_weight": 0.0, "similarity_weight": 0.0}
 # Settings next to the preset's.
 SENTENCES = {
-    "all terms": {**JOINT, "sentence_weight": 0.5},
+    "all terms": {**JOINT, "sentence_weight": 0.5, "teacher_weight": 2.0},
     "sentences alone": {**NOTHING_KEPT, "objective": "none", "sentence_weight": 0.5, "temperature": TEMPERATURE},
     "distances": {**NOTHING_KEPT, "objective": "l2", "interpolation_weight": 2.0},
 }

@@ -44,7 +44,7 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_pieces, set_prompt
-from hf_xalign.data.parallel import join_languages
+from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
@@ -57,30 +57,8 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.record import write_text
+from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.alignment_config import AlignmentConfig, check_optimizer, check_optimizers
-from hf_xalign.trainers.base.checkpoints import (
-    ARGUMENTS,
-    COMPLETE,
-    AverageAtEnd,
-    StepEnd,
-    check_output_dir,
-    check_same_adapter,
-    check_same_rows,
-    clear_run,
-    last_complete_checkpoint,
-    mark_complete,
-    remove_incomplete,
-    resolve_resume,
-)
-from hf_xalign.trainers.base.fsdp import (
-    check_sharding,
-    full_state,
-    load_optimizer,
-    record_states,
-    save_optimizer,
-    settle_plugin,
-    wants_sharding,
-)
 from hf_xalign.trainers.base.hub import HubTrainer
 from hf_xalign.trainers.base.run import Run, given_entries
 from hf_xalign.trainers.base.tracking import use_tracker
@@ -208,7 +186,7 @@ class AlignmentTrainer(HubTrainer):
     # Scores before and after training, with the record that `save_model` writes; None without an evaluation set.
     run: Run | None = None
     # Set by `_prepare` of a method that averages its weights with those before training.
-    _average: AverageAtEnd | None = None
+    _average: checkpoints.AverageAtEnd | None = None
     processing_class: PreTrainedTokenizerBase
     model: PreTrainedModel
     args: AlignmentConfig
@@ -221,8 +199,8 @@ class AlignmentTrainer(HubTrainer):
     _growing_term: str = ""
     # True if `cache_start` was called.
     _start_cached: bool = False
-    # Numbers of training rows by language.
-    _row_counts: dict[str, int]
+    # Numbers of training rows by language as `rows`, and their hash as `text`.
+    _trained_text: dict[str, Any]
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
 
@@ -268,7 +246,7 @@ class AlignmentTrainer(HubTrainer):
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
-        check_sharding(args, self.can_shard)
+        fsdp.check_sharding(args, self.can_shard)
         base_model, model, processing_class = self._open_model(model, processing_class)
         _check_inside(model)
         if switch_back(model):
@@ -278,6 +256,8 @@ class AlignmentTrainer(HubTrainer):
         elif isinstance(model, PeftModel):
             for config in model.peft_config.values():
                 _check_adapter(model.get_base_model(), config)
+        if args.push_to_hub:
+            self._check_push(model)
         if self.trains_encoder:
             _check_precision(model)
         if prompt := getattr(args, "prompt", None):
@@ -293,13 +273,13 @@ class AlignmentTrainer(HubTrainer):
         # True if the method keeps a record and the settings want it.
         self._recorded = bool(args.record and self.method)
         self._given = train_dataset if self._recorded and eval_dataset is not None else None
-        if wants_sharding(args):
+        if fsdp.wants_sharding(args):
             # Sharding moves the model to its device in parts, because it may not fit there next to its frozen copy.
             cast(nn.Module, model).to("cpu")
         opened, switches = model, find_switches(model)
         model, train_dataset, collator = self._prepare(model, train_dataset)
         # Another model holds this one below an adapter, and sharding replaces the weights.
-        if model is opened and not wants_sharding(args):
+        if model is opened and not fsdp.wants_sharding(args):
             note_switched(model, switches)
         held_out = self.eval_dataset
         if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
@@ -308,7 +288,7 @@ class AlignmentTrainer(HubTrainer):
         self._prefix, self._carried = ("", {}) if hasattr(model, "peft_config") else carried_weights(model)
         self._sketch = _sketch_of_base(model)
         self._length = {} if hasattr(model, "peft_config") else read_length(model.config)
-        callbacks = [*filter(None, [self._average]), StepEnd(self.advance), *(callbacks or [])]
+        callbacks = [*filter(None, [self._average]), checkpoints.StepEnd(self.advance), *(callbacks or [])]
         if args.early_stopping_patience is not None:
             callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
         if hasattr(model, "add_model_tags"):
@@ -330,7 +310,7 @@ class AlignmentTrainer(HubTrainer):
         if args.fsdp and not self.is_fsdp_enabled:
             raise InputError("fsdp=true shards the weights over GPUs, but this run is on CPUs. Remove it.")
         if self.is_fsdp_enabled:
-            settle_plugin(self.accelerator, self.model)
+            fsdp.settle_plugin(self.accelerator, self.model)
         if self.optimizer is not None:
             check_optimizer(self.optimizer, self.model)
         use_tracker(self)
@@ -362,11 +342,13 @@ class AlignmentTrainer(HubTrainer):
             if self.make_model is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(self.make_model, self.args)
+        if not isinstance(model, str | nn.Module):
+            raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
         if isinstance(model, nn.Sequential):
             model, own_tokenizer = open_sentence_transformer(model)
             tokenizer = tokenizer or own_tokenizer
         if isinstance(model, str):
-            self._check_output_dir()
+            checkpoints.check_output_dir(self.args)
             with self.args.main_process_first(desc="loading the model"):
                 path = resolve_model(model)
                 tokenizer = tokenizer or load_tokenizer(path)
@@ -393,15 +375,16 @@ class AlignmentTrainer(HubTrainer):
         """Load the model of a Hub id or folder."""
         return load_encoder(path)
 
-    def _check_output_dir(self, resume: bool | str | None = None) -> str | None:
-        """Raise an InputError if the output folder has another run; return the checkpoint to resume from, or None."""
-        return check_output_dir(self.args, resume)
-
     # ---- Data ----
 
     def _read(self, data: Any, name: str) -> Any:
-        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one."""
-        return join_languages(data, name)
+        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
+
+        Its rows have one pivot.
+        """
+        pairs = join_languages(data, name)
+        only_language(pairs, "target_lang", name)
+        return pairs
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
@@ -433,7 +416,8 @@ class AlignmentTrainer(HubTrainer):
         dataset = train_dataset if train_dataset is not None else self.train_dataset
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
-        self._row_counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        self._trained_text = {"rows": counts, "text": checkpoints.hash_rows(dataset, lengths)}
         # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
         whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
         batch = self.args.train_batch_size * self.args.world_size
@@ -479,7 +463,7 @@ class AlignmentTrainer(HubTrainer):
             self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
         prepared = super()._prepare_for_training(*args)
         if self.is_fsdp_enabled:
-            record_states(self.model)
+            fsdp.record_states(self.model)
         return prepared
 
     # ---- Loss ----
@@ -620,7 +604,7 @@ class AlignmentTrainer(HubTrainer):
         if self.args.world_size > 1:
             bad = self.accelerator.reduce(bad, reduction="sum")
         if bad.item() > 0:
-            checkpoint = last_complete_checkpoint(self.args.output_dir) or "none"
+            checkpoint = checkpoints.last_complete_checkpoint(self.args.output_dir) or "none"
             raise NonFiniteLossError(
                 f"the loss or a weight became NaN or infinite at or before step {self.state.global_step}; last "
                 f"complete checkpoint: {checkpoint}. Start over with a lower learning_rate or max_grad_norm=1.0, or "
@@ -706,18 +690,18 @@ class AlignmentTrainer(HubTrainer):
         """
         output_dir = self.args.output_dir
         if self._trained:
-            checkpoint = resolve_resume(resume_from_checkpoint, self.args)
+            checkpoint = checkpoints.resolve_resume(resume_from_checkpoint, self.args)
         else:
-            checkpoint = self._check_output_dir(resume_from_checkpoint)
+            checkpoint = checkpoints.check_output_dir(self.args, resume_from_checkpoint)
         if self.args.device.type == "cpu" and self.args.local_process_index == 0:
             warn_of_spinning_threads()
         if self.args.should_save:
             hold_folder(output_dir)
         self.accelerator.wait_for_everyone()
         if self.args.should_save and checkpoint:
-            remove_incomplete(output_dir)
+            checkpoints.remove_incomplete(output_dir)
         elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
-            clear_run(output_dir)
+            checkpoints.clear_run(output_dir)
         self.accelerator.wait_for_everyone()
         self._trained, self._term_sums = True, {}  # sums of steps outside the run
         run = self.run if trial is None else None
@@ -783,14 +767,14 @@ class AlignmentTrainer(HubTrainer):
         run_dir = self._get_output_dir(trial=trial)
         folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
         if self.args.should_save:
-            (folder / COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
+            (folder / checkpoints.COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
         # Older checkpoints may be deleted only when this one is complete, so rotation waits for the mark.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             with self._saving(folder):
                 super()._save_checkpoint(model, trial)
                 if (head := getattr(self.model, HEAD_NAME, None)) is not None:
-                    state = full_state(head.state_dict())
+                    state = fsdp.full_state(head.state_dict())
                     if self.args.should_save:
                         save_file(state, folder / _HEAD_FILE)
                         follow_umask(folder)
@@ -801,7 +785,7 @@ class AlignmentTrainer(HubTrainer):
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(folder, self._row_counts)
+            checkpoints.mark_complete(folder, self._trained_text)
             rotate_checkpoints(run_dir, limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def _saving(self, folder: Path) -> AbstractContextManager[None]:
@@ -827,7 +811,7 @@ class AlignmentTrainer(HubTrainer):
             self._save_weights(folder, state_dict)
             follow_umask(folder)
             self.processing_class.save_pretrained(folder)
-        write_text(folder / ARGUMENTS, self.args.to_json_string() + "\n")
+        write_text(folder / checkpoints.ARGUMENTS, self.args.to_json_string() + "\n")
 
     def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
         if hasattr(self.model, "peft_config"):
@@ -844,7 +828,7 @@ class AlignmentTrainer(HubTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         model = self.model if model is None else cast(PreTrainedModel, model)
         if hasattr(model, "peft_config"):
-            check_same_adapter(cast(Any, model), resume_from_checkpoint)
+            checkpoints.check_same_adapter(cast(Any, model), resume_from_checkpoint)
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(model, resume_from_checkpoint, self._prefix)
@@ -856,15 +840,15 @@ class AlignmentTrainer(HubTrainer):
         if not self.is_fsdp_enabled:
             super()._save_optimizer_and_scheduler(output_dir)
             return
-        save_optimizer(self, Path(output_dir))
+        fsdp.save_optimizer(self, Path(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None and not self.args.ignore_data_skip:
-            check_same_rows(checkpoint, self._row_counts)
+            checkpoints.check_same_text(checkpoint, self._trained_text)
         if not self.is_fsdp_enabled or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        load_optimizer(self, Path(checkpoint))
+        fsdp.load_optimizer(self, Path(checkpoint))
 
     def _load_best_model(self) -> None:
         logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, SchedulerType, Trainer
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.optimization import get_scheduler
 from transformers.trainer_utils import SaveStrategy
 from transformers.training_args import TrainingArguments
@@ -24,6 +23,7 @@ from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError, explained
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.record import mask_secrets, portable, to_plain
+from hf_xalign.trainers.base.tracking import check_trackers
 
 logger = logging.getLogger(__name__)
 
@@ -223,8 +223,6 @@ def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) ->
 # Parts of the names of scores.
 _LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error"}
 _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
-# Trackers that the tests cover, and what to install for each.
-_TRACKERS = {"wandb": '"hf_xalign[wandb]"', "tensorboard": "tensorboard", "trackio": "trackio"}
 # Fields that are set from eval_strategy, or if there is no accelerator.
 _DERIVED = {"do_eval", "eval_on_start", "dataloader_pin_memory"}
 
@@ -338,7 +336,9 @@ class AlignmentConfig(TrainingArguments):
 
     def __post_init__(self) -> None:
         check_choice(self.PRESETS, preset=self.preset)
-        self.fill_from_preset()
+        for name, value in self.preset_defaults().items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
         check(self, inherited=CHECKS)
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
@@ -362,19 +362,10 @@ class AlignmentConfig(TrainingArguments):
         with explained("transformers refuses these settings", ValueError):
             super().__post_init__()
         check_resolved(self)
-        for tracker in self.report_to or []:
-            check_choice(("none", "all", *INTEGRATION_TO_CALLBACK), report_to=tracker)
-        for tracker, package in _TRACKERS.items():
-            modules = (tracker, "tensorboardX") if tracker == "tensorboard" else (tracker,)
-            if tracker in (self.report_to or []) and not any(map(importlib.util.find_spec, modules)):
-                raise InputError(f"report_to={tracker}: {tracker} is not installed. Run pip install {package}.")
+        check_trackers(self)
 
     def _choose_metric(self) -> None:
-        """Set the metric that chooses checkpoints or steps the schedule, and whether greater is better.
-
-        Raises:
-            InputError: `greater_is_better` is wrong for the metric.
-        """
+        """Set the metric that chooses checkpoints or steps the schedule, and whether greater is better."""
         by_score = SchedulerType(self.lr_scheduler_type) in BY_SCORE
         if self.load_best_model_at_end or by_score or SaveStrategy(self.save_strategy) == SaveStrategy.BEST:
             self.metric_for_best_model = self.metric_for_best_model or self.headline
@@ -392,12 +383,6 @@ class AlignmentConfig(TrainingArguments):
         """Return the preset's settings, as far as they go with those that are given."""
         return _BY_LENGTH | self.PRESETS[self.preset]
 
-    def fill_from_preset(self) -> None:
-        """Give every field at None the preset's value."""
-        for name, value in self.preset_defaults().items():
-            if getattr(self, name) is None:
-                setattr(self, name, value)
-
     def check_settings(self) -> None:
         """Raise an InputError for settings that cannot be trained; the preset is already filled in."""
 
@@ -414,13 +399,19 @@ class AlignmentConfig(TrainingArguments):
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
     ) -> None:
         """Raise an InputError for a model or a tokenizer that these settings, or this objective, cannot train."""
+        objective = self.loss if objective is None and self.LOSS else objective
+        for fault in self.faults(model, tokenizer, objective):
+            raise InputError(fault)
+
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong for `check_model`; `objective` is None for a method without terms."""
         if self.n_gpu > 1:
-            raise InputError(
+            yield (
                 f"this process sees {self.n_gpu} GPUs. Start one process per GPU with `accelerate launch`, or select "
                 "one by CUDA_VISIBLE_DEVICES=0."
             )
         if tokenizer.pad_token_id is None:
-            raise InputError("the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens.")
+            yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
 
     def refuse_unused(self, reason: str, *names: str) -> None:
@@ -439,13 +430,9 @@ class AlignmentConfig(TrainingArguments):
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""
         return portable(json.loads(mask_secrets(json.dumps(super().to_dict()))))
 
-    def preset_values(self) -> dict[str, Any]:
-        """Return the preset's settings as plain JSON."""
-        return {name: to_plain(value) for name, value in self.preset_defaults().items()}
-
     def changed(self) -> dict[str, Any]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""
-        preset = self.preset_values()
+        preset = {name: to_plain(value) for name, value in self.preset_defaults().items()}
         changed = non_default_fields(self).items()
         return {k: v for k, v in changed if k not in _DERIVED and (k not in preset or preset[k] != v)}
 
@@ -454,15 +441,3 @@ def is_lower_better(metric: str) -> bool | None:
     """Return whether a lower score of this name is better, or None if the name is unknown."""
     parts = set(metric.split("_"))
     return True if parts & _LOWER else False if parts & _HIGHER else None
-
-
-def check_no_head(model: PreTrainedModel) -> None:
-    """Raise an InputError for a model with a head on top of the encoder, or an adapter in it."""
-    if hasattr(model, "peft_config"):
-        raise InputError(
-            "this method trains the encoder's own weights, which a PeftModel freezes. Merge the adapters by "
-            "hf_xalign.modeling.merge, or train adapters with FAO, MAO or PPA"
-        )
-    if model.base_model is not model:
-        name = type(model).__name__
-        raise InputError(f"{name} is an encoder with a head. Give only the encoder, model.base_model.")

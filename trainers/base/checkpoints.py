@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -11,7 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from datasets import Dataset
 from peft import PeftModel
 from torch import nn
 from transformers import TrainerCallback
@@ -53,25 +56,35 @@ _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetens
 _MORE = (LOCAL, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*")
 
 
-def mark_complete(checkpoint: str | os.PathLike, rows: Mapping[str, int] | None = None) -> None:
+def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, Any] | None = None) -> None:
     """Mark `checkpoint` as complete by the checksums of its files, after all processes have written theirs.
 
-    `rows` are the numbers of training rows by language, for [`check_same_rows`].
+    `text` describes the training text, for [`check_same_text`].
     """
     folder = Path(checkpoint)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != COMPLETE]
-    write_mark(folder / COMPLETE, {"rows": dict(rows or {})}, files)
+    write_mark(folder / COMPLETE, {**(text or {})}, files)
 
 
-def check_same_rows(checkpoint: str | os.PathLike, rows: Mapping[str, int]) -> None:
-    """Raise an InputError if a checkpoint was trained on other numbers of rows."""
-    there = json.loads(Path(checkpoint, COMPLETE).read_text(encoding="utf-8")).get("rows")
-    if there and there != rows:
-        shown = (", ".join(f"{count:,} rows of {name}" for name, count in own.items()) for own in (there, rows))
-        raise InputError(
-            f"{checkpoint} was trained on other text: {' there and '.join(shown)} here. Give that text, start over "
-            "in another output_dir, or set ignore_data_skip=true to resume on this text"
-        )
+def hash_rows(rows: Dataset, lengths: np.ndarray) -> str:
+    """Return a hash of training rows: of all lengths, and of what 1,000 of the rows hold but links and vectors."""
+    names = [name for name, kind in rows.features.items() if name != "links" and "float" not in str(kind)]
+    sample = rows.select(np.linspace(0, len(rows) - 1, min(len(rows), 1000)).astype(int)).with_format(None)
+    content = lengths.tobytes() + repr(sample.select_columns(names)[:]).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def check_same_text(checkpoint: str | os.PathLike, text: Mapping[str, Any]) -> None:
+    """Raise an InputError if a checkpoint was trained on other text: `rows` by language, or other hashes of them."""
+    there = json.loads(Path(checkpoint, COMPLETE).read_text(encoding="utf-8"))
+    if all(there.get(name) in (None, {}, value) for name, value in text.items()):
+        return
+    counts = [", ".join(f"{n:,} rows of {name}" for name, n in each["rows"].items()) for each in (there, text)]
+    difference = f"{counts[0]} there and {counts[1]} here" if counts[0] != counts[1] else f"also {counts[0]}"
+    raise InputError(
+        f"{checkpoint} was trained on other text: {difference}. Give that text, start over in another output_dir, or "
+        "set ignore_data_skip=true to resume on this text"
+    )
 
 
 def find_damage(checkpoint: str | os.PathLike) -> str | None:
@@ -151,11 +164,7 @@ def check_same_adapter(model: PeftModel, checkpoint: str | os.PathLike) -> None:
 
 
 def check_output_dir(args: AlignmentConfig, resume: bool | str | None = None) -> str | None:
-    """Raise an InputError if a folder has another run, and return the checkpoint to resume from, or None.
-
-    Raises:
-        InputError: the folder holds another run, or the checkpoint was made with other settings.
-    """
+    """Return the checkpoint to resume from, or None; another run or other settings in it raise an InputError."""
     folder = Path(args.output_dir)
     resume = args.resume_from_checkpoint if resume is None else resume
     if resume and args.overwrite_output_dir:

@@ -34,11 +34,7 @@ def wants_sharding(args: AlignmentConfig) -> bool:
 
 
 def check_sharding(args: AlignmentConfig, supported: bool) -> None:
-    """Raise an InputError for settings that FSDP2 does not support, before a model is loaded.
-
-    Raises:
-        InputError: one of them is set, or `fsdp` in a single process or for a method without support.
-    """
+    """Raise an InputError for `fsdp` in one process or an unsupported method, or with settings that FSDP2 lacks."""
     if args.fsdp and args.parallel_mode != ParallelMode.DISTRIBUTED:
         raise InputError(
             "fsdp=true shards the weights over processes, but this is the only one. Start one for each GPU by "
@@ -69,11 +65,7 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
 
 
 def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
-    """Tell accelerate which parts of these encoders to shard, and to write full checkpoints.
-
-    Raises:
-        InputError: the encoder has its word embeddings under two names.
-    """
+    """Tell accelerate which parts of these encoders to shard, and to write full checkpoints."""
     embeddings = model.get_input_embeddings().weight
     if sum(p is embeddings for _, p in model.named_parameters(remove_duplicate=False)) > 1:
         raise InputError(
@@ -133,7 +125,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
     The Trainer would also save the weights a second time, in a pickle. All processes must call this.
     """
-    optimizer, scheduler = _optimizer_of(trainer)
+    optimizer, scheduler = cast(Any, trainer.optimizer), cast(Any, trainer.lr_scheduler)
     state = full_state(optimizer.state_dict())
     if trainer.args.should_save:
         torch.save(state, folder / OPTIMIZER_NAME)
@@ -142,7 +134,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
 def load_optimizer(trainer: Trainer, folder: Path) -> None:
     """Load the state from [`save_optimizer`] or a run without FSDP, each process its shards."""
-    optimizer, scheduler = _optimizer_of(trainer)
+    optimizer, scheduler = cast(Any, trainer.optimizer), cast(Any, trainer.lr_scheduler)
     state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, values in state["state"].items():
@@ -152,8 +144,3 @@ def load_optimizer(trainer: Trainer, folder: Path) -> None:
                 values[name] = shard_like(value, weight)
     optimizer.load_state_dict(state)
     scheduler.load_state_dict(torch.load(folder / SCHEDULER_NAME, weights_only=True))
-
-
-def _optimizer_of(trainer: Trainer) -> tuple[torch.optim.Optimizer, Any]:
-    assert trainer.optimizer is not None and trainer.lr_scheduler is not None
-    return trainer.optimizer, trainer.lr_scheduler

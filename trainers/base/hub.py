@@ -12,16 +12,24 @@ from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import CommitInfo, run_as_future
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import HubStrategy
 from transformers.utils.hub import PushInProgress
 
 from hf_xalign import hub
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.hub.files import is_local, list_files, portable_name
+from hf_xalign.hub.upload import check_login
 from hf_xalign.record import FILENAME
 
 logger = logging.getLogger(__name__)
+
+
+def check_push(args: TrainingArguments) -> None:
+    """Raise an InputError, before anything is computed, if `push_to_hub=True` cannot reach the Hub or log in there."""
+    if args.push_to_hub and args.process_index == 0:
+        with explained("push_to_hub=true"):
+            check_login(args.hub_model_id or Path(cast(str, args.output_dir)).absolute().name, args.hub_token)
 
 
 class HubTrainer(Trainer):
@@ -33,9 +41,9 @@ class HubTrainer(Trainer):
 
     push_in_progress: Any  # the Trainer's: None, or a `PushInProgress`
 
-    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Create the repository before training, if `push_to_hub=True`, unless an adapter's base model is local."""
-        for config in getattr(self.model, "peft_config", {}).values():
+    def _check_push(self, model: Any) -> None:
+        """Raise an InputError if the run cannot be pushed: its adapter's base is local, or the Hub does not answer."""
+        for config in getattr(model, "peft_config", {}).values():
             base = config.base_model_name_or_path
             if is_local(portable_name(base)):
                 raise InputError(
@@ -43,7 +51,7 @@ class HubTrainer(Trainer):
                     "Train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
                     "base_model=OWNER/NAME"
                 )
-        super().init_hf_repo(token, **({} if private is None else {"private": private}))  # older: no such argument
+        check_push(self.args)
 
     def push_to_hub(  # type: ignore[override]  # it also returns a future, or None off the main process
         self,

@@ -15,15 +15,16 @@ from peft import PeftModel
 
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.mapped import count_languages
+from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
 from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
 from hf_xalign.model_cards import write_card
-from hf_xalign.modeling.contrast import SentencePooling
 from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table
@@ -251,9 +252,9 @@ def given_entries(train: Dataset, held_out: Dataset) -> dict[str, Any]:
         ]
         for kind, text in (("train", train), ("eval", held_out))
     }
-    pivots = held_out.unique("target_lang") if "target_lang" in held_out.features else []
+    pivot = only_language(held_out, "target_lang", "eval_dataset") or "en"
     languages = [entry["language"] for entry in texts["train"]]
-    return {"languages": languages, "pivot": pivots[0] if len(pivots) == 1 else "en", "data": texts}
+    return {"languages": languages, "pivot": pivot, "data": texts}
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:
@@ -270,7 +271,7 @@ def pivot_sentences(trainer: Any, model: Any, pooling: SentencePooling = "mean")
     words = "target" not in evaluation.column_names
     texts = [" ".join(text) for text in evaluation["target_words"][:]] if words else evaluation["target"][:]
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
-    lang = evaluation.unique("target_lang")[0] if "target_lang" in evaluation.column_names else None
+    lang = only_language(evaluation, "target_lang", "eval_dataset")
     size = trainer.args.per_device_eval_batch_size
     return encode_sentences(model, trainer.processing_class, texts, pooling=pooling, lang=lang, batch_size=size)[:, 0]
 

@@ -18,6 +18,8 @@ import numpy as np
 from transformers import PreTrainedConfig, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
 
+from hf_xalign.checks import check_choice
+from hf_xalign.errors import explained
 from hf_xalign.hub.files import list_files, portable_files
 from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
@@ -73,17 +75,32 @@ class WandbTracker(WandbCallback):
         run.log_artifact(artifact, aliases=aliases)
 
 
-def use_tracker(trainer: AlignmentTrainer) -> None:
-    """Replace transformers' W&B callback, if `report_to` added it, and keep paths of this machine out of all trackers.
+def check_trackers(args: TrainingArguments) -> None:
+    """Raise an InputError for a tracker of `report_to` that is unknown or not installed, and for W&B without a key.
 
-    W&B by itself would record host, user, command and folders of a run, and what it prints. `WANDB_CONSOLE`,
-    `WANDB_X_DISABLE_META` and `WANDB_HOST` change that.
+    On a terminal, W&B asks for the key. W&B by itself would record host, user, command and folders of a run, and what
+    it prints. `WANDB_CONSOLE`, `WANDB_X_DISABLE_META` and `WANDB_HOST` change that, and it reads them once.
     """
+    for name, value in _WANDB_ENVIRONMENT.items() if "wandb" in (args.report_to or []) else ():
+        os.environ.setdefault(name, value)
+    for tracker in args.report_to or []:
+        check_choice(INTEGRATION_TO_CALLBACK, report_to=tracker)
+        with explained(f"report_to={tracker}", RuntimeError, ImportError):
+            INTEGRATION_TO_CALLBACK[tracker]()
+        if tracker == "wandb" and args.process_index == 0:
+            import wandb
+
+            advice = " Or set WANDB_MODE=offline, or name other trackers in report_to."
+            with explained("report_to=wandb", wandb.errors.Error, advice=advice):
+                if wandb.run is None:
+                    wandb.login()
+
+
+def use_tracker(trainer: AlignmentTrainer) -> None:
+    """Replace transformers' W&B callback, if it was added, and keep paths of this machine out of all trackers."""
     # Not `pop_callback`, which would also take a user's subclass.
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback) is WandbCallback:
-            for name, value in _WANDB_ENVIRONMENT.items():
-                os.environ.setdefault(name, value)
             trainer.remove_callback(callback)
             trainer.add_callback(WandbTracker(trainer))
     for callback in trainer.callback_handler.callbacks:

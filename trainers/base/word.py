@@ -36,17 +36,17 @@ from hf_xalign.evaluation.scores import (
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
-from hf_xalign.modeling.contrast import pool_sentences
 from hf_xalign.modeling.features import cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
-from hf_xalign.modeling.pooling import layer_index, pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
@@ -80,11 +80,7 @@ def probe(model: PreTrainedModel) -> torch.Tensor:
 
 
 def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
-    """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences.
-
-    Raises:
-        InputError: pairs without a column `target` or `target_words`, or a teacher that cannot be loaded.
-    """
+    """Add the column `teacher` to pairs, float32 (size,): the teacher's last-layer vectors of the pivot sentences."""
     column = next((name for name in ("target", "target_words") if name in pairs.column_names), None)
     if column is None:
         raise InputError(f"teacher={term.teacher} reads text. Give pairs with a column target or target_words.")
@@ -268,7 +264,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
-            self._check_output_dir()
+            check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
         if "source_ids" in dataset.column_names:
@@ -276,7 +272,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 raise InputError("objective: a teacher reads text, but these pairs are token ids. Give pairs of text.")
             return dataset
         if "links" not in dataset.column_names:
-            self._check_output_dir()
+            check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 dataset = (
                     align_words(dataset, drop_identical=self.args.drop_identical) if linked else split_pairs(dataset)
@@ -285,7 +281,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             term = next(term for term in self.objective if "teacher" in term.needs)
             with self.args.main_process_first(desc="encoding by the teacher"):
                 dataset = add_teacher(dataset, cast(SentenceTeacher, term))
-        length = min(self.args.max_length, position_limit(model.config))
+        length = position_limit(model.config, self.args.max_length)
         if len(dataset) > ENCODED_AHEAD and not ahead:
             return encode_when_read(
                 dataset, self.processing_class, max_length=length, subword_links=self.args.subword_links
@@ -324,17 +320,14 @@ class WordAlignmentTrainer(AlignmentTrainer):
         steps = -(-len(sampler) // sampler.step_pairs)
         step = (self.state.global_step - 1) % steps + 1
         if step == steps or step % sampler.WINDOW_STEPS == 0:
-            losses, counts = self._sum_losses().double().cpu().numpy()
+            losses, counts = self.accelerator.reduce(self._losses, reduction="sum").double().cpu().numpy()
             self.bandit.learn(losses, counts)
             self._losses.zero_()
-
-    def _sum_losses(self) -> torch.Tensor:
-        return self.accelerator.reduce(self._losses, reduction="sum")
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.bandit is not None:
-            self._hold(self._sum_losses())
+            self._hold(self.accelerator.reduce(self._losses, reduction="sum"))
             if self.args.should_save:
                 state = self.bandit.state_dict() | {"window": self._losses.tolist()}
                 write_text(Path(output_dir) / _BANDIT_FILE, json.dumps(state))

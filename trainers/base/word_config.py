@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -13,8 +14,9 @@ from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.contrast import SentencePooling
+from hf_xalign.modeling.checkpoint import check_bare
 from hf_xalign.modeling.languages import refuse_language_embeddings
+from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilarities
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
@@ -26,7 +28,6 @@ from hf_xalign.trainers.base.alignment_config import (
     AlignmentConfig,
     Draw,
     by_preset,
-    check_no_head,
     own,
 )
 
@@ -222,15 +223,13 @@ class WordAlignmentConfig(AlignmentConfig):
         if self.objective != "infonce" and not self.sentence_weight:
             self.warn_unused("there is no contrast of words", *self.INFONCE)
 
-    def check_model(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
-    ) -> None:
-        """Raise an InputError for an encoder or a tokenizer that these settings, or this objective, cannot train."""
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+        """Yield what is wrong with an encoder or a tokenizer that these settings, or this objective, cannot train."""
         word_tokenizer(tokenizer)
-        super().check_model(model, tokenizer)
-        check_specials(tokenizer, self.linked_tokens, (objective or self.loss).kept_words)
+        yield from super().faults(model, tokenizer, objective)
+        check_specials(tokenizer, self.linked_tokens, objective.kept_words)
         if not hasattr(model, "peft_config"):
-            check_no_head(model)
+            check_bare(model, "this method")
         refuse_language_embeddings(model, "alignment by word links")
 
     def formula(self, objective: Objective | None = None) -> str:

@@ -17,11 +17,7 @@ from hf_xalign.recipes.finetune import FinetuneArguments
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
-from hf_xalign.trainers import FAOConfig, MAOConfig
-from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.ppa_config import PPAConfig
-from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.trainers import AlignMLMConfig, ContinualConfig, FAOConfig, MAOConfig, PPAConfig, TaskConfig
 
 # Classes, and those of the same command whose fields their rules may name.
 CLASSES = {

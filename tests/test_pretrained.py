@@ -9,18 +9,9 @@ import subprocess
 import sys
 from functools import partial
 
+import peft
 import pytest
 import torch
-from peft import (
-    AdaLoraConfig,
-    IA3Config,
-    LNTuningConfig,
-    LoraConfig,
-    OFTConfig,
-    PrefixTuningConfig,
-    VeraConfig,
-    get_peft_model,
-)
 from safetensors.torch import save_file
 from support.families import CONFIGS, NEWER, save_base
 from support.recipe import make_files
@@ -303,7 +294,7 @@ def test_weights_are_finite_in_every_dtype(dtype, last, tmp_path):
             check_finite(tmp_path / "a.safetensors")
 
 
-LORA = partial(LoraConfig, r=4, target_modules=["query"])
+LORA = partial(peft.LoraConfig, r=4, target_modules=["query"])
 ADAPTERS = {
     "LoRA": LORA(exclude_modules=["layer.0.attention.self.query"], rank_pattern={"query": 2}),
     "DoRA": LORA(use_dora=True),
@@ -313,12 +304,12 @@ ADAPTERS = {
     "copied layers": LORA(layer_replication=[[0, 2], [1, 2]]),
     "a layer": LORA(layers_to_transform=[1]),
     "pattern": LORA(target_modules=r".*layer\.1.*query"),
-    "AdaLoRA": AdaLoraConfig(init_r=6, target_r=4, total_step=10, target_modules=["query"]),
-    "prefix": PrefixTuningConfig(num_virtual_tokens=4, task_type="FEATURE_EXTRACTION"),
-    "IA3": IA3Config(target_modules=["query"], feedforward_modules=[]),
-    "OFT": OFTConfig(oft_block_size=4, r=0, target_modules=["query"]),
-    "VeRA": VeraConfig(r=4, target_modules=["query"]),
-    "norms": LNTuningConfig(target_modules=["LayerNorm"]),
+    "AdaLoRA": peft.AdaLoraConfig(init_r=6, target_r=4, total_step=10, target_modules=["query"]),
+    "prefix": peft.PrefixTuningConfig(num_virtual_tokens=4, task_type="FEATURE_EXTRACTION"),
+    "IA3": peft.IA3Config(target_modules=["query"], feedforward_modules=[]),
+    "OFT": peft.OFTConfig(oft_block_size=4, r=0, target_modules=["query"]),
+    "VeRA": peft.VeraConfig(r=4, target_modules=["query"]),
+    "norms": peft.LNTuningConfig(target_modules=["LayerNorm"]),
     "XAlign": XAlignConfig(),
 }
 
@@ -326,7 +317,7 @@ ADAPTERS = {
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapters_of_every_kind_pass_the_check_of_their_folder(name, tmp_path):
     make_encoder().save_pretrained(tmp_path / "base")
-    model = get_peft_model(make_encoder(), copy.deepcopy(ADAPTERS[name]))
+    model = peft.get_peft_model(make_encoder(), copy.deepcopy(ADAPTERS[name]))
     model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
     model.save_pretrained(tmp_path / "adapter")
     make_tokenizer().save_pretrained(tmp_path / "adapter")

@@ -17,11 +17,12 @@ from transformers import PreTrainedModel
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import check_dataset
+from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
 from hf_xalign.evaluation.scores import Scores
+from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.languages import language_ids
@@ -117,6 +118,8 @@ class AlignMLMTrainer(AlignmentTrainer):
                 f"objective={args.objective} does not look at a dictionary: leave entries out, or use dict_mlm or "
                 "align_mlm"
             )
+        if entries is not None and not isinstance(entries, TokenEntries):
+            raise InputError(f"entries ({type(entries).__name__}): give TokenEntries(ids, origin).")
         if entries is not None:
             entries.check_vocabulary(_vocabulary(model))
         if args.has_language_embeddings:
@@ -144,8 +147,10 @@ class AlignMLMTrainer(AlignmentTrainer):
     def _read(self, data: Any, name: str) -> Any:
         splits = isinstance(data, DatasetDict) or (isinstance(data, Mapping) and {"train", "test"} & {*data})
         if isinstance(data, Mapping) and not splits:  # text by language
-            return {language: check_dataset(part, f"{name}[{language!r}]") for language, part in data.items()}
-        return check_dataset(data, name)
+            parts = {check_language(language, f"a key of {name}"): part for language, part in data.items()}
+            return {language: check_dataset(part, f"{name}[{language!r}]") for language, part in parts.items()}
+        remedy = 'Give text by language, such as {"de": dataset}, or rows of encode_pretraining.'
+        return check_columns(data, ["input_ids"], name, remedy)
 
     def _rows(self, text: Any, model: PreTrainedModel) -> Any:
         """Encode and pack text by language; rows are returned unchanged."""

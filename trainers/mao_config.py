@@ -159,11 +159,6 @@ class MAOConfig(WordAlignmentConfig):
         """True if peft_type is xalign, not another PEFT method."""
         return self.peft_type == "xalign"
 
-    @property
-    def on_top(self) -> bool:
-        """True if the module is on top of the encoder, whose word vectors then do not change."""
-        return self.own_module and self.adapters == "none"
-
     def __post_init__(self) -> None:
         self.peft_type = self.peft_type.lower()
         check_choice(_KINDS, peft_type=self.peft_type)
@@ -179,9 +174,10 @@ class MAOConfig(WordAlignmentConfig):
                 f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
                 "links. Use xalign, lora or ia3."
             )
-        module = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
-        for fault in () if self.on_top else self._faults_inside(module):
-            raise InputError(fault)
+        if not self.own_module or self.adapters != "none":  # else the module is on top, and word vectors do not change
+            module = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
+            for fault in self._faults_inside(module):
+                raise InputError(fault)
         check_choice(("links", "words", "sum"), reduction=self.reduction)
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 

@@ -328,13 +328,13 @@ class MappingTrainer(MapLearner):
             check_pieces(pairs, source[1], what, target[1])
         if "links" not in held_out.column_names:
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
-        dropped: dict[str, LinkStatistics] = {}
+        by, dropped = "given", dict[str, LinkStatistics]()
         if "links" not in train.column_names:
             linked = align_words(train, drop_identical=self.args.drop_identical)
-            train, dropped = linked, link_statistics(linked, train)
+            by, train, dropped = "fast_align", linked, link_statistics(linked, train)
         self.train_dataset, self.eval_dataset = train, held_out
         self._check_pairs()
-        self.text = given_entries(train, held_out) | {"links": link_entries(train, dropped)}
+        self.text = given_entries(train, held_out) | {"links": link_entries(train, dropped), "linked_by": by}
         self._anchor_lines: list[str] | None = None
 
     # ---- Text and dictionaries ----

@@ -300,14 +300,7 @@ class PPATrainer(AlignmentTrainer):
         return f"sentence_{args.sentence_pooling}"
 
     def _score(self, dataset: Dataset) -> Scores:
-        return score_sentences(
-            self.accelerator.unwrap_model(self.model),
-            self.processing_class,
-            dataset,
-            batch_size=self.args.per_device_eval_batch_size,
-            dtype=torch.bfloat16 if self.args.bf16 else None,
-            desc=f"Scoring step {self.state.global_step}",
-        )
+        return self._score_by(score_sentences, dataset)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)

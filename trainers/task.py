@@ -215,16 +215,16 @@ class TaskTrainer(AlignmentTrainer):
     def _has_scores(self) -> bool:
         return bool(self.eval_dataset)
 
-    def _trained_on(self) -> tuple[list[Examples], list[str]]:
-        """Return the training text, empty if it was given encoded, and its languages."""
+    def _texts(self) -> tuple[list[Examples], list[str], dict[str, Examples], list[str]]:
+        """Return training text (none if it was given encoded), its languages, scored text, and its other languages."""
         texts = [] if isinstance(self._given, Dataset) else list(self._given or ())
-        return texts, list(dict.fromkeys(part.language for part in texts)) or self.train_languages
+        trained = list(dict.fromkeys(part.language for part in texts)) or self.train_languages
+        held_out = cast(Run, self.run).held_out or self.eval_dataset
+        return texts, trained, held_out, [language for language in held_out if language not in trained]
 
     def text_entries(self) -> dict[str, Any]:
         """Return languages and entries of the text; the pivot is the first training language."""
-        texts, trained = self._trained_on()
-        held_out = cast(Run, self.run).held_out or self.eval_dataset
-        scored = [language for language in held_out if language not in trained]
+        texts, trained, _, scored = self._texts()
         return {
             "languages": [*trained[1:], *scored],
             "pivot": trained[0],
@@ -256,10 +256,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def _task_entry(self) -> dict[str, Any]:
         """Return the record's entry of the task, its model, and the origin of the encoder."""
-        args, run = self.args, cast(Run, self.run)
-        texts, trained = self._trained_on()
-        held_out = run.held_out or self.eval_dataset
-        scored = [language for language in held_out if language not in trained]
+        args, (texts, trained, held_out, scored) = self.args, self._texts()
         selection: dict[str, Any] | None = None
         if args.chooses:
             fingerprints = {part.fingerprint for part in held_out.values()}
@@ -283,7 +280,7 @@ class TaskTrainer(AlignmentTrainer):
             "train_languages": trained,
             "zero_shot": [language for language in scored if language not in (selection or {}).get("languages", ())],
             "selection": selection,
-            "encoder": origin_of(run.base_model),
+            "encoder": origin_of(cast(Run, self.run).base_model),
             "module": module and {"name": module, "hub_id": hub_id(module), **(origin_of(module) or {})},
             "continual": False,
             "language_rows": inputs.embeddings and dict(inputs.embeddings),

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hf_xalign.checks import setting
+from hf_xalign.checks import needs, setting
 from hf_xalign.cli.pairs import PairOptions
 from hf_xalign.errors import InputError
 
@@ -50,8 +50,12 @@ class Arguments(PairOptions):
         help="fast_align, hmm, ibm1 to ibm4, eflomal (all by sil-thot), dictionary:PATH, or encoder (word vectors of "
         "--model)",
     )
-    model: str = setting("builtin", help="encoder of --aligner encoder: Hub id, folder or builtin")
-    device: str | None = setting(None, help="device of the encoder: cpu or cuda (default: the GPU if there is one)")
+    model: str = setting("builtin", help="encoder: Hub id, folder or builtin", rules=[needs(aligner="encoder")])
+    device: str | None = setting(
+        None,
+        help="device of the encoder: cpu or cuda (default: the GPU if there is one)",
+        rules=[needs(aligner="encoder")],
+    )
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final-and"] = setting(
         "intersection", help="how to combine the two directions of the aligner"
     )

@@ -15,9 +15,7 @@ from hf_xalign.cli.pairs import TextOptions
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from hf_xalign.evaluation.scores import Examples, Protocol
+    from hf_xalign.evaluation.scores import Examples
     from hf_xalign.trainers.base.probes import Probe
 
 DESCRIPTION = """Score a model, and compare it with its base.
@@ -86,8 +84,10 @@ def run(args: Arguments) -> None:
         check_output(args.json, file=True)
 
     from hf_xalign.data.encoding import check_pieces
-    from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols
+    from hf_xalign.evaluation import score_retrieval
+    from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols, score_sentences
     from hf_xalign.modeling.loading import choose_device
+    from hf_xalign.modeling.xalign.config import XAlignConfig
     from hf_xalign.record import to_plain, write_text
     from hf_xalign.tables import score_columns, score_rows, table
     from hf_xalign.trainers.base.probes import keep_examples, read_probes
@@ -99,7 +99,7 @@ def run(args: Arguments) -> None:
     text, lines = None, list[str]()
     if not probes or args.data or args.links:
         text, lines = pairs.read_text(args, job, linked="words" in args.tasks)
-    options = _options(args, job)
+    shared, poolings, whole_words = _options(args, job)
     prompt = args.prompt if args.prompt is not None or job is None else job.setting("prompt")
     names: dict[str, str | None] = {"before": None, "after": args.model}
     scores: dict[str, Any] = {"before": {}, "after": {}}
@@ -109,11 +109,17 @@ def run(args: Arguments) -> None:
         names[stage] = name
         if text is not None:
             check_pieces(text, tokenizer, f"{name}, the text")
-            stage_examples = examples[stage] if args.examples else None
-            scores[stage] = _score(model, tokenizer, text, args, name, protocols, options, stage_examples)
+            scored = shared | {"desc": f"Scoring {name}", "examples": examples[stage] if args.examples else None}
+            if "words" in args.tasks:
+                module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
+                words: dict[str, Any] = {"word_view": whole_words and module, "protocols": protocols}
+                words |= {"poolings": poolings, "all_occurrences": True}
+                scores[stage] = score_retrieval(model, tokenizer, text, **words, **scored)
+            if "sentences" in args.tasks:
+                scores[stage] = merge_scores(scores[stage], score_sentences(model, tokenizer, text, **scored))
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
         for number, probe in enumerate(probes):
-            probe_examples = probe.examples(model, tokenizer, layer=options["layer"], batch_size=options["batch_size"])
+            probe_examples = probe.examples(model, tokenizer, **shared)
             scores[stage] = merge_scores(scores[stage], probe.scores(probe_examples))
             probed[stage, number] = probe_examples
         del model
@@ -134,20 +140,18 @@ def run(args: Arguments) -> None:
         write_text(Path(args.json), json.dumps(to_plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
-def _options(args: Arguments, job: pairs.Run | None) -> dict[str, Any]:
+def _options(args: Arguments, job: pairs.Run | None) -> tuple[dict[str, Any], list[str], bool]:
+    """Return layer and batch size of the scores, the poolings, and whether a module's whole words are scored too."""
     poolings, layer, batch_size = ["mean", "last"], -1, 64
-    if job and job.record.get("method") == "mapping":
+    mapping = job is not None and job.record.get("method") == "mapping"
+    if job and mapping:
         layer, batch_size = job.layer, job.setting("batch_size", 64)
         poolings.append(job.setting("pooling", "mean"))
     elif job and job.record:
         batch_size = job.setting("per_device_eval_batch_size", 8)
         poolings.append(job.setting("eval_pooling", "mean"))
-    return {
-        "layer": layer if args.layer is None else args.layer,
-        "batch_size": args.batch_size or batch_size,
-        "poolings": tuple(dict.fromkeys(poolings)),
-        "word_view": args.layer is None and not (job and job.record.get("method") == "mapping"),
-    }
+    shared = {"layer": layer if args.layer is None else args.layer, "batch_size": args.batch_size or batch_size}
+    return shared, list(dict.fromkeys(poolings)), args.layer is None and not mapping
 
 
 def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
@@ -164,32 +168,3 @@ def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Pro
             for folder in Path(args.examples).glob(f"{name}/{stage}/seed-{seed}"):
                 raise InputError(f"{folder}: there are example scores already. Give another folder to --examples.")
     return seed
-
-
-def _score(
-    model: Any,
-    tokenizer: Any,
-    text: Dataset,
-    args: Arguments,
-    name: str,
-    protocols: Sequence[Protocol],
-    options: dict[str, Any],
-    examples: Examples | None,
-) -> dict[str, Any]:
-    """Score one model, return {language: {metric: value}}, and fill `examples`."""
-    from hf_xalign.evaluation import score_retrieval
-    from hf_xalign.evaluation.scores import merge_scores, score_sentences
-    from hf_xalign.modeling.xalign.config import XAlignConfig
-
-    shared: dict[str, Any] = {"layer": options["layer"], "batch_size": options["batch_size"]}
-    shared |= {"desc": f"Scoring {name}", "examples": examples}
-    scores: dict[str, Any] = {}
-    if "words" in args.tasks:
-        module = isinstance(getattr(model, "active_peft_config", None), XAlignConfig)
-        word_options: dict[str, Any] = {"poolings": options["poolings"], "word_view": options["word_view"] and module}
-        scores = score_retrieval(
-            model, tokenizer, text, all_occurrences=True, protocols=protocols, **word_options, **shared
-        )
-    if "sentences" in args.tasks:
-        scores = merge_scores(scores, score_sentences(model, tokenizer, text, **shared))
-    return scores

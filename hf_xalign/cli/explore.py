@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-from hf_xalign.checks import setting
+from hf_xalign.checks import require, setting
 from hf_xalign.cli import pairs
 from hf_xalign.cli.pairs import TextOptions
 from hf_xalign.record import portable
@@ -39,10 +39,10 @@ def run(args: Arguments) -> None:
     job = pairs.find_model(args)
 
     from hf_xalign.explore.held_out import HeldOut
-    from hf_xalign.explore.page import Views, check_gradio, make_page, serve
+    from hf_xalign.explore.page import Views, make_page, serve
     from hf_xalign.modeling.loading import choose_device
 
-    check_gradio()
+    require("gradio", "the page", "app")  # before models are loaded
     device = choose_device(args.device)
     text, lines = pairs.read_text(args, job, shown=_last_names)
     stages, names, missing = {}, {}, list[str]()

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import datasets
 import numpy as np
@@ -23,7 +23,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
-from hf_xalign.checks import check_range
+from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import readers
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.shards import finished_shards
@@ -211,9 +211,10 @@ def load_parallel(
     if (source_column is None) != (target_column is None):
         raise InputError("source_column and target_column go together. Give both or none.")
     check_range(least=1, max_pairs=max_pairs)
-    for field, code in (("source_lang", source_lang), ("target_lang", target_lang)):
-        if code is not None:
-            check_language(code, field)
+    check_choice(get_args(OnEmpty), on_empty=on_empty)
+    check_language(target_lang, "target_lang")
+    if source_lang is not None:
+        check_language(source_lang, "source_lang")
     if source_lang is not None and same_language(source_lang, target_lang):
         raise InputError(f"{source}: the source language is the pivot, {target_lang}. Give the other side's language.")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))

@@ -167,6 +167,8 @@ def check_models(
     for name in filter(None, names):
         find_builtin(name)
         path = Path(name).expanduser()
+        if path.is_file():
+            raise InputError(f"{name} is a file. Name the model's folder, {path.parent}.")
         if path.is_dir():
             check_model_folder(path)
             if whole:

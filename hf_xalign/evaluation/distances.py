@@ -117,11 +117,11 @@ def word_distances(
 
 
 def known_distances(
-    vectors: TextVectors, dataset: Dataset, *, pooling: Pooling = "mean", pairs: int | None = 10_000, seed: int = 0
+    vectors: TextVectors, dataset: Dataset, *, pooling: Pooling, pairs: int
 ) -> dict[str, dict[int, dict[str, Distances]]]:
     """Measure [`word_distances`] in given vectors of the last layer."""
     distances = {}
-    for language, rows, drawn in _drawn_by_language(dataset, pairs, seed):
+    for language, rows, drawn in _drawn_by_language(dataset, pairs, seed=0):
         sides = {side: by_pooling[pooling] for side, by_pooling in vectors[language].items()}
         distances[language] = _measure(language, drawn, sides, dict.fromkeys(sides, np.arange(len(rows))), (-1,))
     return distances

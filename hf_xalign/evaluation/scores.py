@@ -423,17 +423,12 @@ def sentence_retrieval(
         >>> sentence_retrieval([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [[0.9, 0.1], [0.1, 0.9], [0.7, 0.7]])["mean"]
         1.0
     """
-    hits = sentence_hits(source, target, similarity=similarity, k=k, device=device)
+    hits = sentence_hits(source, target, similarity, device, k)
     return directions("", *hits.T) | {"queries": len(hits)}
 
 
 def sentence_hits(
-    source: Tensor | ArrayLike,
-    target: Tensor | ArrayLike,
-    *,
-    similarity: Measure = "cosine",
-    k: int | None = None,
-    device: str | torch.device | None = None,
+    source: Tensor | ArrayLike, target: Tensor | ArrayLike, similarity: Measure, device: Any, k: int | None = None
 ) -> Tensor:
     """Return which target and which source sentences [`sentence_retrieval`] finds, bool (n, 2)."""
     source, target = as_tensor(source, "source"), as_tensor(target, "target")
@@ -453,19 +448,17 @@ def score_sentences(
     poolings: Sequence[SentencePooling] | None = None,
     similarities: Sequence[Measure] = ("cosine",),
     distinct: bool = True,
-    batch_size: int = 64,
-    max_length: int | None = None,
-    dtype: torch.dtype | None = None,
     desc: str | None = None,
     examples: Examples | None = None,
+    **options: Any,
 ) -> Scores:
     """Score sentence retrieval (as on Tatoeba) for each language of parallel text; see [`sentence_retrieval`].
 
     The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
     of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
     causal model. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips pairs that repeat a
-    text of an earlier pair, because one of two equal candidates would always count as wrong. Other arguments are those
-    of [`~hf_xalign.evaluation.scores.score_retrieval`].
+    text of an earlier pair, because one of two equal candidates would always count as wrong. Other arguments, also
+    `batch_size`, `max_length` and `dtype`, are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
@@ -484,17 +477,8 @@ def score_sentences(
     vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
     for side, code, texts, places in side_texts(dataset):
         with language_context(model, code):
-            encoded = encode_pooled_sentences(
-                model,
-                tokenizer,
-                texts,
-                (layer,),
-                poolings,
-                batch_size=batch_size,
-                max_length=max_length,
-                dtype=dtype,
-                desc=desc and f"{desc} ({code})",
-            )
+            label = desc and f"{desc} ({code})"
+            encoded = encode_pooled_sentences(model, tokenizer, texts, (layer,), poolings, desc=label, **options)
         for language, rows in places.items():
             vectors.setdefault(language, {})[side] = {pooling: pooled[rows, 0] for pooling, pooled in encoded.items()}
     scores: Scores = {}
@@ -504,7 +488,7 @@ def score_sentences(
             source, target = (sides[side][pooling] for side in SIDES)
             for similarity in similarities:
                 name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
-                hits = sentence_hits(source, target, similarity=similarity, device=device)
+                hits = sentence_hits(source, target, similarity, device)
                 shares = directions("", *hits.T)
                 if examples is not None:
                     scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))

@@ -196,12 +196,10 @@ def encode_pooled_sentences(
     layers: Sequence[int],
     poolings: Sequence[SentencePooling],
     *,
-    batch_size: int = 64,
     max_length: int | None = None,
-    dtype: torch.dtype | None = None,
-    desc: str | None = None,
+    **options: Any,
 ) -> dict[SentencePooling, torch.Tensor]:
-    """Compute [`encode_sentences`] for several poolings in one pass; `dtype` is the autocast dtype of the encoder."""
+    """Compute [`encode_sentences`] for several poolings in one pass; `options` go to [`hidden_batches`]."""
     for pooling in poolings:
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
@@ -209,8 +207,7 @@ def encode_pooled_sentences(
     ids = tokenizer(texts, truncation=True, max_length=limit).input_ids if len(texts) else []
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
-    batches = hidden_batches(model, ids, tokenizer.pad_token_id, index, batch_size=batch_size, dtype=dtype, desc=desc)
-    for rows, mask, states in batches:
+    for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, **options):
         for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
                 pooled[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()

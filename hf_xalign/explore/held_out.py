@@ -48,10 +48,6 @@ class Vocabulary(NamedTuple):
     vectors: Tensor
     counts: list[int]
 
-    def vector(self, text: str) -> Tensor | None:
-        """Return the vector of an entry, (1, dim), None for another text."""
-        return self.vectors[self.rows[text]][None] if text in self.rows else None
-
     def name(self, ranked: Ranked, n: int, leave_out: str | None) -> list[Found]:
         """Return the first n entries of the list of one query, without `leave_out`."""
         texts = list(self.rows)
@@ -170,7 +166,9 @@ class HeldOut:
         A word that the text does not have is encoded alone.
         """
         vocabulary = self.words[lang]
-        if (query := vocabulary.vector(word)) is None:
+        if word in vocabulary.rows:
+            query = vocabulary.vectors[vocabulary.rows[word]][None]
+        else:
             with self._lock:
                 [alone] = encode_words(*self._encoder, word, (self._layer,), lang=lang)
             if not alone.vectors.abs().any():

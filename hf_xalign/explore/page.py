@@ -7,6 +7,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
     from gradio import Blocks
 
 Translations = dict[tuple[str, str], set[tuple[str, str]]]
+
+
+def _shown(draw: Callable[..., str]) -> Callable[..., str]:
+    """Let a method of [`Views`] show an InputError as a line of the page."""
+
+    @wraps(draw)
+    def show(views: Views, *inputs: Any) -> str:
+        try:
+            return draw(views, *inputs)
+        except InputError as error:
+            return views._macros.error(str(error))
+
+    return show
 
 
 class Views:
@@ -76,65 +90,47 @@ class Views:
         pairs = frequent_links(self._text, language, 20)
         return max((word for word, _ in pairs), key=lambda word: len(word) > 3, default="")
 
+    @_shown
     def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> str:
         """Show the similarity matrix and the predicted links of two sentences."""
+        ends = _typed(source, source_lang), _typed(target, target_lang)
+        by_stage = {name: stage.compare(*ends, source_lang, target_lang) for name, stage in self.stages.items()}
+        return self._macros.matrices(by_stage)
 
-        def draw() -> str:
-            ends = _typed(source, source_lang), _typed(target, target_lang)
-            by_stage = {name: stage.compare(*ends, source_lang, target_lang) for name, stage in self.stages.items()}
-            return self._macros.matrices(by_stage)
-
-        return self._shown(draw)
-
+    @_shown
     def neighbours(self, word: str, language: str) -> str:
         """Show the nearest words of every language."""
+        query = _typed(word, language)
+        by_stage = {name: stage.neighbours(query, language) for name, stage in self.stages.items()}
+        in_text = query in next(iter(self.stages.values())).words[language].rows
+        note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences. "
+        note += "Underlined: linked to it there." if in_text else "The text lacks this word: it is encoded alone."
+        return self._macros.lists(by_stage, note, self._words.get((language, query), ()), "8rem")
 
-        def draw() -> str:
-            query = _typed(word, language)
-            by_stage = {name: stage.neighbours(query, language) for name, stage in self.stages.items()}
-            in_text = query in next(iter(self.stages.values())).words[language].rows
-            note = "Nearest words of the held-out text, by CSLS. A word is the mean of its occurrences. "
-            note += "Underlined: linked to it there." if in_text else "The text lacks this word: it is encoded alone."
-            return self._macros.lists(by_stage, note, self._words.get((language, query), ()), "8rem")
-
-        return self._shown(draw)
-
+    @_shown
     def search(self, sentence: str, language: str) -> str:
         """Show the nearest sentences of every language."""
+        query = _typed(sentence, language)
+        by_stage = {name: stage.search(query, language) for name, stage in self.stages.items()}
+        partners = self._sentences.get((language, query), ())
+        note = "Nearest sentences of the held-out text, by cosine."
+        note += " Underlined: its translation." if partners else ""
+        return self._macros.lists(by_stage, note, partners, "100%")
 
-        def draw() -> str:
-            query = _typed(sentence, language)
-            by_stage = {name: stage.search(query, language) for name, stage in self.stages.items()}
-            partners = self._sentences.get((language, query), ())
-            note = "Nearest sentences of the held-out text, by cosine."
-            note += " Underlined: its translation." if partners else ""
-            return self._macros.lists(by_stage, note, partners, "100%")
-
-        return self._shown(draw)
-
+    @_shown
     def plane(self, language: str, words: int) -> str:
         """Show linked words of a language and its pivot in two dimensions."""
-
-        def draw() -> str:
-            pivot, stages = self._pivots[language], self.stages
-            pairs = frequent_links(self._text, language, words, list(stages.values()))
-            if len(pairs) < 2:
-                raise InputError(f"{language}: the held-out text has fewer than two linked words")
-            planes = {name: stage.plane(pairs, language, pivot) for name, stage in stages.items()}
-            drawn = {name: (plane, _places(plane)) for name, plane in planes.items()}
-            return self._macros.planes(drawn, pairs, (language, pivot), COLORS[1::-1])
-
-        return self._shown(draw)
+        pivot, stages = self._pivots[language], self.stages
+        pairs = frequent_links(self._text, language, words, list(stages.values()))
+        if len(pairs) < 2:
+            raise InputError(f"{language}: the held-out text has fewer than two linked words")
+        planes = {name: stage.plane(pairs, language, pivot) for name, stage in stages.items()}
+        drawn = {name: (plane, _places(plane)) for name, plane in planes.items()}
+        return self._macros.planes(drawn, pairs, (language, pivot), COLORS[1::-1])
 
     def heading(self, title: str, subtitle: str) -> str:
         """Show the page's heading."""
-        return self._shown(lambda: self._macros.heading(title, subtitle))
-
-    def _shown(self, draw: Callable[[], str]) -> str:
-        try:
-            return draw()
-        except InputError as error:
-            return self._macros.error(str(error))
+        return self._macros.heading(title, subtitle)
 
 
 def _typed(text: str, language: str) -> str:
@@ -175,19 +171,12 @@ def _places(plane: Plane) -> list[list[tuple[float, float]]]:
     return places.round(1).swapaxes(0, 1).tolist()
 
 
-def check_gradio() -> None:
-    """Raise InputError unless gradio is installed, for commands to call before they load models."""
-    require("gradio", "the page", "app")
-
-
 def make_page(views: Views, title: str, about: str) -> Blocks:
     """Create the page; `about` is the line under its title. [`serve`] shows it.
 
     A tab encodes the text when it is first opened.
     """
-    check_gradio()
-    import gradio
-
+    gradio: Any = require("gradio", "the page", "app")
     source, target, *codes = views.draw_pair(views.languages[0])
     hidden: dict[str, Any] = {"api_visibility": "private", "trigger_mode": "always_last"}
     small: dict[str, Any] = {"scale": 0, "min_width": 150}

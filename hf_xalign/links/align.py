@@ -191,11 +191,16 @@ def align_words(
         aligner, symmetrization, filters, lowercase, fit_pairs=sample_size, seed=seed, layer=layer, method=method,
         batch_size=batch_size,
     )  # fmt: skip
+    if rules.kind != "encoder" and (model is not None or tokenizer is not None):
+        raise InputError(f"model, tokenizer: aligner={aligner!r} does not read them. Give aligner='encoder'.")
     text = [dataset]
     if extra_data is not None:
         extra_data = as_parallel(extra_data, "extra_data")
         text += [extra_data] if rules.kind in STATISTICAL_ALIGNERS else []
     counts = [_count(scan_columns(pairs, *_LANGUAGES)) for pairs in text]
+    if not counts[0].keys() & counts[-1].keys():
+        languages = (", ".join(map("-".join, by_pair)) for by_pair in (counts[-1], counts[0]))
+        logger.warning("extra_data is in %s, so it is not used for the dataset, which is in %s", *languages)
     identity = [*rules.identity(counts[0]), keep_unlinked, *(pairs._fingerprint for pairs in text)]
     if rules.kind == "encoder":
         identity += _encoder_digest(model, tokenizer)
@@ -467,6 +472,8 @@ def _rules(
         raise InputError(f"aligner {kind!r} reads no file. Remove {path}, or give pharaoh:PATH or dictionary:PATH.")
     if not path and kind in ("pharaoh", "dictionary"):
         raise InputError(f"aligner={aligner!r}: the path of its file is missing. Give {kind}:PATH.")
+    if kind != "encoder" and (options["layer"] is not None or method is not None):
+        raise InputError(f"layer, method: aligner={aligner!r} does not read them. Give aligner='encoder'.")
     lowercase = lowercase and kind != "encoder"
     method = method or ("argmax" if filters.one_to_one else "subwords")
     return _Rules(aligner, kind, path, symmetrization, filters, lowercase, method=method, **options)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -20,6 +19,7 @@ from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.pooling import SentencePooling, pool_sentences
+from hf_xalign.modeling.tensors import read_tensors
 
 Normalize = Literal["before", "after"]
 
@@ -248,21 +248,22 @@ def save_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: Key
             save_file(tensors, partial, {"format": _FORMAT})  # one key, because the order of several is random
 
 
+@torch.no_grad()
 def load_momentum(path: str | os.PathLike, momentum: MomentumEncoder, queue: KeyQueue) -> None:
     """Restore both in place from a file of [`save_momentum`]; another or a damaged file raises an InputError."""
-    try:
-        with safe_open(path, "pt") as file:
-            if (file.metadata() or {}).get("format") != _FORMAT:
-                raise InputError(f"{path}: not a momentum encoder of this version. Resume from another checkpoint.")
-            saved_shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
-            tensors = _kept(momentum, queue)
-            _check_same(path, saved_shapes, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
-            for name, tensor in tensors.items():
-                tensor.copy_(shard_like(file.get_tensor(name), tensor))
-    except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"{path}: the momentum encoder and its queue cannot be read ({error}). Resume from another checkpoint."
-        ) from error
+    saved, _ = read_tensors(path, "the momentum encoder and its queue", "a run of this version", _FORMAT)
+    current = _kept(momentum, queue)
+    for name in sorted({*saved, *current}):
+        shapes = [tuple(tensors[name].shape) if name in tensors else None for tensors in (saved, current)]
+        if shapes[0] != shapes[1]:
+            there, here = (f"of shape {shape}" if shape is not None else "missing" for shape in shapes)
+            cause = "the queue is another one" if name.startswith("queue.") else "other parts were frozen"
+            raise InputError(
+                f"{path}: the momentum encoder is of another model, or {cause}: {name} is {there} there and {here} in "
+                "this run. Resume with the settings of the first run, or start in another output_dir"
+            )
+    for name, tensor in current.items():
+        tensor.copy_(shard_like(saved[name], tensor))
 
 
 def _kept(momentum: MomentumEncoder, queue: KeyQueue) -> dict[str, torch.Tensor]:
@@ -270,14 +271,3 @@ def _kept(momentum: MomentumEncoder, queue: KeyQueue) -> dict[str, torch.Tensor]
     once = {name for name, _ in (*momentum.named_parameters(), *momentum.named_buffers())} - momentum.shared
     tensors = {name: tensor for name, tensor in momentum.state_dict().items() if name in once}
     return tensors | {f"queue.{name}": tensor for name, tensor in queue.state_dict().items()}
-
-
-def _check_same(path: str | os.PathLike, saved: dict[str, tuple], current: dict[str, tuple]) -> None:
-    for name in sorted({*saved, *current}):
-        if saved.get(name) != current.get(name):
-            there, here = (f"of shape {shapes[name]}" if name in shapes else "missing" for shapes in (saved, current))
-            cause = "the queue is another one" if name.startswith("queue.") else "other parts were frozen"
-            raise InputError(
-                f"{path}: the momentum encoder is of another model, or {cause}: {name} is {there} there and {here} in "
-                "this run. Resume with the settings of the first run, or start in another output_dir"
-            )

@@ -32,9 +32,9 @@ from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_
 from hf_xalign.modeling.languages import LanguageAware, language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
-from hf_xalign.modeling.tensors import check_finite
 from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
+from hf_xalign.pretrained import nonfinite
 
 LENGTH_FILE = "sentence_bert_config.json"
 
@@ -82,7 +82,7 @@ def save_sentence_transformer(
     check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     _check_free(folder)
-    check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
+    _check_finite(model, allow_nonfinite)
     staging = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
     old = staging.with_name(f"{staging.name}-old")
     try:
@@ -209,6 +209,13 @@ def _check_plain(model: PreTrainedModel) -> None:
     check_bare(model, "an export")
 
 
+def _check_finite(model: PreTrainedModel | PeftModel, allow: bool) -> None:
+    """Raise an InputError if a weight is NaN or infinite, unless `allow`."""
+    for name, tensor in () if allow else cast(nn.Module, model).named_parameters():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise InputError(nonfinite(str(model.name_or_path or "model"), name))
+
+
 def _check_free(folder: Path) -> None:
     """Raise an InputError for a folder that holds other files than those of an earlier export."""
     if folder.is_file():
@@ -281,7 +288,7 @@ def export_onnx(
     folder = Path(folder)
     if folder.exists():
         raise InputError(f"{folder} exists already. Name another folder.")
-    check_finite(cast(nn.Module, model).named_parameters(), str(model.name_or_path or "model"), allow_nonfinite)
+    _check_finite(model, allow_nonfinite)
     encoder = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
     config = encoder.config.encoder if isinstance(encoder.config, WrappedConfig) else encoder.config
     check_embeddings(encoder, tokenizer)

@@ -303,14 +303,11 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             num_items_in_batch: words of the whole optimizer step, by which the loss is divided.
             kwargs: arguments of the encoder, such as `language` (mapped encoders) or `token_type_ids`.
         """
-        if inputs_vectors is None:
-            if input_ids is None or word_spans is None:
-                raise InputError("a tagger needs input_ids with word_spans, or inputs_vectors with word_mask")
+        if input_ids is not None and word_spans is not None and inputs_vectors is None:
             inputs_vectors = self.word_vectors(input_ids, attention_mask, word_spans, **kwargs)
             word_mask = words_of(word_spans)
-        elif word_mask is None:
-            raise InputError("inputs_vectors needs word_mask, bool (B, W), True at words")
-        assert word_mask is not None
+        if inputs_vectors is None or word_mask is None:
+            raise InputError("a tagger needs input_ids with word_spans, or inputs_vectors with word_mask")
         if inputs_vectors.shape != (*word_mask.shape, self.config.input_size) or not word_mask.numel():
             raise InputError(
                 f"inputs_vectors has shape {tuple(inputs_vectors.shape)} and word_mask {tuple(word_mask.shape)}, but "

@@ -1,9 +1,9 @@
-"""Read and write safetensors files of maps, anchors and partial sums of word vectors."""
+"""Read and write safetensors files of maps, anchors, momentum encoders and partial sums of word vectors."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
@@ -12,14 +12,6 @@ from torch import Tensor
 
 from hf_xalign.cache import check_regular, replacing
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import nonfinite
-
-
-def check_finite(tensors: Iterable[tuple[str, Tensor]], where: str, allow: bool = False) -> None:
-    """Raise an InputError if a weight is NaN or infinite, unless `allow`."""
-    for name, tensor in () if allow else tensors:
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise InputError(nonfinite(where, name))
 
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
@@ -31,7 +23,7 @@ def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metada
 
 
 def read_tensors(
-    path: str | os.PathLike, what: str, writer: str, format: str, version: str
+    path: str | os.PathLike, what: str, writer: str, format: str, version: str | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and metadata of a file of [`write_tensors`]; another `format` or `version` raises an InputError."""
     check_regular(path)

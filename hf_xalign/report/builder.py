@@ -59,7 +59,10 @@ def render_report(folder: str | os.PathLike) -> str:
             **run,
             seconds_shown={name: f"{value:,.1f}" for name, value in run["seconds"].items()},
             drift_shown={name: f"{value:.4f}" for name, value in run["drift"].items()},
-            losses_shown=[(language, *map(_figure, losses)) for language, *losses in run["losses"]],
+            losses_shown=[
+                (language, *(f"{loss:.4f}" if _is_number(loss) else "-" for loss in losses))
+                for language, *losses in run["losses"]
+            ],
             colors={"before": charts.BEFORE, "after": charts.AFTER, "linked": charts.LINKED, "random": charts.RANDOM},
             scores=_scores(record),
             curves=_curves(log, record["scores"].get("after") or {}, steps),
@@ -184,7 +187,3 @@ def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
     names = list(dict.fromkeys(name for entry in entries for name, value in entry.items() if value is not None))
     rows = [tuple(entry.get(name) for name in names) for entry in entries]
     return [tuple(names), *rows] if rows else []
-
-
-def _figure(value: Any) -> str:
-    return f"{value:.4f}" if _is_number(value) else "-"

@@ -126,7 +126,9 @@ def _csls(source: Tensor, target: Tensor, k: int) -> Neighbours:
     near = _nearest_keys(*sides, rows, columns, k, maxima)
     r = key_scores(near[0]).mean(1), key_scores(near[1]).mean(1)
     if maxima is not None:
-        floors = [_best_listed(keys, other_r) - _SLACK for keys, other_r in zip(near, r[::-1])]
+        # The largest cos(x, y) - r(y)/2 of every line's keys.
+        bests = [(key_scores(keys) - other_r[key_indices(keys)] / 2).amax(1) for keys, other_r in zip(near, r[::-1])]
+        floors = [best - _SLACK for best in bests]
         blocks = [_contenders(*inputs) for inputs in zip(maxima, floors, r[::-1])]
         if _SINGLE_COST * BLOCK * sum(len(line) for line, _ in blocks) <= rows * columns:
             for side, column, side_r in zip(sides, (-1, -2), r):
@@ -164,11 +166,6 @@ class _Maxima(NamedTuple):
         low, high = (value.item() for value in maxima.aminmax())
         step = max(high - low, 1e-6) / 254  # 255 is left to rounding
         return cls(lines, others, ((maxima - low) / step).ceil_().to(torch.uint8), low, step)
-
-
-def _best_listed(keys: Tensor, crowding: Tensor) -> Tensor:
-    """Return the largest cos(x, y) - r(y)/2 of every line's keys, whose indices are rows of `crowding` (the r)."""
-    return (key_scores(keys) - crowding[key_indices(keys)] / 2).amax(1)
 
 
 def _contenders(maxima: list[_Maxima], floor: Tensor, crowding: Tensor) -> tuple[Tensor, Tensor]:

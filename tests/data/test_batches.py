@@ -552,7 +552,7 @@ def test_temperature_draws_languages_by_a_power_of_their_size(alpha, shares):
 
 
 def test_lengths_of_pairs_that_are_encoded_when_read():
-    pairs = make_links(24).select(range(3, 20)).map(lambda row, k: {"source_lang": "xde"[k % 2 :]}, with_indices=True)
+    pairs = make_links(24, ["de", "xde"]).select(range(3, 20))
     lengths, languages, names = lengths_and_languages(pairs)
     sides = ((row["source_words"], row["target_words"]) for row in pairs)
     assert lengths.tolist() == [max(len("".join(words)) for words in both) for both in sides]

@@ -15,20 +15,17 @@ from support.tiny import TWO_SEPARATORS, byte_level, make_encoder, make_links, m
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from hf_xalign.data.encoding import check_pieces, encode_pairs, tokenize_words, word_tokenizer
+from hf_xalign.data import encode_pairs, split_words
+from hf_xalign.data.encoding import check_pieces, tokenize_words, word_tokenizer
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
-from hf_xalign.data.words import lettered_words, split_words, splitter_version
+from hf_xalign.data.words import lettered_words, splitter_version
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.probes import probe_encoder
-from hf_xalign.evaluation.vectors import encode_sentences, encode_words
+from hf_xalign.evaluation import encode_sentences, encode_words, probe_encoder
 from hf_xalign.explore.held_out import HeldOut
-from hf_xalign.links.align import align_words
-from hf_xalign.links.neural import predict_links
-from hf_xalign.mapping.anchors import make_anchors
-from hf_xalign.tasks import LabelSet, TokenTask
-from hf_xalign.tasks.examples import Examples
-from hf_xalign.tasks.task import LanguageInputs
+from hf_xalign.links import align_words, predict_links
+from hf_xalign.mapping import make_anchors
+from hf_xalign.tasks import Examples, LabelSet, LanguageInputs, TokenTask
 
 
 def telugu(unknown, count=100):

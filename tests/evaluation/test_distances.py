@@ -11,22 +11,14 @@ from support.results import make_grid
 from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import BertForTokenClassification
 
-from hf_xalign.evaluation import distances, plots
+from hf_xalign.evaluation import distances, encode_words, plots
 from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
-from hf_xalign.evaluation.vectors import encode_words
 
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
 # Additions and multiplications on the longest path through the encoder and a distance: two layers of products with 16
 # and 32 inputs, of attention over at most 64 tokens and of two norms over 16 numbers; the norms keep numbers below 8.
 DEPTH = 2 * (4 * 16 + 2 * 32 + 64 + 2 * 32) + 4 * 16
 NUMBERS = {"operations": DEPTH, "scale": 8.0, "dtype": torch.float32}
-
-
-def two_languages():
-    rows = make_links(8).to_list()
-    for n, row in enumerate(rows):
-        row["source_lang"] = "de" if n % 2 else "bn"
-    return Dataset.from_list(rows)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +111,7 @@ def test_overlap_against_a_loop():
 
 
 def test_grid_of_checkpoints(folders, tokenizer):
-    text = two_languages()
+    text = make_links(8, ["bn", "de"])
     grid = distance_grid(folders, text, layers=(-1, 0), bins=12, seed=3, batch_size=5)
     assert json.loads(json.dumps(grid)) == grid and len(grid["cells"]) == 3 * 2 * 2 * 2
     axes = grid["languages"], list(grid["stages"]), grid["layers"]

@@ -7,12 +7,10 @@ from support.nearest import on_circle, scores, vectors
 from support.numeric import assert_rounding
 
 from hf_xalign.errors import InputError
+from hf_xalign.evaluation import lexicon_induction, sentence_retrieval, word_retrieval
 from hf_xalign.evaluation.alignment_error import alignment_error_rate
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries, alignment_of_model
-from hf_xalign.evaluation.lexicon import lexicon_induction
-from hf_xalign.evaluation.retrieval import word_retrieval
-from hf_xalign.evaluation.scores import sentence_retrieval
-from hf_xalign.modeling.languages import add_language_embeddings
+from hf_xalign.modeling import add_language_embeddings
 from hf_xalign.search import csls
 
 # Directions in the plane, so that who is nearest to whom can be seen.

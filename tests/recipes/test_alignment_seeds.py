@@ -2,11 +2,12 @@
 
 import json
 import shutil
+from functools import cache
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.recipe import command, on_files, record_of
+from support.recipe import command, on_files, output_of, record_of
 
 from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
@@ -19,11 +20,19 @@ OPTIONS = {
     mao: ("--max_steps", "3"),
     ppa: ("--max_steps", "3", "--queue_size", "16", "--min_tokens", "2"),
 }
+SEEDS = ("--seeds", "1", "2")
 
 
 def align(recipe, files, folder, *options):
     own = ("--save_steps", "1", "--report_to", "none", *OPTIONS[recipe], *options)
-    recipe.main(command(files, *own, out=folder))
+    return output_of(recipe.main, command(files, *own, out=folder))
+
+
+@pytest.fixture(scope="module")
+def run_of(files, tmp_path_factory):
+    """Return what a recipe prints under the seeds 1 and 2, and its folder, which no test changes."""
+    folder = tmp_path_factory.mktemp("seeds")
+    return cache(lambda recipe: (align(recipe, files, folder / recipe.__name__, *SEEDS), folder / recipe.__name__))
 
 
 def weights(folder):
@@ -31,35 +40,33 @@ def weights(folder):
 
 
 @pytest.mark.parametrize("recipe", OPTIONS)
-def test_a_seed_is_the_run_of_that_seed(files, tmp_path, recipe, capsys):
-    align(recipe, files, tmp_path / "all", "--seeds", "1", "2")
-    table = capsys.readouterr().out.rpartition("\n\n")[0].rpartition("\n\n")[2]
+def test_a_seed_is_the_run_of_that_seed(files, run_of, tmp_path, recipe):
+    printed, folder = run_of(recipe)
+    table = printed.rpartition("\n\n")[0].rpartition("\n\n")[2]
     assert table.splitlines()[-1].startswith(("seeds 1, 2; in percent", "WARNING"))
-    align(recipe, files, tmp_path / "one", "--seed", "2")
-    one, seed = record_of(tmp_path / "one"), record_of(tmp_path / "all" / "seed-2")
+    align(recipe, files, tmp_path, "--seed", "2")
+    one, seed = record_of(tmp_path), record_of(folder / "seed-2")
     assert one["scores"] == seed["scores"] and one["drift"] == seed["drift"] and seed["seed"] == 2
-    there, here = weights(tmp_path / "one"), weights(tmp_path / "all" / "seed-2")
+    there, here = weights(tmp_path), weights(folder / "seed-2")
     assert there.keys() == here.keys() and all(torch.equal(there[name], here[name]) for name in there)
-    other = weights(tmp_path / "all" / "seed-1")
+    other = weights(folder / "seed-1")
     assert any(not torch.equal(here[name], other[name]) for name in here)
     # Every kept score is the record's.
-    system = load_system(tmp_path / "all")
-    records = [record_of(tmp_path / "all" / f"seed-{number}")["scores"] for number in (1, 2)]
+    system = load_system(folder)
+    records = [record_of(folder / f"seed-{number}")["scores"] for number in (1, 2)]
     assert system.scores("de").tolist() == [found["after"]["de"][system.metric] for found in records]
     assert system.metric == ("sentence_cls" if recipe is ppa else "retrieval_mean")  # of the curve
-    for folder in (tmp_path / "all" / "scores").glob("*/*"):
-        stage, metric = folder.name, folder.parent.name
+    for kept in (folder / "scores").glob("*/*"):
+        stage, metric = kept.name, kept.parent.name
         wanted = [found[stage]["de"][metric] for found in records]
-        assert load_system(folder).scores("de").tolist() == wanted
-    names = {folder.name for folder in (tmp_path / "all" / "scores").iterdir()}
+        assert load_system(kept).scores("de").tolist() == wanted
+    names = {kept.name for kept in (folder / "scores").iterdir()}
     assert names >= {system.metric, "sentence_mean" if recipe is ppa else "retrieval_last_all"}
     assert "retrieval_words" in names or recipe is not mao
 
 
-def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_path, monkeypatch, capsys):
-    align(fao, files, tmp_path / "whole", "--seeds", "1", "2")
-    given = tmp_path / "cut"
-    kept = parallel.keep_seed
+def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, run_of, tmp_path, monkeypatch, capsys):
+    given, kept = tmp_path / "cut", parallel.keep_seed
 
     def killed(folder, examples, how, *more):
         if how["seed"] == 2:
@@ -68,13 +75,11 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_pat
 
     monkeypatch.setattr(parallel, "keep_seed", killed)
     with pytest.raises(KeyboardInterrupt):
-        align(fao, files, given, "--seeds", "1", "2")
+        align(fao, files, given, *SEEDS)
     monkeypatch.undo()
     shutil.rmtree(given / "seed-2" / "checkpoint-3")
-    capsys.readouterr()
-    align(fao, files, given, "--seeds", "1", "2")
-    assert f"seed 1   finished before: {given / 'seed-1'}" in capsys.readouterr().out
-    wanted, found = weights(tmp_path / "whole" / "seed-2"), weights(given / "seed-2")
+    assert f"seed 1   finished before: {given / 'seed-1'}" in align(fao, files, given, *SEEDS)
+    wanted, found = weights(run_of(fao)[1] / "seed-2"), weights(given / "seed-2")
     assert all(torch.equal(wanted[name], found[name]) for name in wanted)
     state = json.loads((given / "seed-2" / "checkpoint-3" / "trainer_state.json").read_text())
     assert state["global_step"] == 3 and (given / "seed-2" / "checkpoint-2").exists()
@@ -99,20 +104,18 @@ def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, tmp_pat
     assert "has several models. Name one of them, such as" in capsys.readouterr().err
 
 
-def test_one_call_compares_the_methods(files, tmp_path, capsys):
-    for recipe in (fao, mao):
-        align(recipe, files, tmp_path / recipe.__name__, "--seeds", "0", "1")
-    mapping.main([*on_files(files, tmp_path / "map"), "--seeds", "0", "1"])
-    folders = [tmp_path / recipe.__name__ for recipe in (fao, mao)] + [tmp_path / "map"]
-    record = record_of(tmp_path / "map" / "seed-1")
+def test_one_call_compares_the_methods(files, run_of, tmp_path, capsys):
+    mapping.main([*on_files(files, tmp_path / "map"), *SEEDS])
+    folders = [run_of(fao)[1], run_of(mao)[1], tmp_path / "map"]
+    record = record_of(tmp_path / "map" / "seed-2")
     assert load_system(tmp_path / "map").scores("de")[1] == record["scores"]["after"]["de"]["retrieval_mean"]
-    mapping.main([*on_files(files, tmp_path / "map"), "--seeds", "1", "2"])
-    assert "seed 1   finished before" in capsys.readouterr().out
+    mapping.main([*on_files(files, tmp_path / "map"), "--seeds", "2", "3"])
+    assert "seed 2   finished before" in capsys.readouterr().out
     before = folders[0] / "scores" / "retrieval_mean" / "before"
     latex = tmp_path / "table.tex"
-    argv = ["compare", *map(str, (before, *folders)), "--seeds", "0", "1", "--latex", str(latex)]
+    argv = ["compare", *map(str, (before, *folders)), *SEEDS, "--latex", str(latex)]
     assert cli(argv) == 0
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines()[2:6]] == ["before", *(folder.name for folder in folders)]
-    assert "word retrieval, retrieval_mean; mean ± standard deviation over seeds 0 1" in out
+    assert "word retrieval, retrieval_mean; mean ± standard deviation over seeds 1 2" in out
     assert latex.read_text("utf-8").count("tabular") == 4

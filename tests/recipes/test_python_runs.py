@@ -38,16 +38,16 @@ def texts(files):
     return {"train_dataset": text(files, "train.jsonl"), "eval_dataset": text(files, "test.tsv")}
 
 
-def train(method, files, folder, **settings):
-    trainer_class, config = (getattr(hf_xalign, method.upper() + kind) for kind in ("Trainer", "Config"))
-    trainer = trainer_class(
-        str(files / "base"),
-        config(output_dir=str(folder), per_device_train_batch_size=8, **QUIET, **settings),
-        **texts(files),
-    )
+def saved(trainer):
     trainer.train()
     trainer.save_model()
     return trainer
+
+
+def train(method, files, folder, **settings):
+    trainer_class, config = (getattr(hf_xalign, method.upper() + kind) for kind in ("Trainer", "Config"))
+    args = config(output_dir=str(folder), per_device_train_batch_size=8, **QUIET, **settings)
+    return saved(trainer_class(str(files / "base"), args, **texts(files)))
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +60,23 @@ def files_of(folder):
     return {path.name for path in Path(folder).iterdir() if not path.name.startswith("checkpoint-")}
 
 
-@pytest.mark.parametrize("method", ["fao", "mao"])
-def test_five_lines_leave_the_folder_of_a_recipe(method, files, request, tmp_path, fao):
-    recipe = request.getfixturevalue(f"{method}_run")
-    trainer = fao if method == "fao" else train("mao", files, tmp_path, objective="infonce")
-    folder = trainer.args.output_dir
+def assert_left(folder, recipe):
+    """Require the files and the record of a recipe's run in a folder, and return the record."""
     record, expected = record_of(folder), recipe.record
     assert record.keys() == expected.keys()
     for name in record.keys() - GIVEN:
         assert record[name] == expected[name], name
     assert [(entry["language"], entry["pairs"]) for entry in record["data"]["train"]] == [("de", 24)]
-    assert record["times"]["seconds"].keys() == expected["times"]["seconds"].keys() - {"loading"}
     assert files_of(folder) | {"results.local.json"} == files_of(recipe.folder) | {"results.local.json"}
+    return record
+
+
+@pytest.mark.parametrize("method", ["fao", "mao"])
+def test_five_lines_leave_the_folder_of_a_recipe(method, files, request, tmp_path, fao):
+    recipe = request.getfixturevalue(f"{method}_run")
+    trainer = fao if method == "fao" else train("mao", files, tmp_path, objective="infonce")
+    record = assert_left(trainer.args.output_dir, recipe)
+    assert record["times"]["seconds"].keys() == recipe.record["times"]["seconds"].keys() - {"loading"}
 
 
 def test_maps_leave_it_too(mapping_run, files, tmp_path):
@@ -79,14 +84,9 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     trainer = hf_xalign.MappingTrainer(str(files / "base"), args, **texts(files))
     maps = trainer.train()
     trainer.save_model()
-    record, expected = record_of(tmp_path / "maps"), mapping_run.record
-    assert record.keys() == expected.keys()
-    for name in record.keys() - GIVEN:
-        assert record[name] == expected[name], name
-    assert record["links"]["de-en"]["pairs"] == record["data"]["train"][0]["pairs"] == 24
-    assert files_of(tmp_path / "maps") | {"results.local.json"} == files_of(mapping_run.folder) | {
-        "results.local.json"
-    }
+    record = assert_left(tmp_path / "maps", mapping_run)
+    assert record["links"]["de-en"]["pairs"] == 24
+    assert record["linked_by"] == mapping_run.record["linked_by"] == "fast_align"
     stored = LanguageMap.load(mapping_run.folder / "maps/de-en.safetensors")
     assert torch.equal(maps["de"].affine()[0], stored.affine()[0])
     # The model of another library, in the place of a name.
@@ -98,9 +98,8 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     with pytest.raises(InputError, match="holds another run"):
         again.train()
     again.extract()
-    assert torch.equal(again.learn("de")[0].affine()[0], stored.affine()[0]) and again.base_model == str(
-        files / "base"
-    )
+    assert torch.equal(again.learn("de")[0].affine()[0], stored.affine()[0])
+    assert again.base_model == str(files / "base")
 
 
 def test_maps_of_what_does_not_fit(files, tmp_path):
@@ -148,17 +147,10 @@ def test_a_task_model_leaves_it_too(files, tmp_path):
     words = ("--save_models", "true", "--per_device_train_batch_size", "8")
     output_of(finetune.main, task_command(files, *words, out=tmp_path / "recipe"))
     train, *held_out = (read_examples(f"{name}={files / file}", "token") for name, file in TEXTS.items())
-    trainer = hf_xalign.TaskTrainer(
-        str(files / "base"),
-        hf_xalign.TaskConfig(
-            output_dir=str(tmp_path / "python"), num_train_epochs=1, per_device_train_batch_size=8, **QUIET
-        ),
-        task=TokenTask(LabelSet.of(train.label_names), "span_f1"),
-        train_dataset=[train],
-        eval_dataset={part.language: part for part in held_out},
-    )
-    trainer.train()
-    trainer.save_model()
+    args = hf_xalign.TaskConfig(str(tmp_path / "python"), num_train_epochs=1, per_device_train_batch_size=8, **QUIET)
+    given = {"train_dataset": [train], "eval_dataset": {part.language: part for part in held_out}}
+    task = TokenTask(LabelSet.of(train.label_names), "span_f1")
+    saved(hf_xalign.TaskTrainer(str(files / "base"), args, task=task, **given))
     record, expected = (record_of(tmp_path / name) for name in ("python", "recipe/seed-42"))
     assert record.keys() == expected.keys() and record["scores"] == expected["scores"]
     for name in ("languages", "task", "intervals", "trainable", "training_loss", "objective"):
@@ -167,14 +159,11 @@ def test_a_task_model_leaves_it_too(files, tmp_path):
 
 
 def test_pre_training_leaves_it_too(files, tmp_path):
-    corpora = {
-        name: Dataset.from_dict({"text": (files / f"{name}.txt").read_text().splitlines()}) for name in ("en", "de")
-    }
+    lines = {name: (files / f"{name}.txt").read_text().splitlines() for name in ("en", "de")}
+    corpora = {name: Dataset.from_dict({"text": own}) for name, own in lines.items()}
     config = hf_xalign.AlignMLMConfig(objective="mlm", output_dir=str(tmp_path), max_steps=3, **QUIET)
     given = {"train_dataset": corpora, "eval_dataset": corpora}
-    trainer = hf_xalign.AlignMLMTrainer(str(files / "base"), config, **given)
-    trainer.train()
-    trainer.save_model()
+    trainer = saved(hf_xalign.AlignMLMTrainer(str(files / "base"), config, **given))
     record = record_of(tmp_path)
     assert record["languages"] == {"pivot": "en", "others": ["de"]}
     assert record["losses"]["after"] == trainer.losses(trainer.eval_dataset)[0] != record["losses"]["before"]
@@ -201,14 +190,8 @@ def test_commands_work_on_it(fao, tmp_path, capsys):
 
 
 def test_a_term_of_a_user_is_in_the_card(files, tmp_path):
-    trainer = hf_xalign.FAOTrainer(
-        str(files / "base"),
-        hf_xalign.FAOConfig(output_dir=str(tmp_path), preset="joint", max_steps=1, **QUIET),
-        **texts(files),
-        objective=page_terms(),
-    )
-    trainer.train()
-    trainer.save_model()
+    args = hf_xalign.FAOConfig(str(tmp_path), preset="joint", max_steps=1, **QUIET)
+    trainer = saved(hf_xalign.FAOTrainer(str(files / "base"), args, **texts(files), objective=page_terms()))
     assert "sum over words T(i, j) (1 - cos(f(i, s), f(j, t)))" in (tmp_path / "README.md").read_text("utf-8")
     assert record_of(tmp_path)["objective"] == trainer.formula()
 
@@ -224,30 +207,20 @@ def test_what_is_saved_before_training_or_without_text_has_no_record(files, tmp_
         caplog.clear()
         trainer.save_model(str(tmp_path / "untrained"))
         assert not caplog.text
-        trainer.train()
-        trainer.save_model()
+        saved(trainer)
         assert not (tmp_path / name / "results.json").exists()
         assert ("no eval_dataset was given" in caplog.text) == (name == "without")
 
 
 def test_scores_are_taken_once_and_a_second_training_is_scored_again(files, tmp_path, monkeypatch):
-    taken = []
-    monkeypatch.setattr(runs.Run, "_score", _counting(runs.Run._score, taken))
+    taken, score = [], runs.Run._score
+    monkeypatch.setattr(runs.Run, "_score", lambda own, model, when: taken.append(when) or score(own, model, when))
     trainer = train("fao", files, tmp_path, max_steps=1)
     trainer.save_model()
     assert taken == ["before", "after"] and trainer.run.record["times"]["finished"]
     trainer.args.max_steps = 2
-    trainer.train()
-    trainer.save_model()
+    saved(trainer)
     assert taken == ["before", "after"] * 2
-
-
-def _counting(function, taken):
-    def score(self, model, when):
-        taken.append(when)
-        return function(self, model, when)
-
-    return score
 
 
 def test_an_adapter_by_its_config(files, tmp_path):
@@ -262,9 +235,7 @@ def test_an_adapter_by_its_config(files, tmp_path):
             peft_config=config,
         )
 
-    trainer, whole = make("adapter"), train("fao", files, tmp_path / "whole", preset="joint", max_steps=2)
-    trainer.train()
-    trainer.save_model()
+    trainer, whole = saved(make("adapter")), train("fao", files, tmp_path / "whole", preset="joint", max_steps=2)
     record, other = record_of(tmp_path / "adapter"), record_of(whole.args.output_dir)
     assert record["adapter"]["peft_type"] == "LORA" and record["trainable"]["share"] < 0.5
     assert record["scores"]["before"] == other["scores"]["before"]

@@ -7,9 +7,8 @@ import torch
 from datasets import Dataset
 
 from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
-from hf_xalign.modeling.languages import add_language_embeddings
-from hf_xalign.trainers.align_mlm import AlignMLMTrainer
-from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+from hf_xalign.modeling import add_language_embeddings
+from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 from support.launch import SMALL as QUIET
 from support.ppa import make_pairs
 from support.tiny import SENTENCES, make_encoder, make_tokenizer

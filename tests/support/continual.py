@@ -7,10 +7,7 @@ from transformers import BertForQuestionAnswering, BertForSequenceClassification
 
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.tasks import Examples, LabelSet, QuestionTask, SequenceTask, TaggingTask, TokenTask
-from hf_xalign.trainers.continual import ContinualTrainer
-from hf_xalign.trainers.continual_config import ContinualConfig
-from hf_xalign.trainers.task import TaskTrainer
-from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig, TaskTrainer
 from support.launch import SMALL as QUIET
 from support.tiny import make_encoder, make_links, make_tokenizer
 

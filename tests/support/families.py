@@ -1,28 +1,8 @@
 """One tiny random encoder of every family that the library supports."""
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AlbertConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    BertConfig,
-    DebertaV2Config,
-    DistilBertConfig,
-    ElectraConfig,
-    EuroBertConfig,
-    Gemma3TextConfig,
-    GteConfig,
-    JinaEmbeddingsV3Config,
-    ModernBertConfig,
-    MT5Config,
-    Qwen3Config,
-    RobertaConfig,
-    UMT5Config,
-    XLMRobertaConfig,
-)
 
 from support.tiny import make_tokenizer
 
@@ -50,18 +30,18 @@ PASS = 2 * (2 * 184 + 32)
 BACKWARD = 3 * PASS
 
 CONFIGS = {
-    "bert": lambda: BertConfig(**_COMMON),
-    "distilbert": lambda: DistilBertConfig(
+    "bert": lambda: transformers.BertConfig(**_COMMON),
+    "distilbert": lambda: transformers.DistilBertConfig(
         vocab_size=160, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=80, initializer_range=0.2
     ),
-    "roberta": lambda: RobertaConfig(**_COMMON),
-    "xlm-roberta": lambda: XLMRobertaConfig(**_COMMON),
-    "albert": lambda: AlbertConfig(**_COMMON, embedding_size=8),
-    "electra": lambda: ElectraConfig(**_COMMON, embedding_size=8),
-    "deberta-v2": lambda: DebertaV2Config(
+    "roberta": lambda: transformers.RobertaConfig(**_COMMON),
+    "xlm-roberta": lambda: transformers.XLMRobertaConfig(**_COMMON),
+    "albert": lambda: transformers.AlbertConfig(**_COMMON, embedding_size=8),
+    "electra": lambda: transformers.ElectraConfig(**_COMMON, embedding_size=8),
+    "deberta-v2": lambda: transformers.DebertaV2Config(
         **_COMMON, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=16
     ),
-    "modernbert": lambda: ModernBertConfig(
+    "modernbert": lambda: transformers.ModernBertConfig(
         **_COMMON,
         bos_token_id=2,
         eos_token_id=3,
@@ -75,19 +55,21 @@ CONFIGS = {
 }
 # Newer ones, which fewer heads and modules go with.
 NEWER = {
-    "eurobert": lambda: EuroBertConfig(**_COMMON, **_GROUPED),
-    "gte": lambda: GteConfig(**_COMMON),
-    "jina-v3": lambda: JinaEmbeddingsV3Config(**_COMMON),
-    "mt5": lambda: MT5Config(**_T5, tie_word_embeddings=False),
-    "umt5": lambda: UMT5Config(**_T5),
-    "qwen3": lambda: Qwen3Config(**_COMMON, **_GROUPED),
-    "gemma3": lambda: Gemma3TextConfig(**_COMMON, **_GROUPED, use_bidirectional_attention=True, sliding_window=8),
+    "eurobert": lambda: transformers.EuroBertConfig(**_COMMON, **_GROUPED),
+    "gte": lambda: transformers.GteConfig(**_COMMON),
+    "jina-v3": lambda: transformers.JinaEmbeddingsV3Config(**_COMMON),
+    "mt5": lambda: transformers.MT5Config(**_T5, tie_word_embeddings=False),
+    "umt5": lambda: transformers.UMT5Config(**_T5),
+    "qwen3": lambda: transformers.Qwen3Config(**_COMMON, **_GROUPED),
+    "gemma3": lambda: transformers.Gemma3TextConfig(
+        **_COMMON, **_GROUPED, use_bidirectional_attention=True, sliding_window=8
+    ),
 }
 
 
 def _head_class(config):
     """Class of a published checkpoint: with an MLM head, or else what the family has."""
-    kinds = (AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoModelForCausalLM)
+    kinds = (transformers.AutoModelForMaskedLM, transformers.AutoModelForSeq2SeqLM, transformers.AutoModelForCausalLM)
     return next(kind for kind in kinds if type(config) in kind._model_mapping)
 
 
@@ -97,7 +79,7 @@ def save_base(family: str, folder, *, head: bool = True, seed: int = 0, **shape:
     config = (CONFIGS | NEWER)[family]()
     for name, value in shape.items():
         setattr(config, name, value)
-    model = (_head_class(config) if head else AutoModel).from_config(config)
+    model = (_head_class(config) if head else transformers.AutoModel).from_config(config)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)

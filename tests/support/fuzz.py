@@ -34,24 +34,23 @@ from transformers import SchedulerType
 
 from hf_xalign.cache import read_mark
 from hf_xalign.config import parse
+from hf_xalign.data import load_parallel
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage
 from hf_xalign.data.derived.word_order import WordOrder, load_treebank
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import load_parallel, stream_parallel
+from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import PharaohReader, read_pharaoh
 from hf_xalign.links.frozen import read_links
-from hf_xalign.mapping.anchors import Anchors
-from hf_xalign.mapping.word2vec import read_word2vec
+from hf_xalign.mapping import Anchors, read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules
 from hf_xalign.pretrained import check_model_folder
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import LabelSet, read_examples
-from hf_xalign.tasks.questions import read_questions
+from hf_xalign.tasks import LabelSet, read_examples, read_questions
 from support.card import make_record
 from support.text import CONLLU, tmx
 

@@ -58,6 +58,13 @@ def numbers(trainer):
     return torch.tensor([[row[name] for name in names] for row in rows], dtype=torch.float64)
 
 
+def gradients(model, loss):
+    """Gradients of a loss by name, of the parameters that it reaches."""
+    model.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
 def tensors(module):
     return {name: full_tensor(tensor.detach()).clone() for name, tensor in module.state_dict().items()}
 

@@ -2,8 +2,7 @@
 
 from datasets import Dataset
 
-from hf_xalign.trainers.ppa import PPATrainer
-from hf_xalign.trainers.ppa_config import PPAConfig
+from hf_xalign.trainers import PPAConfig, PPATrainer
 from support.launch import SMALL as QUIET
 from support.tiny import SENTENCES, make_encoder, make_tokenizer
 

@@ -81,13 +81,14 @@ SENTENCES = [
 ]
 
 
-def make_links(n: int = 8):
+def make_links(n: int = 8, languages=("de",)):
+    """Linked pairs of English with these languages, in turn."""
     rows = [SENTENCES[i % len(SENTENCES)] for i in range(n)]
     return Dataset.from_dict(
         {
             "source": [s for s, _, _ in rows],
             "target": [t for _, t, _ in rows],
-            "source_lang": ["de"] * n,
+            "source_lang": [languages[i % len(languages)] for i in range(n)],
             "target_lang": ["en"] * n,
             "source_words": [s.split() for s, _, _ in rows],
             "target_words": [t.split() for _, t, _ in rows],

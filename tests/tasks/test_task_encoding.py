@@ -29,8 +29,7 @@ from hf_xalign.tasks import (
     predict,
 )
 from hf_xalign.tasks.scoring import count_classes, count_spans, count_words
-from hf_xalign.trainers.task import TaskTrainer
-from hf_xalign.trainers.task_config import TaskConfig
+from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 TOKENS, TEXTS, TAGS = TokenTask(LABELS), SequenceTask(LabelSet.of(["x", "y"])), TaggingTask(LABELS)
 BIO = TaggingTask(LABELS, bio=True)

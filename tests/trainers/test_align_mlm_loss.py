@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.align_mlm import OBJECTIVES, make, make_rows, token_loss
-from support.launch import STEP, same_tensors, trained
+from support.launch import STEP, gradients, same_tensors, trained
 from support.numeric import assert_rounding
 from support.runs import exact
 from transformers import AutoModel, AutoModelForMaskedLM
@@ -70,16 +70,12 @@ def test_loss_and_gradient(objective, tmp_path, float64):
     assert (0 in rows[3]["input_ids"]) == bool(data)
     trainer.data_collator.set_epoch(1)
     expected, terms = reference(trainer, rows)
-    expected.backward()
-    trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
-    gradients = {name: parameter.grad.clone() for name, parameter in trained.items()}
-    trainer.model.zero_grad()
+    wanted = gradients(trainer.model, expected)
     trainer._in_step = True
     loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
-    loss.backward()
     assert loss.dtype == torch.float64
-    same_tensors(gradients, {name: parameter.grad for name, parameter in trained.items()}, STEP)
-    same_tensors({"all": expected, **terms}, {"all": loss, **trainer._term_sums}, STEP)
+    found = gradients(trainer.model, loss)
+    same_tensors({"all": expected, **terms, **wanted}, {"all": loss, **trainer._term_sums, **found}, STEP)
 
 
 def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):

@@ -122,6 +122,7 @@ def test_settings_of_fao(tmp_path, monkeypatch):
             "reference_dtype=bfloat16 needs reference=cache": {"reference_dtype": "bfloat16"},
             "cache_dir=x: this needs reference=cache": {"cache_dir": "x"},
             "language_alpha=0.5 needs language_sampling=temperature": {"language_alpha": 0.5},
+            "num_train_epochs=0: must be above 0": {"num_train_epochs": 0},
             "ucb: only FAO and MAO": {"language_sampling": "ucb", "objective": "none", "sentence_weight": 1.0},
             "that draws every row": {"language_sampling": "temperature", "train_sampling_strategy": "sequential"},
         }
@@ -271,7 +272,7 @@ def test_held_out_pairs_without_a_map(tmp_path):
         model = model or make_encoder()
         MAOTrainer(model, args, train_dataset=make_links(8), eval_dataset=held_out, processing_class=tokenizer)
 
-    french = make_links(8).map(lambda row: {"source_lang": "fr"})
+    french = make_links(8, ["fr"])
     given, message = peft(languages=["de"], pivot="en"), "held-out pairs are also in fr.*maps for de, en"
     table = {
         "new": (partial(attempt, french, per_language="all"), message),
@@ -347,6 +348,11 @@ def test_align_mlm(tmp_path):
         partial(align_mlm.make, tmp_path),
         {
             "does not look at a dictionary": {"objective": "mlm", "entries": align_mlm.make_entries()},
+            r"entries \(ndarray\): give TokenEntries": {"entries": np.array([[3, 4]])},
+            "a key of train_dataset is 'German!'": {"data": {"German!": bitext(("die katze", "the cat"))}},
+            "train_dataset has no column input_ids .*by language": {
+                "data": bitext(("die katze", "the cat"))
+            },
             "token 160 is outside the vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
             "entries are in unnamed languages, and the encoder has language ids for en, de, nl. Name the languages": {
                 "objective": "dict_mlm",

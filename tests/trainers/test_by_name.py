@@ -79,6 +79,14 @@ def test_sentence_terms_need_no_links(monkeypatch):
     assert min(last[f"loss/{term}"] for term in terms) > 0
 
 
+def test_a_file_of_a_model_is_no_name():
+    load = partial(hf_xalign.FAOTrainer, args=hf_xalign.FAOConfig(**QUIET), train_dataset=pairs())
+    message = r"tiny/config\.json is a file\. Name the model's folder, tiny"
+    assert_refused(
+        {name: (partial(f, "tiny/config.json"), message) for name, f in {"load": hf_xalign.load, "": load}.items()}
+    )
+
+
 def test_held_out_pairs_by_language():
     rows = pairs()
     found = {code: rows.filter(lambda row, code=code: row["source_lang"] == code) for code in ("de", "nl")}

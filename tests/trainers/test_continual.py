@@ -2,21 +2,14 @@
 
 import pytest
 import torch
-from datasets import Dataset
 from support.continual import QUESTIONS, TEXTS, TOKENS, make, make_model, make_task
-from support.launch import STEADY, STEP, numbers, outcome, same, same_tensors, trained
+from support.launch import STEADY, STEP, gradients, numbers, outcome, same, same_tensors, trained
 from support.numeric import assert_rounding
 from support.runs import exact
 from support.tiny import make_encoder, make_links
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import add_language_embeddings, language_ids
-
-
-def gradients(trainer, loss):
-    trainer.model.zero_grad()
-    loss.backward()
-    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
 
 
 def word_vector(model, ids, start, end, layer, language):
@@ -66,13 +59,6 @@ def tell_languages_apart(model, languages):
     return model
 
 
-def pairs_of_two_languages(count, of_second):
-    rows = make_links(count).to_list()
-    for number, row in enumerate(rows):
-        row["source_lang"] = "bn" if of_second(number) else "de"
-    return Dataset.from_list(rows)
-
-
 def first_rows(trainer):
     return [trainer.train_dataset[index] for index in list(trainer._get_train_sampler())[:4]]
 
@@ -85,7 +71,7 @@ FORMS = {
     "efimov": (TOKENS, {"preset": "efimov"}),
     "efimov, words linked": (TOKENS, {"preset": "efimov", "linked_tokens": "words"}),
     "words linked": (TEXTS, {"linked_tokens": "words"}),
-    "languages": (TOKENS, {"alpha": 0.3, "pairs": pairs_of_two_languages(7, lambda k: k % 2)}),
+    "languages": (TOKENS, {"alpha": 0.3, "pairs": make_links(7, ["de", "bn"])}),
 }
 
 
@@ -108,10 +94,10 @@ def assert_loss_and_gradient(trainer, task):
     task_loss = plain.compute_loss(plain.model, plain.data_collator([row.task for row in rows]))
     align, keep = alignment(trainer, [pair for row in rows for pair in row.pairs])
     expected = task_loss + trainer.args.alpha * (align + trainer.args.regularizer_weight * keep)
-    wanted = gradients(trainer, expected)
+    wanted = gradients(trainer.model, expected)
     trainer._in_step = True
     loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
-    found = gradients(trainer, loss)
+    found = gradients(trainer.model, loss)
     assert loss.dtype == torch.float64
     due = {"loss": expected, "task": task_loss, "align": align, "regularizer": keep}
     same_tensors({**due, **wanted}, {"loss": loss, **trainer._term_sums, **found}, STEP)
@@ -155,7 +141,7 @@ def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
 
 
 def test_cached_reference_vectors_are_those_of_the_copy(tmp_path):
-    pairs = pairs_of_two_languages(24, lambda k: k < 4)
+    pairs = make_links(24, ["bn"] * 4 + ["de"] * 20)
     settings = {**STEADY, "alpha": 0.3, "max_steps": 3, "layers": [1, -1], "pairs": pairs}
     copied, cached = (trained(make(tmp_path / str(on), cache_reference=on, **settings)) for on in (False, True))
     assert not hasattr(cached, "_reference") and numbers(copied).min() > 0
@@ -186,7 +172,7 @@ def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
 
 
 def test_languages_of_the_pairs_come_as_the_tasks_do(tmp_path):
-    pairs = pairs_of_two_languages(24, lambda k: k < 4)
+    pairs = make_links(24, ["bn"] * 4 + ["de"] * 20)
     trainer = make(tmp_path, pairs=pairs, language_sampling="each")
     order = list(trainer._get_train_sampler())
     for batch in (order[start : start + 4] for start in (0, 4, 8, 12)):

@@ -6,13 +6,7 @@ import pytest
 from support import fao
 from support.refusals import assert_refused
 
-from hf_xalign.trainers.base.checkpoints import (
-    COMPLETE,
-    clear_run,
-    find_damage,
-    last_complete_checkpoint,
-    signs_of_run,
-)
+from hf_xalign.trainers.base import checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +22,16 @@ def test_a_run_is_cleared_with_its_maps_and_nothing_else(tmp_path):
     for name in (*run, *kept):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert signs_of_run(tmp_path) == ["checkpoint-7", "maps/de-en.safetensors", "results.json"]
-    clear_run(tmp_path)
+    assert checkpoints.signs_of_run(tmp_path) == ["checkpoint-7", "maps/de-en.safetensors", "results.json"]
+    checkpoints.clear_run(tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {*kept}
 
 
 def test_every_damaged_file_is_noticed(run, caplog):
     last = run / "checkpoint-2"
-    assert find_damage(last) is None and last_complete_checkpoint(run) == str(last)
+    assert checkpoints.find_damage(last) is None and checkpoints.last_complete_checkpoint(run) == str(last)
     files = [path for path in sorted(last.rglob("*")) if path.is_file()]
-    assert {COMPLETE, "model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"} <= {
+    assert {checkpoints.COMPLETE, "model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"} <= {
         path.name for path in files
     }
     for path in files:
@@ -47,14 +41,14 @@ def test_every_damaged_file_is_noticed(run, caplog):
         for damage in (flipped, bytes(len(content)), content[:-1], content + b"x", b""):
             path.write_bytes(damage)
             # A blank after the marks' JSON changes nothing.
-            assert find_damage(last) or (path.name == COMPLETE and damage == content[:-1])
+            assert checkpoints.find_damage(last) or (path.name == checkpoints.COMPLETE and damage == content[:-1])
         path.unlink()
-        assert find_damage(last)
+        assert checkpoints.find_damage(last)
         caplog.clear()
-        assert last_complete_checkpoint(run) == str(run / "checkpoint-1")
-        assert path.name == COMPLETE or f"checkpoint-2 is skipped: {path.name} is missing" in caplog.text
+        assert checkpoints.last_complete_checkpoint(run) == str(run / "checkpoint-1")
+        assert path.name == checkpoints.COMPLETE or f"checkpoint-2 is skipped: {path.name} is missing" in caplog.text
         path.write_bytes(content)
-    assert find_damage(last) is None
+    assert checkpoints.find_damage(last) is None
 
 
 def test_a_damaged_checkpoint_is_replaced_by_the_one_before(run, tmp_path):
@@ -68,7 +62,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(run, tmp_path):
     again = fao.make(tmp_path / "whole", pairs=8, save_strategy="steps", save_steps=1, max_steps=2)
     again.train(resume_from_checkpoint=True)
     assert all((again.model.state_dict()[name] == tensor).all() for name, tensor in before.items())
-    assert find_damage(named) is None
+    assert checkpoints.find_damage(named) is None
 
 
 def test_a_finished_run_is_resumed_without_another_step(run):

@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from support import fao
 from support.families import CONFIGS, NEWER, save_base
+from support.launch import gradients
 from transformers import AutoModel, AutoModelForMaskedLM, MBartConfig, SqueezeBertConfig, SqueezeBertModel
 
 import hf_xalign
@@ -97,23 +98,21 @@ def test_no_layer_above_the_aligned_one_runs(family, tmp_path):
     tokens = {"input_ids": torch.tensor([[2, 8, 59, 55, 3]] * 2), "output_hidden_states": True}
     runs = []
 
-    def gradients(top):
-        model.zero_grad()
+    def passed(top):
         with stopped_at(model, top):
             found = model(**tokens).hidden_states[1]
-        found.square().sum().backward()
-        return found, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        return found, gradients(model, found.square().sum())
 
     model.eval()  # no dropout
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             module.register_forward_hook(lambda *_: runs.append(1))
-    expected, whole = gradients(2), len(runs)
-    found, fewer = gradients(1), len(runs) - whole
+    expected, whole = passed(2), len(runs)
+    found, fewer = passed(1), len(runs) - whole
     assert torch.equal(found[0], expected[0]) and found[1].keys() == expected[1].keys()
     assert all(torch.equal(found[1][name], gradient) for name, gradient in expected[1].items())
     assert fewer == whole if family == "albert" else fewer < whole
-    assert torch.equal(gradients(2)[0], expected[0])
+    assert torch.equal(passed(2)[0], expected[0])
 
 
 def test_a_lower_layer_of_squeezebert_which_calls_forward_itself(tmp_path):

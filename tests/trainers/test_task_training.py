@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from support.adapters import adapt
 from support.continual import LABELS, QUESTIONS, TEXTS, TOKENS, examples, make_model, make_task
 from support.families import save_base
-from support.launch import STEP, same_bits, same_tensors, tensors
+from support.launch import STEP, gradients, same_bits, same_tensors, tensors
 from support.numeric import assert_rounding
 from support.runs import exact
 from support.tiny import make_tokenizer
@@ -82,10 +82,7 @@ def test_loss_and_gradient_against_a_loop(tmp_path):
             results = []
             batch = trainer.data_collator([*trainer.train_dataset])
             for loss in (slow_loss(trainer.model, task, examples(task)), trainer.compute_loss(trainer.model, batch)):
-                trainer.model.zero_grad()
-                loss.backward()
-                named = trainer.model.named_parameters()
-                results.append({"loss": loss, **{name: p.grad.clone() for name, p in named if p.grad is not None}})
+                results.append({"loss": loss, **gradients(trainer.model, loss)})
         assert loss.dtype == torch.float64
         same_tensors(*results, STEP)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from datasets import Dataset
 from support import fao
-from support.launch import STEP, same_tensors
+from support.launch import STEP, gradients, same_tensors
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_tokenizer
 
@@ -60,10 +60,6 @@ LINKS = {
     "linear, frozen source": {**OTHERS, **KEPT_LINKED, **FROZEN_SOURCE},
 }
 TEMPERATURE = 0.1
-
-
-def two_languages(n=4):
-    return make_links(n).map(lambda row, k: {"source_lang": LANGUAGES[k % 2]}, with_indices=True)
 
 
 def word_vectors(encoder, words, pooling, linked_tokens, layers=None):
@@ -257,7 +253,7 @@ def make(folder, settings, **more):
     # The paper's objective, where a test names no other.
     plain = {"objective": "l2", "regularizer_weight": 0.0, "temperature": TEMPERATURE}
     args = MAOConfig(output_dir=str(folder / "run"), use_cpu=True, **{**plain, **SMALL, **DATA, **settings, **more})
-    given = {"train_dataset": two_languages(), "processing_class": make_tokenizer()}
+    given = {"train_dataset": make_links(4, LANGUAGES), "processing_class": make_tokenizer()}
     trainer = MAOTrainer(make_encoder().double().eval(), args, **given)
     trainer.cache_start()
     perturb(trainer.model, 0.1)
@@ -266,17 +262,10 @@ def make(folder, settings, **more):
 
 def compare(trainer, batch, expected, dtype=torch.float64):
     """Compare loss and gradients; `dtype` is that of the word vectors."""
-    trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
-
-    def gradients(loss):
-        trainer.model.zero_grad()
-        loss.backward()
-        return {name: p.grad.clone() for name, p in trained.items() if p.grad is not None}
-
     loss = trainer.compute_loss(trainer.model, batch)
     operations = ROUNDED if dtype == torch.float32 else STEP
     assert_rounding(loss, expected, operations, max(expected.item(), 1 / TEMPERATURE), dtype)
-    found, due = gradients(loss), gradients(expected)
+    found, due = (gradients(trainer.model, value) for value in (loss, expected))
     same_tensors(due, found, operations, 1 / TEMPERATURE, dtype)
     assert max(g.abs().max() for g in found.values()) > 1e-3
     return found
@@ -294,12 +283,12 @@ def assert_equals_loops(folder, settings, rows, **more):
 @pytest.mark.parametrize("case", CASES)
 def test_equals_loops(case, tmp_path):
     settings, pooling = CASES[case]
-    assert_equals_loops(tmp_path, {**settings, "pooling": pooling}, two_languages())
+    assert_equals_loops(tmp_path, {**settings, "pooling": pooling}, make_links(4, LANGUAGES))
 
 
 @pytest.mark.parametrize("case", LINKS)
 def test_batches_of_links_equal_loops(case, tmp_path):
-    rows = enumerate(two_languages())
+    rows = enumerate(make_links(4, LANGUAGES))
     links = [{**row, "links": [link], "pair": number} for number, row in rows for link in row["links"]]
     assert_equals_loops(tmp_path, LINKS[case], links, batch_of="links")
 
@@ -309,7 +298,7 @@ def test_modules_in_the_layers_equal_loops(case, tmp_path):
     settings = {**INSIDE[case], "regularizer_weight": 0.7, "pooling": "last"}
     trainer, batch = make(tmp_path, settings)
     assert "word_vectors" not in batch
-    compare(trainer, batch, mao_loop(trainer, two_languages(), settings))
+    compare(trainer, batch, mao_loop(trainer, make_links(4, LANGUAGES), settings))
 
 
 # ---- FAO ----

@@ -337,7 +337,7 @@ class AlignmentTrainer(HubTrainer):
     def _open_model(
         self, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
     ) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
-        """Return the name of the encoder, the model, loaded or made if need be, and its tokenizer."""
+        """Return the name of the encoder (or `new`), the model, loaded or made if need be, and its tokenizer."""
         if model is None:
             if self.make_model is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
@@ -660,14 +660,18 @@ class AlignmentTrainer(HubTrainer):
 
     def _score(self, dataset: Dataset) -> Scores:
         """Return the scores of each language."""
-        return score_retrieval(
+        return self._score_by(score_retrieval, dataset, poolings=(self.args.eval_pooling,))
+
+    def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: Any) -> Scores:
+        """Call a function of `hf_xalign.evaluation.scores` in the precision of training."""
+        return score(
             self.accelerator.unwrap_model(self.model),
             self.processing_class,
             dataset,
-            poolings=(self.args.eval_pooling,),
             batch_size=self.args.per_device_eval_batch_size,
             dtype=torch.bfloat16 if self.args.bf16 else None,
             desc=f"Scoring step {self.state.global_step}",
+            **options,
         )
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
@@ -714,7 +718,8 @@ class AlignmentTrainer(HubTrainer):
         self._stop_if_not_finite()
         if self.run is not None and trial is None and not self.is_fsdp_enabled:
             self.run.score_end()
-        if self.args.eval_on_start and not self._run_scores_ends and self._last_scored() < self.state.global_step:
+        scored = (int(row["step"]) for row in self.state.log_history if self.args.headline in row)
+        if self.args.eval_on_start and not self._run_scores_ends and max(scored, default=-1) < self.state.global_step:
             self.evaluate()
         return result
 
@@ -759,9 +764,6 @@ class AlignmentTrainer(HubTrainer):
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation set, and return {description: file}."""
         return {}
-
-    def _last_scored(self) -> int:
-        return max((int(row["step"]) for row in self.state.log_history if self.args.headline in row), default=-1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         run_dir = self._get_output_dir(trial=trial)

@@ -324,7 +324,7 @@ class AlignmentConfig(TrainingArguments):
     logging_nan_inf_filter: bool = own(False, "Must stay false: a loss that is not finite stops the run.", "Run")
     preset: str = own("", "Published variant.")
     learning_rate: float = by_preset("Peak learning rate.", "Schedule", least=0)
-    num_train_epochs: float = by_preset("Number of epochs.", "Schedule", least=0)
+    num_train_epochs: float = by_preset("Number of epochs.", "Schedule", above=0)
     per_device_train_batch_size: int = by_preset("Rows per device and micro-batch.", "Schedule", least=1)
     lr_scheduler_type: SchedulerType | str = by_preset("Learning rate schedule.", "Schedule")
     warmup_steps: float = by_preset("Warm-up steps; a value below 1 is a share of the run.", "Schedule")

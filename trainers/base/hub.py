@@ -125,23 +125,9 @@ class HubTrainer(Trainer):
     def _folder(self) -> Path:
         return Path(cast(str, self.args.output_dir))
 
-    def _push(
-        self,
-        folder: Path,
-        message: str,
-        *,
-        token: str | None = None,
-        revision: str | None = None,
-        private: bool | None = None,
-        **options: Any,
-    ) -> CommitInfo:
+    def _push(self, folder: Path, message: str, **options: Any) -> CommitInfo:
         args = self.args
-        return hub.push(
-            folder,
-            self.hub_model_id or args.hub_model_id or self._folder.absolute().name,
-            private=args.hub_private_repo if private is None else private,
-            revision=revision or args.hub_revision,
-            message=message,
-            token=token or args.hub_token,
-            **options,
-        )
+        options = {name: value for name, value in options.items() if value is not None}
+        options = {"private": args.hub_private_repo, "revision": args.hub_revision, "token": args.hub_token, **options}
+        repo_id = self.hub_model_id or args.hub_model_id or self._folder.absolute().name
+        return hub.push(folder, repo_id, message=message, **options)

@@ -341,14 +341,8 @@ def check_dataset(data: Any, name: str) -> Dataset:
         fault = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "
         fault += "Dataset.from_list(list(stream.take(100_000)))"
     else:
-        frame = hasattr(data, "to_parquet") and hasattr(data, "columns")  # pandas and its like
-        form = (
-            "dict" if isinstance(data, Mapping) else "list" if isinstance(data, list | tuple) else frame and "pandas"
-        )
-        remedy = (
-            f"Convert it by Dataset.from_{form}(...)" if form else "Load it by load_parallel or datasets.load_dataset"
-        )
-        fault = f"is not a datasets.Dataset. {remedy}"
+        fault = "is not a datasets.Dataset. Load it by load_parallel or datasets.load_dataset, or convert it by "
+        fault += "Dataset.from_dict, Dataset.from_list or Dataset.from_pandas"
     raise InputError(f"{name} ({type(data).__name__}) {fault}.")
 
 

@@ -531,21 +531,22 @@ def _parquet(path: Path, columns: Columns) -> Rows:
 def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
     check_regular(path)
-    try:
+    with (
+        # Arrow raises all three for damaged files.
+        explained(f"{path}: cannot be read as Parquet", pyarrow.ArrowException, OSError, UnicodeDecodeError),
         # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
-        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file:
-            _distinct(file.schema_arrow.names, path)
-            # By row group, because Arrow aborts the process on a column with damaged metadata.
-            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-            packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
-            if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
-                raise InputError(
-                    f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for "
-                    "text. Write the file again."
-                )
-            yield file
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow raises all three for damaged files
-        raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
+        pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,
+    ):
+        _distinct(file.schema_arrow.names, path)
+        # By row group, because Arrow aborts the process on a column with damaged metadata.
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
+        if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
+            raise InputError(
+                f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
+                "Write the file again."
+            )
+        yield file
 
 
 def parquet_batches(

@@ -31,7 +31,7 @@ from hf_xalign.builtin import OLD_NAME, find_builtin, recorded_name
 from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
 from hf_xalign.checks import check_layout
 from hf_xalign.environment import git_state, hardware, versions
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.tables import is_count
 
 logger = logging.getLogger(__name__)
@@ -238,12 +238,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
     """
     path = Path(folder) / FILENAME
-    try:
+    with explained(f"{path}", FileNotFoundError, advice=". Give the folder of a finished run."):
         record = read_json(path, "not a JSON record", "The file was edited or truncated.")
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file. Give the folder of a finished run.") from None
-    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
-        raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
+    check_layout(record, {"schema": int}, path)
     if record["schema"] > SCHEMA:
         raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
     check_run(folder)

@@ -365,14 +365,8 @@ def check_dataset(data: Any, name: str) -> Dataset:
         fault = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "
         fault += "Dataset.from_list(list(stream.take(100_000)))"
     else:
-        frame = hasattr(data, "to_parquet") and hasattr(data, "columns")  # pandas and its like
-        form = (
-            "dict" if isinstance(data, Mapping) else "list" if isinstance(data, list | tuple) else frame and "pandas"
-        )
-        remedy = (
-            f"Convert it by Dataset.from_{form}(...)" if form else "Load it by load_parallel or datasets.load_dataset"
-        )
-        fault = f"is not a datasets.Dataset. {remedy}"
+        fault = "is not a datasets.Dataset. Load it by load_parallel or datasets.load_dataset, or convert it by "
+        fault += "Dataset.from_dict, Dataset.from_list or Dataset.from_pandas"
     raise InputError(f"{name} ({type(data).__name__}) {fault}.")
 
 
@@ -409,8 +403,16 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             "arguments source_lang and target_lang (the pivot) of align_words."
         )
     languages = ((others[0], source_lang or others[0]), (best[target], target))
-    options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
-    return map_rows(dataset, _translated, desc="Reading translations", **options)
+
+    def translated(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        pairs = [pair or {} for pair in batch["translation"]]
+        if {"language", "translation"} <= {*pairs[0]}:  # TranslationVariableLanguages
+            pairs = [dict(zip(pair["language"], pair["translation"])) for pair in pairs]
+        texts = [[clean_text(pair.get(code) or "").strip() for pair in pairs] for code, _ in languages]
+        codes = [[language] * len(pairs) for _, language in languages]
+        return dict(zip(COLUMNS, [*texts, *codes]))
+
+    return map_rows(dataset, translated, desc="Reading translations", remove_columns=["translation"])
 
 
 def _check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
@@ -492,18 +494,6 @@ def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dat
         if odd := sorted(({*dataset.column_names} ^ {*first.column_names}) - {*optional}):
             raise InputError(f"{name}: only some of the datasets have a column {odd[0]}. Give all the same columns.")
     return concatenate_datasets([first, *others]) if others else first
-
-
-def _translated(batch: dict[str, list[Any]], languages: Sequence[tuple[str, str]]) -> dict[str, list[Any]]:
-    pairs = [pair or {} for pair in batch["translation"]]
-    if {"language", "translation"} <= {*pairs[0]}:  # TranslationVariableLanguages
-        pairs = [dict(zip(pair["language"], pair["translation"])) for pair in pairs]
-    sides = {
-        side: [clean_text(pair.get(code) or "").strip() for pair in pairs]
-        for side, (code, _) in zip(("source", "target"), languages)
-    }
-    codes = zip(("source_lang", "target_lang"), languages)
-    return {**sides, **{name: [code] * len(pairs) for name, (_, code) in codes}}
 
 
 def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:

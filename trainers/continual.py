@@ -158,16 +158,17 @@ class ContinualTrainer(TaskTrainer):
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
+        if not isinstance(reference, nn.Module):
+            raise InputError(f"reference is {reference!r:.80}. Give the encoder before alignment, or its name.")
         if not {"links", "source_ids"} & set(pairs.column_names):
             check_output_dir(self.args)
             with args.main_process_first(desc="linking words"):
                 pairs = align_words(pairs, drop_identical=args.drop_identical)
         check_embeddings(reference, self.processing_class)
-        if reference.config.hidden_size != model.config.hidden_size:
-            raise InputError(
-                f"the reference's vectors have {reference.config.hidden_size} numbers and the model's "
-                f"{model.config.hidden_size}. Give the model's encoder before alignment."
-            )
+        sizes = [(part.config.num_hidden_layers, part.config.hidden_size) for part in (reference, model)]
+        if sizes[0] != sizes[1]:
+            before, now = (f"{depth} layers of {size} numbers" for depth, size in sizes)
+            raise InputError(f"the reference has {before}, and the model {now}. Give its encoder before alignment.")
         if {*map(id, reference.parameters())} & {*map(id, model.parameters())}:
             raise InputError(
                 "the reference shares weights with the model, so it would be trained too. Give its folder or Hub id, "

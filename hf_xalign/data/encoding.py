@@ -132,7 +132,8 @@ def _encodings(
     limited: dict[str, Any] = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
 
     def encode(chunk: Sequence[Sequence[str]]) -> list[Encoding]:
-        return tokenizer([list(words) for words in chunk], is_split_into_words=True, **limited).encodings
+        sentences = [list(map(clean_text, words)) for words in chunk]
+        return tokenizer(sentences, is_split_into_words=True, **limited).encodings
 
     chunk: list[Sequence[str]] = []
     characters = 0

@@ -59,7 +59,7 @@ _NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
 
 def clean_text(text: str) -> str:
     """Return a text in NFC and without U+FEFF, the byte order mark, which joining files leaves inside text."""
-    return unicodedata.normalize("NFC", text.replace(MARK, ""))
+    return text if text.isascii() else unicodedata.normalize("NFC", text.replace(MARK, ""))
 
 
 def split_words(text: str, lang: str) -> list[str]:
@@ -86,6 +86,14 @@ def split_words(text: str, lang: str) -> list[str]:
     if segment is None:
         return [match.group() for match in words]
     return [word for match in words for word in segment(match.group())]
+
+
+def list_texts(texts: str | Iterable[str], name: str = "texts") -> list[str]:
+    """Return one text or several as a list, in NFC; raise an InputError for what is no text, as a missing value."""
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if odd := next((f"{name}[{k}] is {text!r}" for k, text in enumerate(texts) if not isinstance(text, str)), None):
+        raise InputError(f"{odd}, not text. Remove it, or convert it to a string.")
+    return [clean_text(text) for text in texts]
 
 
 def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[list[list[str]], list[list[str]]]:

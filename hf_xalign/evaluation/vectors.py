@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from hf_xalign.checks import check_choice
 from hf_xalign.data.batches.pairs import SIDES, Pooling
 from hf_xalign.data.encoding import check_embeddings, check_vocabulary, position_limit, prompted, token_limit
 from hf_xalign.data.parallel import only_language
-from hf_xalign.data.words import split_words
+from hf_xalign.data.words import clean_text, list_texts, split_words
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.languages import language_context, language_ids
@@ -117,7 +117,7 @@ def encode_words(
         >>> encode_sentences(model, tokenizer, ["the cat", "the"]).shape
         torch.Size([2, 1, 8])
     """
-    sentences = [split_words(text, check_language(lang, "lang")) for text in _listed(texts)]
+    sentences = [split_words(text, check_language(lang, "lang")) for text in list_texts(texts)]
     check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, sentences, lang, "the text")
     with language_context(model, lang):
@@ -129,14 +129,6 @@ def encode_words(
         EncodedText(words, vectors.vectors[start:end])
         for words, start, end in zip(sentences, bounds[:-1], bounds[1:], strict=True)
     ]
-
-
-def _listed(texts: str | Iterable[str]) -> list[str]:
-    """Return one text or several as a list; raise an InputError for what is no text, such as a missing value."""
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    if odd := next((f"texts[{k}] is {text!r}" for k, text in enumerate(texts) if not isinstance(text, str)), None):
-        raise InputError(f"{odd}, not text. Remove it, or convert it to a string.")
-    return texts
 
 
 def encode_sentences(
@@ -177,7 +169,7 @@ def encode_sentences(
         raise InputError(
             f"the encoder has language embeddings for {', '.join(rows)}. Give the texts' language as lang."
         )
-    texts = _listed(texts)
+    texts = list_texts(texts)
     several = [layers] if isinstance(layers, int) else layers
     check_embeddings(model, tokenizer)
     check_vocabulary(tokenizer, texts, lang, "the text")
@@ -204,7 +196,7 @@ def encode_pooled_sentences(
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
     limit = token_limit(tokenizer, position_limit(model.config, max_length))
-    ids = tokenizer(texts, truncation=True, max_length=limit).input_ids if len(texts) else []
+    ids = tokenizer(list(map(clean_text, texts)), truncation=True, max_length=limit).input_ids if len(texts) else []
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
     for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, **options):

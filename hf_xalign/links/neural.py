@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 
@@ -12,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data.encoding import check_vocabulary
-from hf_xalign.data.words import split_words
+from hf_xalign.data.words import list_texts, split_words
 from hf_xalign.errors import InputError
 from hf_xalign.links.symmetrization import SYMMETRIZATIONS, Symmetrization, symmetrize
 from hf_xalign.modeling.loading import load_tokenizer
@@ -173,14 +172,14 @@ def predict_links(
     """
     if isinstance(source, str) != isinstance(target, str):
         raise InputError("source and target: give one text each, or a list of texts each")
-    sources, targets = ([side] if isinstance(side, str) else side for side in (source, target))
+    sources, targets = list_texts(source, "source"), list_texts(target, "target")
     check_lengths("sentence pair", source=sources, target=targets)
     if tokenizer is None:
         if not model.name_or_path:
             raise InputError("the model was not loaded from a folder or the Hub. Give its tokenizer=.")
         tokenizer = load_tokenizer(model.name_or_path)
-    source_words = [split_words(unicodedata.normalize("NFC", text), source_lang) for text in sources]
-    target_words = [split_words(unicodedata.normalize("NFC", text), target_lang) for text in targets]
+    source_words = [split_words(text, source_lang) for text in sources]
+    target_words = [split_words(text, target_lang) for text in targets]
     check_vocabulary(tokenizer, source_words, source_lang, "the source")
     check_vocabulary(tokenizer, target_words, target_lang, "the target")
     links = encoder_links(model, tokenizer, source_words, target_words, **options)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from hf_xalign.checks import check_choice
 from hf_xalign.errors import InputError, content_errors
 from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.tensors import read_tensors, write_tensors
@@ -165,6 +166,7 @@ class LanguageMap:
         Raises:
             InputError: the vectors' size or number of layers does not fit the map.
         """
+        check_choice(("source", "target"), side=side)
         side_map = self.source if side == "source" else self.target
         size = self.source.weight.shape[1] if side_map is None else side_map.weight.shape[2]
         layered = vectors.unsqueeze(1) if vectors.dim() == 2 else vectors

@@ -10,9 +10,12 @@ from support.families import save_base
 from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_links, make_multilingual_encoder, make_tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from hf_xalign.evaluation import encode_sentences, encode_words, score_retrieval, vector_drift, word_retrieval
 from hf_xalign.evaluation.scores import read_protocols, score_sentences
+from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
@@ -94,6 +97,32 @@ def test_score_is_the_mean_of_both_directions_and_perfect_for_a_copy():
     assert rows.offsets.tolist()[1] == first + 2
     hidden = states_of(model, tokenizer(links[0]["source_words"], is_split_into_words=True, return_tensors="pt"))
     assert_rounding(rows.vectors[first : first + 2, 0], hidden[[0, -1]], DEPTH, SCALE)
+
+
+def test_decomposed_text_has_the_vectors_and_links_of_composed_text():
+    backend = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "Tür": 2, "zu": 3}, "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    model, composed, decomposed = make_encoder(), "Tür zu", "\ufeffTu\u0308r zu"
+    [words], [expected] = (encode_words(model, tokenizer, text, lang="de") for text in (decomposed, composed))
+    assert words.words == expected.words == ["Tür", "zu"] and torch.equal(words.vectors, expected.vectors)
+    sentences = encode_sentences(model, tokenizer, [decomposed, composed])
+    assert torch.equal(sentences[0], sentences[1])
+    pair = {
+        "source_lang": "de",
+        "target_lang": "en",
+        "target": "zu Tür",
+        "target_words": ["zu", "Tür"],
+        "links": [[0, 1]],
+    }
+    rows = [
+        Dataset.from_list([{**pair, "source": text, "source_words": text.split()}] * 2)
+        for text in (decomposed, composed)
+    ]
+    for score in (score_sentences, score_retrieval):
+        assert score(model, tokenizer, rows[0]) == score(model, tokenizer, rows[1])
+    linked = predict_links(model, decomposed, composed, source_lang="de", target_lang="de", tokenizer=tokenizer)
+    assert linked.pairs() == [("Tür", "Tür"), ("zu", "zu")]
 
 
 def test_the_format_of_a_dataset_changes_no_score():

@@ -7,7 +7,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.xalign.config import TOP_NAME
+from hf_xalign.modeling.xalign.config import TOP_NAME, base_of
 
 _SWITCHED = "_switched_by_trainer"
 
@@ -63,7 +63,7 @@ def freeze_unused(model: PreTrainedModel | PeftModel, top_layer: int) -> None:
 
     DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
     """
-    model = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    model = base_of(model)
     if getattr(model, "pooler", None) is not None:
         model.pooler.requires_grad_(False)
     if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":

@@ -54,7 +54,7 @@ from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, re
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.mlm_head import MaskedLMHead
-from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
+from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, base_of, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.base import checkpoints, fsdp
@@ -80,11 +80,6 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
 def base_name(model: PreTrainedModel) -> str:
     """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
     return base_of(model).name_or_path or "new"
-
-
-def base_of(model: PreTrainedModel) -> PreTrainedModel:
-    """Return the model below the adapters of a `PeftModel`, or the model itself."""
-    return cast(Any, model).get_base_model() if isinstance(model, PeftModel) else model
 
 
 def _adapter_faults(model: PreTrainedModel, added: PeftConfig | None) -> Iterator[str]:

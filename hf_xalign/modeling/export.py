@@ -32,6 +32,7 @@ from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_
 from hf_xalign.modeling.languages import LanguageAware, language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
+from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.pretrained import nonfinite
@@ -289,7 +290,7 @@ def export_onnx(
     if folder.exists():
         raise InputError(f"{folder} exists already. Name another folder.")
     _check_finite(model, allow_nonfinite)
-    encoder = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    encoder = base_of(model)
     config = encoder.config.encoder if isinstance(encoder.config, WrappedConfig) else encoder.config
     check_embeddings(encoder, tokenizer)
     tokens = tokenizer(["a a", "a"], padding=True, return_tensors="pt")

@@ -7,7 +7,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.xalign.config import TOP_NAME
+from hf_xalign.modeling.xalign.config import TOP_NAME, base_of
 
 _SWITCHED = "_switched_by_trainer"
 
@@ -63,15 +63,15 @@ def freeze_unused(model: PreTrainedModel | PeftModel, top_layer: int) -> None:
 
     DistributedDataParallel would wait forever for their gradients (`find_unused_parameters=False`).
     """
-    model = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
-    if getattr(model, "pooler", None) is not None:
-        model.pooler.requires_grad_(False)
-    if top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
-        for layer in encoder_layers(model)[top_layer:]:
+    encoder = base_of(model)
+    if getattr(encoder, "pooler", None) is not None:
+        encoder.pooler.requires_grad_(False)
+    if top_layer < encoder.config.num_hidden_layers and encoder.config.model_type != "albert":
+        for layer in encoder_layers(encoder)[top_layer:]:
             layer.requires_grad_(False)
         # The norm after the last layer in ModernBERT; EuroBERT, Qwen and Gemma; T5; GPT-2.
         names = ("final_norm", "norm", "final_layer_norm", "ln_f")
-        for norm in _children(getattr(model, "encoder", model), *names) + _children(model, *names):
+        for norm in _children(getattr(encoder, "encoder", encoder), *names) + _children(encoder, *names):
             norm.requires_grad_(False)
 
 

@@ -27,7 +27,7 @@ from hf_xalign.data import builtin
 from hf_xalign.data.encoding import check_embeddings, set_prompt
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
-from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, warn_of_other_base
+from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, base_of, warn_of_other_base
 from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.network import TransportError
@@ -138,7 +138,7 @@ def encoder_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
 
     A `PeftModel` on a bare encoder is returned whole, because it holds the maps.
     """
-    base = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    base = base_of(model)
     backbone = backbone_of(base)
     return cast(PreTrainedModel, model if backbone is base else backbone)
 

@@ -54,7 +54,7 @@ from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, re
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.mlm_head import MaskedLMHead
-from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, changed_start, sketch_base
+from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, base_of, changed_start, sketch_base
 from hf_xalign.objectives.term import Objective, Read, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.base import checkpoints, fsdp
@@ -79,39 +79,29 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
 
 def base_name(model: PreTrainedModel) -> str:
     """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
-    encoder = cast(Any, model).get_base_model() if isinstance(model, PeftModel) else model
-    return encoder.name_or_path or "new"
+    return base_of(model).name_or_path or "new"
 
 
-def _add_adapter(model: PreTrainedModel, config: PeftConfig) -> PreTrainedModel:
-    """Add an adapter to an encoder; raise an InputError for a second adapter, or one that PEFT cannot add."""
-    if hasattr(model, "peft_config"):
-        raise InputError("peft_config: the model is a PeftModel already. Give its base, or remove peft_config.")
-    _check_adapter(model, config)
-    with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
-        return cast(PreTrainedModel, get_peft_model(model, config))
-
-
-def _check_inside(model: PreTrainedModel) -> None:
-    """Raise an InputError for a model with adapters inside that is no `PeftModel`, unless they belong to its task."""
-    inside = {} if isinstance(model, PeftModel) else getattr(model, "peft_config", {})
-    foreign = [config for config in inside.values() if not isinstance(config, XAlignConfig)]
-    if foreign or (inside and model.base_model is model):
-        raise InputError(
+def _adapter_faults(model: PreTrainedModel, added: PeftConfig | None) -> Iterator[str]:
+    """Yield what is wrong with the adapters in a model, or with one to add to it."""
+    encoder = base_of(model)
+    configs = getattr(model, "peft_config", {})
+    foreign = any(not isinstance(config, XAlignConfig) for config in configs.values())
+    if configs and encoder is model and (foreign or model.base_model is model):  # others belong to the model's task
+        yield (
             f"this {type(model).__name__} has an adapter inside, put there by add_adapter, PEFT or a trainer. Give "
             "the PeftModel (of a trainer: trainer.model), or load the encoder again."
         )
-
-
-def _check_adapter(encoder: PreTrainedModel, config: PeftConfig) -> None:
-    """Raise an InputError for an adapter that does not change the encoder, or that adds a head to it."""
-    if isinstance(config, PromptLearningConfig):
-        raise InputError(
-            f"peft_config: {config.peft_type} puts vectors before a sentence and leaves the encoder as it is. Use "
-            "LoRA, or another adapter of the encoder's layers."
-        )
-    if encoder.base_model is encoder and config.task_type not in (None, "FEATURE_EXTRACTION"):
-        raise InputError(f"peft_config: task_type={config.task_type} is for a model with a head. Leave it out.")
+    if added is not None and configs:
+        yield "peft_config: the model is a PeftModel already. Give its base, or remove peft_config."
+    for config in configs.values() if added is None else [added]:
+        if isinstance(config, PromptLearningConfig):
+            yield (
+                f"peft_config: {config.peft_type} puts vectors before a sentence and leaves the encoder as it is. Use "
+                "LoRA, or another adapter of the encoder's layers."
+            )
+        if encoder.base_model is encoder and config.task_type not in (None, "FEATURE_EXTRACTION"):
+            yield f"peft_config: task_type={config.task_type} is for a model with a head. Leave it out."
 
 
 def _check_precision(model: PreTrainedModel) -> None:
@@ -248,14 +238,13 @@ class AlignmentTrainer(HubTrainer):
         check_output(args.output_dir)
         fsdp.check_sharding(args, self.can_shard)
         base_model, model, processing_class = self._open_model(model, processing_class)
-        _check_inside(model)
+        for fault in _adapter_faults(model, peft_config):
+            raise InputError(fault)
         if switch_back(model):
             logger.info("weights that an earlier trainer froze, and its dropout, are as they were before it")
         if peft_config is not None:
-            model = _add_adapter(model, peft_config)
-        elif isinstance(model, PeftModel):
-            for config in model.peft_config.values():
-                _check_adapter(model.get_base_model(), config)
+            with explained(f"peft_config: PEFT cannot put it on {type(model).__name__}", ValueError):
+                model = cast(PreTrainedModel, get_peft_model(model, peft_config))
         if args.push_to_hub:
             self._check_push(model)
         if self.trains_encoder:

@@ -24,6 +24,7 @@ from transformers.utils.output_capturing import _CAN_RECORD_REGISTRY
 from hf_xalign.distributed import full_tensor, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
+from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.trainers.base.alignment_config import AlignmentConfig
 
 
@@ -74,9 +75,9 @@ def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
     plugin = accelerator.state.fsdp_plugin
     # Half of the model classes do not name their layers, or also name the embeddings, which accelerate shards anyway.
     plugin.auto_wrap_policy = transformer_auto_wrap_policy
-    base = cast(Any, model).get_base_model() if hasattr(model, "peft_config") else model
     albert = model.config.model_type == "albert"
-    plugin.transformer_cls_names_to_wrap = ["AlbertLayer" if albert else type(encoder_layers(base)[0]).__name__]
+    layer_class = "AlbertLayer" if albert else type(encoder_layers(base_of(model))[0]).__name__
+    plugin.transformer_cls_names_to_wrap = [layer_class]
     plugin.set_state_dict_type("FULL_STATE_DICT")
     # Autocast computes in bfloat16, as without FSDP. This would also round the heads and the gradients' sums.
     plugin.mixed_precision_policy = None

@@ -133,13 +133,18 @@ def changed_start(config: PeftConfig) -> str | None:
     return start if isinstance(start, str) and start.lower() not in HARMLESS_STARTS else None
 
 
+def base_of(model: nn.Module) -> Any:
+    """Return the model below the adapters of a `PeftModel`, or the model itself."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
 def sketch_base(model: nn.Module) -> str | None:
     """Return a string with the dtype and a number for each matrix of an encoder; None on the meta device.
 
     The number is a fixed projection of a sample of the matrix, divided by the sample's norm. Retraining by one part in
     a thousand changes it more than storing in float32 does. Pooler, heads and adapters are ignored.
     """
-    base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+    base = base_of(model)
     base = getattr(base, base.base_model_prefix, base)
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
         matrix_names = {name for name, tensor in type(base)(base.config).named_parameters() if tensor.ndim == 2}

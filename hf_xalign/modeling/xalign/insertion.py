@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig
+from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig, base_of
 from hf_xalign.modeling.xalign.top import BottleneckLayer, LinearTop, TopLayer, XAlignLayer, language_numbers
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of, find_top, remove_top
 from hf_xalign.pretrained import BASE_IN_FOLDER
@@ -280,7 +280,7 @@ def merge(model: PreTrainedModel | PeftModel, *, language: str | None = None) ->
             return model.merge_and_unload(safe_merge=True).requires_grad_(True)  # PEFT has frozen them
         except (AttributeError, NotImplementedError, ValueError) as error:
             raise InputError(f"PEFT cannot merge {model.peft_type} adapters ({error}). Keep the adapter.") from error
-    task = cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
+    task = base_of(model)
     top, weight, bias = _linear_map(task, language)
     _fold(task, top, weight, bias, language)
     if isinstance(model, PeftModel):

@@ -735,13 +735,9 @@ def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = No
     except InputError:
         raise
     except (OSError, ValueError, TransportError) as error:
-        if Path(name_or_path).is_dir():
-            raise InputError(
-                f"{name_or_path} has no tokenizer that can be loaded. Save the tokenizer again."
-            ) from error
-        reason = str(error).splitlines()[0]
+        reason = "" if Path(name_or_path).is_dir() else f", or is no model at all ({str(error).splitlines()[0]})"
         raise InputError(
-            f"{name_or_path} has no tokenizer that can be loaded, or is no model at all ({reason})"
+            f"{name_or_path} has no tokenizer that can be loaded{reason}. Name another, or save the tokenizer again."
         ) from error
     # Without files, transformers makes one of the model's kind that knows no word.
     if len(tokenizer) <= len(tokenizer.all_special_tokens):

@@ -31,7 +31,7 @@ from hf_xalign.builtin import OLD_NAME, find_builtin, recorded_name
 from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
 from hf_xalign.checks import check_layout
 from hf_xalign.environment import git_state, hardware, versions
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.tables import is_count
 
 logger = logging.getLogger(__name__)
@@ -42,14 +42,6 @@ LOCAL = "results.local.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
-# Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
-_ROOT = (
-    r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
-    r"|(?:[\w.@+-]+[\\/])*\.\.(?:[\\/]|$))"
-)
-_PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
-_NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
-_ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
 FILE_SUFFIXES = (".conll", ".conllu", ".csv", ".gz", ".json", ".jsonl", ".parquet", ".tmx", ".tsv", ".txt")
 
 
@@ -246,12 +238,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
         InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
     """
     path = Path(folder) / FILENAME
-    try:
+    with explained(f"{path}", FileNotFoundError, advice=". Give the folder of a finished run."):
         record = read_json(path, "not a JSON record", "The file was edited or truncated.")
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file. Give the folder of a finished run.") from None
-    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
-        raise InputError(f"{path}: not a record of hf_xalign, because it has no 'schema' number")
+    check_layout(record, {"schema": int}, path)
     if record["schema"] > SCHEMA:
         raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
     check_run(folder)
@@ -392,6 +381,16 @@ def to_plain(value: Any, where: str = "record") -> Any:
     if type(value).__module__.partition(".")[0] in ("numpy", "torch") and hasattr(value, "tolist"):
         return to_plain(value.tolist(), where)
     raise TypeError(f"{where}: {type(value).__name__} has no JSON form")
+
+
+# Start of a path that only this machine has: absolute, in a home folder, in a variable, or above the working folder.
+_ROOT = (
+    r"(?:file:/+|/(?![/\s])|[A-Za-z]:[\\/]|\\\\(?=\w)|~[\w.-]*(?=[\\/]|$)|\$\{?\w+\}?[\\/]|%\w+%[\\/]"
+    r"|(?:[\w.@+-]+[\\/])*\.\.(?:[\\/]|$))"
+)
+_PATH = re.compile(rf"(?<![^\s=:,;|\"'`(\[{{]){_ROOT}")
+_NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
+_ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
 
 
 def portable(value: Any) -> Any:

@@ -99,9 +99,9 @@ def test_unreadable_records_are_refused(tmp_path, run):
         return read(json.dumps({**run, **fields}))
 
     table = {
-        "no record": (read_record, r"results\.json: there is no such file\. Give the folder"),
+        "no record": (read_record, r"results\.json: No such file or directory\. Give the folder"),
         "truncated": (read('{"schema": 1,'), "not a JSON record"),
-        "no mapping": (read("[]"), "has no 'schema' number"),
+        "no mapping": (read("[]"), r"the content is \[\], not an object"),
         "missing": (edited(languages={"pivot": "en"}), r"results\.json: languages\.others is missing"),
         "no object": (edited(scores=[1]), r"scores is \[1\], not an object"),
         "no list": (edited(command="fao.py"), "command is 'fao.py', not a list"),

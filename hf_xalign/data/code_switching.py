@@ -72,23 +72,38 @@ def code_switch_pairs(
     original = original.select_columns(columns + compared)
     original = original.rename_columns({name: _ENGLISH + name for name in columns + compared})
     joined = concatenate_datasets([dataset, original], axis=1)
+    names, offsets = dataset.column_names, {name for name in columns if has_offsets(dataset.features[name])}
+
+    def switch(batch: Mapping[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
+        """Make two rows of each row: c is English in the first, q in the second."""
+        for i, row in enumerate(rows):
+            for name in compared:
+                if (translated := batch[name][i]) != (original := batch[_ENGLISH + name][i]):
+                    raise InputError(
+                        f"row {row}: {name} is {translated} here and {original} in the English set, so the rows are "
+                        "not the same example. Match them by id_column."
+                    )
+            for text in texts:
+                for prefix, side in (("", ""), (_ENGLISH, "English ")):
+                    _check_text({name: batch[prefix + name][i] for name in text}, f"row {row}: the {side}", offsets)
+        halves = {name: [value for value in batch[name] for _ in range(2)] for name in names}
+        for half, text in ((1, texts[0]), (0, texts[1])):
+            for name in text:
+                halves[name][half::2] = batch[_ENGLISH + name]
+        return {**halves, GROUP: [row for row in rows for _ in range(2)]}
+
     return map_rows(
         joined,
-        _switch_halves,
+        switch,
         with_indices=True,
         num_proc=num_proc,
         remove_columns=joined.column_names,
         features=Features({**dataset.features, GROUP: Value("int64")}),
-        fn_kwargs={
-            "texts": texts,
-            "compared": compared,
-            "spans": [name for name in columns if has_offsets(dataset.features[name])],
-        },
         desc="Code-switching",
     )
 
 
-def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
+def gather_groups(dataset: Dataset) -> Dataset:
     """Put the rows of each group into one row of lists, for [`GroupCollator`].
 
     The rows of a group must be consecutive; a group may have any size, and an example that is not code-switched is a
@@ -112,7 +127,6 @@ def gather_groups(dataset: Dataset, *, num_proc: int | None = None) -> Dataset:
         heads,
         _gather,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=dataset.column_names,
         features=Features({name: List(dataset.features[name]) for name in columns}),
         fn_kwargs={"dataset": dataset.with_format("arrow", columns=columns), "bounds": np.append(starts, len(groups))},
@@ -141,33 +155,6 @@ class GroupCollator:
         return self.collate(flat)
 
 
-def _switch_halves(
-    batch: Mapping[str, list[Any]],
-    rows: Sequence[int],
-    *,
-    texts: Sequence[Sequence[str]],
-    compared: Sequence[str],
-    spans: Sequence[str],
-) -> dict[str, list[Any]]:
-    """Make two rows of each row: c is English in the first, q in the second."""
-    for i, row in enumerate(rows):
-        for name in compared:
-            if (translated := batch[name][i]) != (original := batch[_ENGLISH + name][i]):
-                raise InputError(
-                    f"row {row}: {name} is {translated} here and {original} in the English set, so the rows are "
-                    "not the same example. Match them by id_column."
-                )
-        for columns in texts:
-            for prefix, side in (("", ""), (_ENGLISH, "English ")):
-                _check_text({name: batch[prefix + name][i] for name in columns}, f"row {row}: the {side}", spans)
-    names = [name for name in batch if not name.startswith(_ENGLISH)]
-    halves: dict[str, list[Any]] = {name: [value for value in batch[name] for _ in range(2)] for name in names}
-    for half, columns in ((1, texts[0]), (0, texts[1])):
-        for name in columns:
-            halves[name][half::2] = batch[_ENGLISH + name]
-    return {**halves, GROUP: [row for row in rows for _ in range(2)]}
-
-
 def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds: np.ndarray) -> pa.Table:
     """Return the rows of consecutive groups as lists, with the groups' bounds as arrow offsets."""
     starts = bounds[groups[0] : groups[-1] + 2]
@@ -178,12 +165,12 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
     )
 
 
-def _check_text(columns: Mapping[str, Any], where: str, spans: Sequence[str]) -> None:
+def _check_text(columns: Mapping[str, Any], where: str, spans: set[str]) -> None:
     """Check that the first column has text, and that the answers are at their offsets in it."""
     name, text = next(iter(columns.items()))
     if text is None:
         raise InputError(f"{where}{name} is missing. Remove the row.")
-    for answer, start in (span for column in columns.keys() & {*spans} for span in answer_spans(columns[column])):
+    for answer, start in (span for column in columns.keys() & spans for span in answer_spans(columns[column])):
         if not stands_at(text, answer, start):
             raise InputError(
                 f"{where}{name} has {text[max(start, 0) : start + len(answer)]!r} at offset {start}, not the answer "

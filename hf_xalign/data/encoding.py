@@ -38,12 +38,6 @@ _OFFSET = {
     *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "ibert"),
     *("luke", "longformer", "data2vec-text", "lilt", "markuplm", "esm"),
 }
-# A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
-_HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
-# Encoders whose tokenizer was said not to fit.
-_MISFITS: WeakSet[PreTrainedModel] = WeakSet()
-# Special tokens that tokenizers and masking insert; other special tokens occur only if the text spells them out.
-_PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
 class EncodedWords(NamedTuple):
@@ -252,6 +246,14 @@ def _sampled_rows(dataset: Dataset, column: str | None) -> dict[str | None, list
         language: np.sort(np.random.default_rng(0).permutation(np.concatenate(chunks))[:_SAMPLE]).tolist()
         for language, chunks in sorted(rows.items(), key=str)
     }
+
+
+# A tokenizer's size and the highest of its ids, cached because a large vocabulary takes a quarter of a second to read.
+_HIGHEST: WeakKeyDictionary[Any, tuple[Any, int]] = WeakKeyDictionary()
+# Encoders whose tokenizer was said not to fit.
+_MISFITS: WeakSet[PreTrainedModel] = WeakSet()
+# Special tokens that tokenizers and masking insert; other special tokens occur only if the text spells them out.
+_PUT_IN = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
 def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -23,7 +23,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
-from hf_xalign.checks import check_choice, check_range
+from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.shards import finished_shards
@@ -55,6 +55,11 @@ _HELD = {
     **dict.fromkeys(("source", "target"), ("text", 0, "Convert it to strings.")),
     **dict.fromkeys(WORDS, _SPLIT),
     "links": ("links", 2, "Give pairs [i, j] of word numbers, or align the words again."),
+}
+_LABELLED = {
+    "tokens": ("lists of words", 1, "Split its text."),
+    "labels": ("lists of labels", 1, "Give a label for each word, as text or class labels."),
+    **dict.fromkeys(("text_a", "text_b", "label"), ("text", 0, "Convert it to strings.")),
 }
 _SAMPLE = 100  # pairs whose scripts are checked
 # Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
@@ -324,8 +329,27 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
         columns = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
     for name in _HELD.keys() & set(names):
-        _check_values(dataset, name, what)
+        _check_values(dataset, name, what, _HELD)
     return dataset
+
+
+def check_labelled(rows: Any, what: str) -> Dataset:
+    """Return labelled words (`tokens`, `labels`) or texts (`text_a`, `label`) as Python values.
+
+    Raises:
+        InputError: there are none, a column is missing, of another type or null somewhere, or words lack labels.
+    """
+    rows = check_dataset(rows, what)
+    names = ("tokens", "labels") if "tokens" in rows.column_names else ("text_a", "label")
+    check_columns(rows, names, what, "Read the text by read_examples, or rename its columns.")
+    if not len(rows):
+        raise InputError(f"{what}: it has no examples. Give at least one.")
+    for name in _LABELLED.keys() & {*rows.column_names}:
+        _check_values(rows, name, what, _LABELLED)
+    if "tokens" in names:
+        for number, (words, labels) in enumerate(zip(rows["tokens"], rows["labels"])):
+            check_lengths(f"word of {what}, row {number}", words=words, labels=labels)
+    return rows
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
@@ -341,14 +365,8 @@ def check_dataset(data: Any, name: str) -> Dataset:
         fault = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "
         fault += "Dataset.from_list(list(stream.take(100_000)))"
     else:
-        frame = hasattr(data, "to_parquet") and hasattr(data, "columns")  # pandas and its like
-        form = (
-            "dict" if isinstance(data, Mapping) else "list" if isinstance(data, list | tuple) else frame and "pandas"
-        )
-        remedy = (
-            f"Convert it by Dataset.from_{form}(...)" if form else "Load it by load_parallel or datasets.load_dataset"
-        )
-        fault = f"is not a datasets.Dataset. {remedy}"
+        fault = "is not a datasets.Dataset. Load it by load_parallel or datasets.load_dataset, or convert it by "
+        fault += "Dataset.from_dict, Dataset.from_list or Dataset.from_pandas"
     raise InputError(f"{name} ({type(data).__name__}) {fault}.")
 
 
@@ -372,7 +390,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
                 dataset = dataset.add_column(column, [language] * len(dataset))
         held = {"source", "target"} if "links" not in dataset.column_names else _HELD.keys()
         for column in held & {*dataset.column_names}:
-            _check_values(dataset, column, name)
+            _check_values(dataset, column, name, _HELD)
         return dataset
     feature = dataset.features["translation"]
     codes = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
@@ -385,17 +403,26 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             "arguments source_lang and target_lang (the pivot) of align_words."
         )
     languages = ((others[0], source_lang or others[0]), (best[target], target))
-    options: dict[str, Any] = {"fn_kwargs": {"languages": languages}, "remove_columns": ["translation"]}
-    return map_rows(dataset, _translated, desc="Reading translations", **options)
+
+    def translated(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        pairs = [pair or {} for pair in batch["translation"]]
+        if {"language", "translation"} <= {*pairs[0]}:  # TranslationVariableLanguages
+            pairs = [dict(zip(pair["language"], pair["translation"])) for pair in pairs]
+        texts = [[clean_text(pair.get(code) or "").strip() for pair in pairs] for code, _ in languages]
+        codes = [[language] * len(pairs) for _, language in languages]
+        return dict(zip(COLUMNS, [*texts, *codes]))
+
+    return map_rows(dataset, translated, desc="Reading translations", remove_columns=["translation"])
 
 
-def _check_values(dataset: Dataset, column: str, name: str) -> None:
+def _check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
     """Raise an InputError if a column of text, words or links holds something else, or null in or as a value."""
     kind = inner = dataset.features.arrow_schema.field(column).type
-    held, depth, remedy = _HELD[column]
+    held, depth, remedy = held_by[column]
     while depth and isinstance(inner, _LISTS):
         inner, depth = inner.value_type, depth - 1
-    numbers = held == "links"
+    item = getattr(dataset.features[column], "feature", None)
+    numbers = held == "links" or hasattr(item, "int2str")  # class labels
     good = pyarrow.types.is_integer(inner) if numbers else str(inner) in ("string", "large_string", "string_view")
     if not pyarrow.types.is_null(inner) and (depth or not good):
         raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")
@@ -467,18 +494,6 @@ def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dat
         if odd := sorted(({*dataset.column_names} ^ {*first.column_names}) - {*optional}):
             raise InputError(f"{name}: only some of the datasets have a column {odd[0]}. Give all the same columns.")
     return concatenate_datasets([first, *others]) if others else first
-
-
-def _translated(batch: dict[str, list[Any]], languages: Sequence[tuple[str, str]]) -> dict[str, list[Any]]:
-    pairs = [pair or {} for pair in batch["translation"]]
-    if {"language", "translation"} <= {*pairs[0]}:  # TranslationVariableLanguages
-        pairs = [dict(zip(pair["language"], pair["translation"])) for pair in pairs]
-    sides = {
-        side: [clean_text(pair.get(code) or "").strip() for pair in pairs]
-        for side, (code, _) in zip(("source", "target"), languages)
-    }
-    codes = zip(("source_lang", "target_lang"), languages)
-    return {**sides, **{name: [code] * len(pairs) for name, (_, code) in codes}}
 
 
 def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:

@@ -46,31 +46,10 @@ _LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
 # Except for small files of repeated lines, text is never compressed to a thousandth of its size: bytes, and the
 # factor.
 _SUSPICIOUS, _DENSEST = 16 << 20, 1000
-FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
-
-_CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-_DOCUMENT = "-DOCSTART-"
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
-_NUMBER = re.compile(r"\d+([-.]\d+)?")
-_HEAD = re.compile(r"\d+|_")
-_FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
-_KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
-WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
+FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # Columns of a row's own languages.
 _LANGUAGES = {"source_lang": ("source_lang", "src_lang"), "target_lang": ("target_lang", "tgt_lang", "trg_lang")}
-_LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
-# Elements of a segment that hold markup, not text, and the characters that stand for them until blanks are decided.
-_CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
-_BREAK = "\x04"
-_IS_BREAK = regex.compile(r"(?:x-)?(?:html-)?(?:lb|pb|br|line-?break)|\s*(?:<br\b[^>]*>|\\[nr]|\n)\s*", regex.I)
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-_BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p{N}\p{Ps}\p{Pi}¿¡]"
-# Markup of a hot key, of an index, or inside a word.
-_INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")
-_PARTING = regex.compile(
-    rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*\x04[\x01-\x04\s]*"
-)
-_MARKUP = regex.compile(r"[\x01-\x03]")
 
 
 def file_format(path: Path) -> str:
@@ -256,6 +235,15 @@ def _distinct(names: list[str], path: str | Path) -> list[str]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{path}: the column {twice[0]!r} occurs {names.count(twice[0])} times. Rename one.")
     return names
+
+
+_CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_DOCUMENT = "-DOCSTART-"
+_NUMBER = re.compile(r"\d+([-.]\d+)?")
+_HEAD = re.compile(r"\d+|_")
+_FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
+_KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
+WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
 def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
@@ -543,21 +531,22 @@ def _parquet(path: Path, columns: Columns) -> Rows:
 def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
     check_regular(path)
-    try:
+    with (
+        # Arrow raises all three for damaged files.
+        explained(f"{path}: cannot be read as Parquet", pyarrow.ArrowException, OSError, UnicodeDecodeError),
         # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
-        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file:
-            _distinct(file.schema_arrow.names, path)
-            # By row group, because Arrow aborts the process on a column with damaged metadata.
-            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-            packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
-            if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
-                raise InputError(
-                    f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for "
-                    "text. Write the file again."
-                )
-            yield file
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # Arrow raises all three for damaged files
-        raise InputError(f"{path}: cannot be read as Parquet ({str(error).partition(chr(10))[0]})") from error
+        pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,
+    ):
+        _distinct(file.schema_arrow.names, path)
+        # By row group, because Arrow aborts the process on a column with damaged metadata.
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
+        if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
+            raise InputError(
+                f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
+                "Write the file again."
+            )
+        yield file
 
 
 def parquet_batches(
@@ -566,6 +555,21 @@ def parquet_batches(
     """Yield the rows of a file in batches, one row group after another, so that only one is in memory."""
     for group in range(file.num_row_groups):
         yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+
+
+_LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
+# Elements of a segment that hold markup, not text, and the characters that stand for them until blanks are decided.
+_CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
+_BREAK = "\x04"
+_IS_BREAK = regex.compile(r"(?:x-)?(?:html-)?(?:lb|pb|br|line-?break)|\s*(?:<br\b[^>]*>|\\[nr]|\n)\s*", regex.I)
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p{N}\p{Ps}\p{Pi}¿¡]"
+# Markup of a hot key, of an index, or inside a word.
+_INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")
+_PARTING = regex.compile(
+    rf"(?<={_BEFORE})(?<!{_UNSPACED})[\x01-\x03]+(?={_AFTER})(?!{_UNSPACED})|\s*[\x01-\x04]*\x04[\x01-\x04\s]*"
+)
+_MARKUP = regex.compile(r"[\x01-\x03]")
 
 
 def _tmx(path: Path, columns: Columns) -> Rows:

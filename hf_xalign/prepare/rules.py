@@ -45,22 +45,6 @@ _LETTERS = regex.compile(r"\p{L}")
 _DIGITS = regex.compile(r"\p{Nd}")
 # Unlike in browsers, a named entity needs its semicolon: `?a=1&copy=2` has no copyright sign. A number does not.
 _ENTITY = regex.compile(r"&(?:#\d{2,7}+(?:;|(?!\d))|#\d;|#x[0-9a-f]{1,6};|[a-z][a-z0-9]{1,31};)", regex.IGNORECASE)
-# Letters that may follow an address without a space: those of scripts without spaces, and Korean particles.
-_GLUED = r"\p{Bopo}\p{Hang}\p{Hani}\p{Hira}\p{Java}\p{Kana}\p{Khmr}\p{Lana}\p{Laoo}\p{Mymr}\p{Thai}\p{Tibt}\p{Yiii}"
-_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_GLUED}\u30fc\uff00-\uffef]]"
-# A letter of another script right after a Latin one or a digit ends an address: `example.com/helpপর`.
-_GOING = rf"(?:[{_LETTER}&&[\p{{Latin}}\p{{M}}\p{{N}}]]|(?<![a-z0-9]){_LETTER})"
-# A top-level domain has no hyphen: `example.com-ra` is Hungarian.
-_DOMAIN = rf"(?:[{_GLUED}\u30fc]+\.)+(?:[{_GLUED}]+|{_GOING}+)|(?:[-{_LETTER}]+\.)+(?:xn--[-a-z0-9]+|{_GOING}+)"
-_REST = rf"(?:{_GOING}|[\-._~:/?\#\[\]@!$&*+,;=%])"
-_URL = regex.compile(
-    rf"(?:[a-z][a-z0-9+-]{{1,19}}://(?:[a-z0-9._%+-]+(?::[^\s@/]*)?@)?(?:{_DOMAIN}|[-{_LETTER}]+)"
-    rf"|(?<![a-z0-9])(?=www\.)(?:{_DOMAIN}))(?::\d+)?(?:[/?\#](?:{_REST}|\({_REST}*\))*)?"
-    rf"|[a-z0-9._%+-]+@(?:{_DOMAIN})",
-    regex.IGNORECASE | regex.V1,
-)
-_SIGN = regex.compile("://|@|www[.]", regex.IGNORECASE)  # of an address, which is slower to find
-_PUNYCODE = regex.compile(r"\bxn--[-a-z0-9]+")
 
 
 @dataclass(kw_only=True)
@@ -311,6 +295,24 @@ def _shared_digits(pair: Pair) -> float:
     del left["0"], right["0"]
     total = max(left.total(), right.total())
     return (left & right).total() / total if total else 1.0
+
+
+# Letters that may follow an address without a space: those of scripts without spaces, and Korean particles.
+_GLUED = r"\p{Bopo}\p{Hang}\p{Hani}\p{Hira}\p{Java}\p{Kana}\p{Khmr}\p{Lana}\p{Laoo}\p{Mymr}\p{Thai}\p{Tibt}\p{Yiii}"
+_LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_GLUED}\u30fc\uff00-\uffef]]"
+# A letter of another script right after a Latin one or a digit ends an address: `example.com/helpপর`.
+_GOING = rf"(?:[{_LETTER}&&[\p{{Latin}}\p{{M}}\p{{N}}]]|(?<![a-z0-9]){_LETTER})"
+# A top-level domain has no hyphen: `example.com-ra` is Hungarian.
+_DOMAIN = rf"(?:[{_GLUED}\u30fc]+\.)+(?:[{_GLUED}]+|{_GOING}+)|(?:[-{_LETTER}]+\.)+(?:xn--[-a-z0-9]+|{_GOING}+)"
+_REST = rf"(?:{_GOING}|[\-._~:/?\#\[\]@!$&*+,;=%])"
+_URL = regex.compile(
+    rf"(?:[a-z][a-z0-9+-]{{1,19}}://(?:[a-z0-9._%+-]+(?::[^\s@/]*)?@)?(?:{_DOMAIN}|[-{_LETTER}]+)"
+    rf"|(?<![a-z0-9])(?=www\.)(?:{_DOMAIN}))(?::\d+)?(?:[/?\#](?:{_REST}|\({_REST}*\))*)?"
+    rf"|[a-z0-9._%+-]+@(?:{_DOMAIN})",
+    regex.IGNORECASE | regex.V1,
+)
+_SIGN = regex.compile("://|@|www[.]", regex.IGNORECASE)  # of an address, which is slower to find
+_PUNYCODE = regex.compile(r"\bxn--[-a-z0-9]+")
 
 
 def _urls(text: str) -> set[str]:

@@ -212,13 +212,9 @@ def load_system(
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
     path = folder / SCORES
     check_mark(path)
-    try:
+    advice = ". Run that seed again, or name the finished seeds by --seeds."
+    with explained(f"{path}: the run is not finished", FileNotFoundError, advice=advice):
         record = read_json(path, remedy="The file was edited or cut off.")
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder}: the run is not finished, because there is no {SCORES}. Run that seed again, or name the "
-            "finished seeds by --seeds."
-        ) from None
     check_layout(record, _LAYOUT, path)
     if record["seed"] != number:
         raise InputError(f"{path}: its seed is {record['seed']}, but its folder is {folder.name}")

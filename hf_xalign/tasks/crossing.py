@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
@@ -57,20 +56,14 @@ def cross_lingual(questions: Examples, contexts: Examples) -> Examples:
     Raises:
         InputError: one set has an id that the other lacks.
     """
-    question_ids, context_ids = questions.rows["id"][:], contexts.rows["id"][:]
-    rows = {name: row for row, name in enumerate(question_ids)}
-    for missing, complete, incomplete in (
-        ([name for name in context_ids if name not in rows], contexts, questions),
-        (sorted(set(question_ids) - set(context_ids)), questions, contexts),
-    ):
-        if missing:
-            raise InputError(
-                f"{len(missing)} of the {len(complete)} ids of {complete.name} are not in {incomplete.name}, such as "
-                f"{missing[0]!r}. Read both sets with the same split and max_examples."
-            )
-    question_rows = questions.rows.select([rows[name] for name in context_ids]).select_columns(list(_QUESTION))
-    combined = datasets.concatenate_datasets([contexts.rows.remove_columns(list(_QUESTION)), question_rows], axis=1)
-    combined = combined.select_columns(list(COLUMNS))
+    ids = [set(examples.rows["id"]) for examples in (questions, contexts)]
+    if odd := sorted(ids[0] ^ ids[1]):
+        raise InputError(
+            f"{len(odd)} ids are only in one of {questions.name} and {contexts.name}, such as {odd[0]!r}. Read both "
+            "sets with the same split and max_examples."
+        )
+    halves = code_switch(contexts, questions).rows
+    combined = halves.select(range(1, len(halves), 2)).select_columns(list(COLUMNS))  # questions of `questions`
     languages = set(zip(combined["question_lang"], combined["context_lang"], strict=True))
     name = f"{contexts.name} with the questions of {questions.name}"
     code = pair_code(*languages.pop()) if len(languages) == 1 else pair_code(questions.language, contexts.language)

@@ -66,7 +66,7 @@ def load_task_model(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         if isinstance(config, MappedEncoderConfig):
-            check_mapped(name_or_path, adapter)
+            _changed_layers(config, name_or_path, adapter, head=True)
             return _mapped(name_or_path, task, revision)
         _check_head(name_or_path, config, task)
         with safetensors_alone(name_or_path):
@@ -99,71 +99,63 @@ def load_tagger(
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):
-        raise adapter_alone(name_or_path)
+        raise _adapter_alone(name_or_path)
     count = encoder.config.num_hidden_layers
-    changed = changed_layers(encoder.config, name_or_path, adapter)
-    if layers is None:
-        if isinstance(encoder, MappedEncoder):
-            layers = encoder.config.layers
-        else:  # ROTATE reads the last four layers of an encoder without maps
-            layers = [-1] if adapter is not None else [-4, -3, -2, -1][-count - 1 :]
-    if changed is not None:
-        check_layers(layers, count, changed, adapter or name_or_path)
+    changed = _changed_layers(encoder.config, name_or_path, adapter, layers=layers)
+    if layers is None and isinstance(encoder, MappedEncoder):
+        layers = changed
+    elif layers is None:  # ROTATE reads the last four layers of an encoder without maps
+        layers = [-1] if adapter is not None else [-4, -3, -2, -1][-count - 1 :]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         tagger = BiLSTMCRFForTokenClassification.from_encoder(
-            encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
+            encoder, task.labels.names, bio=task.bio, layers=list(layers or ()), **settings
         )
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
 
 
 def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequence[int] | None = None) -> None:
     """Raise an InputError if a folder's encoder does not fit the adapter, the head or a tagger's layers."""
-    if not Path(name).is_dir():
-        return
-    _refuse_adapter(name, name)
-    config = from_pretrained(AutoConfig, name)
-    changed = changed_layers(config, name, adapter)
-    if isinstance(config, MappedEncoderConfig) and not tagger:
-        _last_map(config, name)
-    if layers and changed:
-        check_layers(layers, config.num_hidden_layers, changed, adapter or name)
+    if Path(name).is_dir():
+        _refuse_adapter(name, name)
+        _changed_layers(from_pretrained(AutoConfig, name), name, adapter, head=not tagger, layers=layers)
 
 
-def changed_layers(config: Any, name: str, adapter: str | None) -> Sequence[int] | None:
-    """Return the layers that an encoder's maps or a module on top of it change, or None."""
+def _changed_layers(
+    config: Any, name: str, adapter: str | None, *, head: bool = False, layers: Sequence[int] | None = None
+) -> Sequence[int] | None:
+    """Return the layers that an encoder's maps or a module on top of it change, or None.
+
+    Raises:
+        InputError: there are both, or they do not change the last layer, which a `head` reads, or one of a tagger's
+            `layers`.
+    """
+    count, changed = config.num_hidden_layers, None
     if isinstance(config, MappedEncoderConfig):
-        check_mapped(name, adapter)
-        return config.layers
-    if adapter is not None and getattr(read_adapter_config(adapter), "top", None):
-        return [config.num_hidden_layers]
-    return None
-
-
-def check_layers(layers: Sequence[int], count: int, changed: Sequence[int], name: str) -> None:
-    """Raise an InputError if a tagger would read a layer that maps or a module do not change."""
-    if plain := sorted(set(layer_index(layers, count)) - set(changed)):
+        changed = list(config.layers)
+        if adapter is not None:
+            raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
+        if head and count not in changed:
+            raise InputError(f"{name} has maps of layers {changed}, but not of the last layer, which a head reads")
+    elif adapter is not None and getattr(read_adapter_config(adapter), "top", None):
+        changed = [count]
+    if layers and changed and (plain := sorted(set(layer_index(layers, count)) - set(changed))):
         raise InputError(
-            f"tagger_layers={list(layers)}: {name} changes only the layers {list(changed)} of {count}, so layer "
+            f"tagger_layers={list(layers)}: {adapter or name} changes only the layers {changed} of {count}, so layer "
             f"{plain[0]} would not be aligned. Remove tagger_layers, or learn maps of all these layers: "
             f"hf-xalign train mapping --layers {' '.join(map(str, layers))}"
         )
+    return changed
 
 
 def _refuse_adapter(folder: str | os.PathLike[str], name: str) -> None:
     if Path(folder, "adapter_config.json").exists() and not Path(folder, "config.json").exists():
-        raise adapter_alone(name)
+        raise _adapter_alone(name)
 
 
-def adapter_alone(name: str) -> InputError:
+def _adapter_alone(name: str) -> InputError:
     """Make the error for an adapter that is given as an encoder."""
     return InputError(f"{name} is an adapter. Give it by adapter={name}, and its encoder by model_name_or_path")
-
-
-def check_mapped(name: str, adapter: str | None) -> None:
-    """Raise an InputError for an adapter on top of a mapped encoder."""
-    if adapter is not None:
-        raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
 
 
 def _auto_class(task: Task, config: Any) -> Any:
@@ -225,19 +217,11 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     config.update(task.config())
 
 
-def _last_map(config: MappedEncoderConfig, name: str) -> int:
-    """Return the index of the last layer among the mapped layers."""
-    layers = list(config.layers)
-    if config.num_hidden_layers not in layers:
-        raise InputError(f"{name} has maps of layers {layers}, but not of the last layer, which a head reads")
-    return layers.index(config.num_hidden_layers)
-
-
 def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
     """Build a task model with the last-layer maps of a mapped encoder."""
     rotated = load(name, revision=revision)
     assert isinstance(rotated, MappedEncoder)
-    last_map = _last_map(rotated.config, name)
+    last_map = list(rotated.config.layers).index(rotated.config.num_hidden_layers)
     maps = {
         language: LanguageMap(SideMap(rotated.maps.weight[k, last_map][None], rotated.maps.offset[k, last_map][None]))
         for k, language in enumerate(rotated.config.languages)

@@ -29,7 +29,7 @@ MISTAKES = [
     ("extend-vocabulary builtin de=no.tsv --output out", "no.tsv: no such file"),
     ("distances --stages raw=builtin fao=./no", "./no: no such folder"),
     ("push nowhere me/x", "nowhere: no such folder; name the folder of a run"),
-    ("report nowhere", "there is no such file. Give the folder"),
+    ("report nowhere", "No such file or directory. Give the folder"),
     ("evaluate m --links a --data b", "--links a does not go with --data b"),
     ("evaluate m --protocol cao", "--protocol cao: give mao"),
     ("evaluate m --device tpu9", "--device tpu9 is not available"),

@@ -227,9 +227,9 @@ def test_what_is_no_dataset_is_refused(function):
         r"\(DatasetDict\) holds 'train', 'dev'. Pass one of them, such as dataset\['train'\]": splits,
         r"\(dict\) holds 'train'. Pass": {"train": text},
         r"\(IterableDataset\) is a stream.*without streaming.*Dataset.from_list": text.to_iterable_dataset(),
-        r"\(list\) is not a datasets.Dataset. Convert it by Dataset.from_list": text.to_list(),
-        r"\(dict\) is not a datasets.Dataset. Convert it by Dataset.from_dict": text.to_dict(),
-        r"\(DataFrame\) is not a datasets.Dataset. Convert it by Dataset.from_pandas": text.to_pandas(),
+        r"\(list\) is not a datasets.Dataset. Load it by": text.to_list(),
+        r"\(dict\) is not a datasets.Dataset. Load it by": text.to_dict(),
+        r"\(DataFrame\) .* or convert it by .*Dataset.from_pandas": text.to_pandas(),
         r"\(str\) is not a datasets.Dataset. Load it by load_parallel": "pairs.tsv",
     }
     assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})

@@ -82,7 +82,7 @@ def test_comparison_of_a_bad_folder(tmp_path):
     longer = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 79), ("hi", 50))}
     more = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 80), ("hi", 50), ("ru", 9))}
     rows = [
-        (lambda f: (f / "seed-1" / "scores.json").unlink(), "seed-1: the run is not finished"),
+        (lambda f: (f / "seed-1" / "scores.json").unlink(), "scores.json: the run is not finished"),
         (lambda f: (f / "seed-1" / "scores.json").write_text("{"), "scores.json: not JSON"),
         (lambda f: edit_run(f, train_language="de"), "train_language is 'de', but 'en' for seed 0"),
         (lambda f: edit_run(f, task=None), "task is missing"),

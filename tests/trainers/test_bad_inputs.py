@@ -350,9 +350,7 @@ def test_align_mlm(tmp_path):
             "does not look at a dictionary": {"objective": "mlm", "entries": align_mlm.make_entries()},
             r"entries \(ndarray\): give TokenEntries": {"entries": np.array([[3, 4]])},
             "a key of train_dataset is 'German!'": {"data": {"German!": bitext(("die katze", "the cat"))}},
-            "train_dataset has no column input_ids .*by language": {
-                "data": bitext(("die katze", "the cat"))
-            },
+            "train_dataset has no column input_ids .*by language": {"data": bitext(("die katze", "the cat"))},
             "token 160 is outside the vocabulary of 160": {"entries": TokenEntries(np.array([[3, 160]]), "a test")},
             "entries are in unnamed languages, and the encoder has language ids for en, de, nl. Name the languages": {
                 "objective": "dict_mlm",

@@ -55,16 +55,13 @@ class Alphabet:
     characters: str
 
     def __post_init__(self) -> None:
-        characters, most = self.characters, len(LETTERS)
-        if list(characters) != sorted(set(characters)) or len(characters) > most:
+        wrong = [c for c in self.characters if c.isspace() or c == WORD_START or ord(c) in LETTERS]
+        if wrong or list(self.characters) != sorted({*self.characters}) or len(self) > len(LETTERS):
+            wrong_shown = f", with {wrong[0]!r} (U+{ord(wrong[0]):04X})" if wrong else ""
             raise InputError(
-                f"an alphabet has at most {most:,} characters in ascending order, each once. Use Alphabet.of, which "
-                "takes the most frequent ones."
-            )
-        if wrong := [c for c in characters if c.isspace() or c == WORD_START or ord(c) in LETTERS]:
-            raise InputError(
-                f"{wrong[0]!r} (U+{ord(wrong[0]):04X}) cannot be in an alphabet: blanks and {WORD_START} are not "
-                "transliterated, and text with Tangut letters is transliterated already. Use Alphabet.of."
+                f"an alphabet has at most {len(LETTERS):,} characters in ascending order, each once, without blanks, "
+                f"{WORD_START} and Tangut letters, of which text is transliterated already; this one has "
+                f"{len(self):,}{wrong_shown}. Use Alphabet.of on other text."
             )
 
     @classmethod
@@ -165,11 +162,11 @@ def _table(characters: str) -> dict[int, int]:
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
 
 _FORMAT, _VERSION = "derived_language", 1
 _SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
 @dataclass(frozen=True)

@@ -44,13 +44,28 @@ def derive(
     if left := sorted(set(dataset.column_names).difference(columns_left, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row or ()))
+
+    def rewrite(batch: Mapping[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
+        rewritten: dict[str, list[Any]] = {name: [] for name in (*trees, *([labels] if labels else []))}
+        for i, row in enumerate(rows):
+            for name, tree in trees.items():
+                value = batch[name][i]
+                words, order, derived = _sentence(batch, i, row, name, tree, language)
+                rewritten[name].append(" ".join(derived) if isinstance(value, str) else derived)
+            if labels:
+                values = batch[labels][i] or ()
+                with explained(f"row {row}"):
+                    check_lengths("word", **{f"words in {name}": words, f"values in {labels}": values})
+                with explained(f"row {row}, {labels}"):
+                    rewritten[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
+        return rewritten
+
     return map_rows(
         dataset,
-        _derive_batch,
+        rewrite,
         with_indices=True,
         remove_columns=[name for name in dataset.column_names if name not in columns_left],
         features=Features({name: dataset.features[name] for name in columns_left}),
-        fn_kwargs={"language": language, "trees": trees, "labels": labels, "spans": spans},
         desc=f"Deriving {language.code}",
     )
 
@@ -72,14 +87,27 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
     """
     trees = tree_columns([column])[column] if "syntax" in language.operations else ()
     _check_columns(dataset, {column: trees})
-    words, text = List(Value("string")), Value("string")
+    texts, text = List(Value("string")), Value("string")
+
+    def pair(batch: Mapping[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
+        pairs: list[tuple] = []
+        for i, row in enumerate(rows):
+            words, order, derived = _sentence(batch, i, row, column, trees, language)
+            # Without trees no word leaves its sentence.
+            stops = [len(words)] if trees else [stop for _, _, stop in sentences(words)]
+            for start, stop in pairwise([0, *stops]):
+                if start < stop:
+                    sides = derived[start:stop], words[start:stop]
+                    links = [[new_index, index - start] for new_index, index in enumerate(order[start:stop])]
+                    pairs.append((*map(" ".join, sides), language.code, language.base, *sides, links))
+        return {name: [row[k] for row in pairs] for k, name in enumerate(_PAIR)}
+
     return map_rows(
         dataset,
-        _pair_batch,
+        pair,
         with_indices=True,
         remove_columns=dataset.column_names,
-        features=Features(dict(zip(_PAIR, (*[text] * 4, words, words, List(List(Value("int32")))), strict=True))),
-        fn_kwargs={"language": language, "column": column, "trees": trees},
+        features=Features(dict(zip(_PAIR, (*[text] * 4, texts, texts, List(List(Value("int32")))), strict=True))),
         desc=f"Pairing {language.code}",
     )
 
@@ -90,7 +118,6 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
     Words of one span that are still next to each other stay one span: the first is B, the others I (B I I reversed is
     B I I). A span whose words are separated becomes several spans. An I without a B of its type before it begins a
     span (IOB1).
-
     """
     for label in labels:
         if label not in (OUTSIDE, UNLABELLED) and label[:2] not in ("B-", "I-"):
@@ -106,51 +133,6 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
         moved.append(labels[index] if span is None else f"{'I' if span == last else 'B'}-{span.kind}")
         last = span
     return moved
-
-
-def _derive_batch(
-    batch: Mapping[str, list[Any]],
-    rows: Sequence[int],
-    *,
-    language: DerivedLanguage,
-    trees: Mapping[str, Sequence[str]],
-    labels: str | None,
-    spans: bool,
-) -> dict[str, list[Any]]:
-    rewritten: dict[str, list[Any]] = {name: [] for name in (*trees, *([labels] if labels else []))}
-    for i, row in enumerate(rows):
-        for name, columns in trees.items():
-            value = batch[name][i]
-            words, order, derived = _sentence(batch, i, row, name, columns, language)
-            rewritten[name].append(" ".join(derived) if isinstance(value, str) else derived)
-        if labels:
-            values = batch[labels][i] or ()
-            with explained(f"row {row}"):
-                check_lengths("word", **{f"words in {name}": words, f"values in {labels}": values})
-            with explained(f"row {row}, {labels}"):
-                rewritten[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
-    return rewritten
-
-
-def _pair_batch(
-    batch: Mapping[str, list[Any]],
-    rows: Sequence[int],
-    *,
-    language: DerivedLanguage,
-    column: str,
-    trees: Sequence[str],
-) -> dict[str, list[Any]]:
-    pairs: list[tuple] = []
-    for i, row in enumerate(rows):
-        words, order, derived = _sentence(batch, i, row, column, trees, language)
-        # Without trees no word leaves its sentence.
-        stops = [len(words)] if trees else [stop for _, _, stop in sentences(words)]
-        for start, stop in pairwise([0, *stops]):
-            if start < stop:
-                sides = derived[start:stop], words[start:stop]
-                links = [[new_index, index - start] for new_index, index in enumerate(order[start:stop])]
-                pairs.append((*map(" ".join, sides), language.code, language.base, *sides, links))
-    return {name: [pair[k] for pair in pairs] for k, name in enumerate(_PAIR)}
 
 
 def _sentence(

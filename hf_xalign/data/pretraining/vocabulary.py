@@ -35,13 +35,6 @@ _TEXTS_A_BATCH = 1000
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of `byte_fallback`
 _PRIVATE = 0xF0000  # start of Unicode's private planes of 65,534 characters each
 _ROUNDS = 4  # rounds in which Unigram pieces are scored
-# Pre-tokenizers that look at one character at a time, so that a rule for a character can be copied for its letter.
-_SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
-_NOTHING: dict[str, Any] = {
-    "version": "1.0",
-    "added_tokens": [],
-    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
-}
 
 
 def train_tokenizer(
@@ -336,6 +329,15 @@ def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[s
     model["vocab"] = start
     for first, second in needed_merges:
         start.setdefault(first + second, len(start))
+
+
+# Pre-tokenizers that look at one character at a time, so that a rule for a character can be copied for its letter.
+_SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
+_NOTHING: dict[str, Any] = {
+    "version": "1.0",
+    "added_tokens": [],
+    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+}
 
 
 def extend_tokenizer(

@@ -40,6 +40,7 @@ from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import phase, start_record
 from hf_xalign.trainers.base.alignment import base_name
@@ -560,7 +561,7 @@ def open_encoder(
     by_name = isinstance(model, str)
     opened: Any = hf_xalign.load(cast(str, model), revision=revision, dtype=torch.float32) if by_name else model
     name = cast(str, model) if by_name else base_name(opened)
-    inner: Any = opened.get_base_model() if isinstance(opened, PeftModel) else opened
+    inner = base_of(opened)
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
             raise InputError(

@@ -12,7 +12,6 @@ import torch
 import transformers
 from accelerate.utils import broadcast
 from datasets import Dataset
-from peft import PeftModel
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 
@@ -26,6 +25,7 @@ from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
@@ -198,7 +198,7 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
     Raises:
         InputError: the model has no head, a head for another kind of task, or one for other labels or another order.
     """
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    base = base_of(model)
     class_name, config = type(base).__name__, base.config
     advice = "load the encoder with hf_xalign.tasks.load_task_model, which adds a new head"
     if class_name.endswith("Model") and backbone_of(base) is base:

@@ -427,8 +427,6 @@ class MappingTrainer(MapLearner):
             f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}",
             f"vectors  of layers {', '.join(map(str, args.layers))}, {args.pooling} pooling",
         ]
-        if self.dictionary and args.supervision == "parallel":
-            lines.append("unused   dictionary: supervision=parallel; set supervision=dictionary to learn from it")
         for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
             lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
         if tested and (untested := [language for language in self.languages if language not in tested]):
@@ -520,7 +518,10 @@ class MappingTrainer(MapLearner):
         adapter = map_adapter(encoder, maps)
         config = adapter.active_peft_config
         config.revision = self.record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
-        adapter.save_pretrained(str(folder))
+        try:
+            adapter.save_pretrained(str(folder))
+        finally:
+            adapter.unload()  # the encoder is the caller's, and that of other seeds
         follow_umask(folder)
         self.record["adapter"] = adapter_entry(config)
         return {"adapter": str(folder)}
@@ -572,6 +573,8 @@ def open_encoder(
 
 def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entries]:
     """Return dictionaries by language, after a check that each entry is two words."""
+    if not isinstance(lexicon, Mapping):
+        raise InputError(f"{name} ({type(lexicon).__name__}): give the entries by language, {{language: [...]}}.")
     for language, entries in lexicon.items():
         for number, entry in enumerate(entries):
             if not isinstance(entry, tuple | list) or [*map(type, entry)] != [str, str]:
@@ -608,6 +611,8 @@ def check_languages(
             raise InputError(f"{name}: train_data has no {strange[0]}, only {there}. Remove this dictionary.")
     if args.supervision == "dictionary" and (missing := sorted({*languages} - {*dictionary})):
         raise InputError(f"dictionary: none for {', '.join(missing)}. Give one, in a recipe as {missing[0]}=FILE.")
+    if dictionary and args.supervision != "dictionary":
+        logger.warning("unused dictionary: set supervision=dictionary to learn from it")
     needed = anchored(dictionary, test_dictionary, args)
     if strange := sorted({*texts} - (needed | {pivot} if needed else set())):
         raise InputError(

@@ -91,6 +91,8 @@ class TaskTrainer(AlignmentTrainer):
 
     def _read(self, data: Any, name: str) -> Any:
         by_language = name == "eval_dataset"
+        if isinstance(data, Examples):
+            data = {data.language: data} if by_language else [data]
         members = data.values() if isinstance(data, Mapping) else data
         examples = isinstance(data, list | tuple | Mapping) and all(isinstance(member, Examples) for member in members)
         if examples and isinstance(data, Mapping) == by_language and (data or by_language):

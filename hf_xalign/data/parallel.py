@@ -23,7 +23,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
-from hf_xalign.checks import check_choice, check_range
+from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.shards import finished_shards
@@ -55,6 +55,11 @@ _HELD = {
     **dict.fromkeys(("source", "target"), ("text", 0, "Convert it to strings.")),
     **dict.fromkeys(WORDS, _SPLIT),
     "links": ("links", 2, "Give pairs [i, j] of word numbers, or align the words again."),
+}
+_LABELLED = {
+    "tokens": ("lists of words", 1, "Split its text."),
+    "labels": ("lists of labels", 1, "Give a label for each word, as text or class labels."),
+    **dict.fromkeys(("text_a", "text_b", "label"), ("text", 0, "Convert it to strings.")),
 }
 _SAMPLE = 100  # pairs whose scripts are checked
 # Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
@@ -324,8 +329,27 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
         columns = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
     for name in _HELD.keys() & set(names):
-        _check_values(dataset, name, what)
+        _check_values(dataset, name, what, _HELD)
     return dataset
+
+
+def check_labelled(rows: Any, what: str) -> Dataset:
+    """Return labelled words (`tokens`, `labels`) or texts (`text_a`, `label`) as Python values.
+
+    Raises:
+        InputError: there are none, a column is missing, of another type or null somewhere, or words lack labels.
+    """
+    rows = check_dataset(rows, what)
+    names = ("tokens", "labels") if "tokens" in rows.column_names else ("text_a", "label")
+    check_columns(rows, names, what, "Read the text by read_examples, or rename its columns.")
+    if not len(rows):
+        raise InputError(f"{what}: it has no examples. Give at least one.")
+    for name in _LABELLED.keys() & {*rows.column_names}:
+        _check_values(rows, name, what, _LABELLED)
+    if "tokens" in names:
+        for number, (words, labels) in enumerate(zip(rows["tokens"], rows["labels"])):
+            check_lengths(f"word of {what}, row {number}", words=words, labels=labels)
+    return rows
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
@@ -366,7 +390,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
                 dataset = dataset.add_column(column, [language] * len(dataset))
         held = {"source", "target"} if "links" not in dataset.column_names else _HELD.keys()
         for column in held & {*dataset.column_names}:
-            _check_values(dataset, column, name)
+            _check_values(dataset, column, name, _HELD)
         return dataset
     feature = dataset.features["translation"]
     codes = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
@@ -391,13 +415,14 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     return map_rows(dataset, translated, desc="Reading translations", remove_columns=["translation"])
 
 
-def _check_values(dataset: Dataset, column: str, name: str) -> None:
+def _check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
     """Raise an InputError if a column of text, words or links holds something else, or null in or as a value."""
     kind = inner = dataset.features.arrow_schema.field(column).type
-    held, depth, remedy = _HELD[column]
+    held, depth, remedy = held_by[column]
     while depth and isinstance(inner, _LISTS):
         inner, depth = inner.value_type, depth - 1
-    numbers = held == "links"
+    item = getattr(dataset.features[column], "feature", None)
+    numbers = held == "links" or hasattr(item, "int2str")  # class labels
     good = pyarrow.types.is_integer(inner) if numbers else str(inner) in ("string", "large_string", "string_view")
     if not pyarrow.types.is_null(inner) and (depth or not good):
         raise InputError(f"{name}: the column {column} holds {kind}, not {held}. {remedy}")

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.encoding import check_vocabulary
+from hf_xalign.data.parallel import check_labelled
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, word_labels
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
@@ -139,6 +140,7 @@ def probe_encoder(
     """
 
     def encode(language: str, rows: Dataset) -> tuple[Labelled, list[int]]:
+        rows = check_labelled(rows, f"the text in {language}")
         texts = rows["tokens" if "tokens" in rows.column_names else "text_a"]
         check_vocabulary(tokenizer, texts, language, "the labelled text")
         options: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "desc": desc and f"{desc}, {language}"}

@@ -18,9 +18,9 @@ def moco_infonce(
     keys: torch.Tensor,
     queue_keys: torch.Tensor,
     *,
+    queue_pairs: torch.Tensor,
     temperature: float,
     pairs: torch.Tensor | None = None,
-    queue_pairs: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Compute InfoNCE of queries against their keys and a queue of earlier keys (MoCo, He et al. 2020; PPA eq. 3).
 
@@ -31,31 +31,26 @@ def moco_infonce(
         queries: float (n, dim).
         keys: float (n, dim), the key of each query, without gradient.
         queue_keys: float (K, dim), the queue before this step's keys enter it.
+        queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, which is never a negative.
         temperature: T.
-        pairs: int64 (n,), the pair of each query, together with `queue_pairs`. Keys of the same pair in the queue,
-            from an earlier epoch, are then not negatives. By default they are, as published.
-        queue_pairs: int64 (K,), the pair of each key in the queue; -1 is an empty slot, which is never a negative. By
-            default every slot has a key.
+        pairs: int64 (n,), the pair of each query. Keys of the same pair in the queue, from an earlier epoch, are then
+            not negatives. By default they are, as published.
 
     Returns:
         float (n,), at least float32, also under autocast; 0 for a query without negatives.
 
     Example:
         >>> queries, queue = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-        >>> moco_infonce(queries, queries, queue, temperature=1.0)  # log((e + 1) / e)
+        >>> moco_infonce(queries, queries, queue, queue_pairs=torch.tensor([7]), temperature=1.0)  # log((e + 1) / e)
         tensor([0.3133])
     """
     with torch.autocast(queries.device.type, enabled=False):
         queries, keys, queue_keys = at_least_float32(queries, keys, queue_keys)
         queries = queries / temperature
-        negatives = queries @ queue_keys.T
-        if queue_pairs is not None:
-            left_out = (queue_pairs == -1).unsqueeze(0)
-            if pairs is not None:
-                left_out = left_out | (pairs.unsqueeze(1) == queue_pairs)
-            negatives = negatives.masked_fill(left_out, float("-inf"))
-        elif pairs is not None:
-            raise ValueError("moco_infonce: pairs needs queue_pairs")
+        left_out = (queue_pairs == -1).unsqueeze(0)
+        if pairs is not None:
+            left_out = left_out | (pairs.unsqueeze(1) == queue_pairs)
+        negatives = (queries @ queue_keys.T).masked_fill(left_out, float("-inf"))
         logits = torch.cat([(queries * keys).sum(-1, keepdim=True), negatives], dim=1)
         return nn.functional.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64), reduction="none")
 
@@ -93,12 +88,8 @@ class MomentumContrast(Term):
         """Return the sum over the pairs."""
         queue = vectors.queue
         pairs = None if self.same_pair_negatives else vectors.batch["pairs"]
-        return moco_infonce(
-            *(vectors.queries, vectors.keys, queue.keys),
-            temperature=self.temperature,
-            pairs=pairs,
-            queue_pairs=queue.pairs,
-        ).sum()
+        options = {"queue_pairs": queue.pairs, "temperature": self.temperature, "pairs": pairs}
+        return moco_infonce(vectors.queries, vectors.keys, queue.keys, **options).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""

@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from datasets import ClassLabel, Dataset
 
 from hf_xalign.cache import digest, read_json
-from hf_xalign.checks import check_lengths, check_range
+from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
-from hf_xalign.data.parallel import hub_commit, load_hub
+from hf_xalign.data.parallel import check_labelled, hub_commit, load_hub
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
+from hf_xalign.language_codes import check_language
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +270,7 @@ class Examples:
         group_size: number of consecutive examples that training keeps in one batch; 2 for code-switched text.
 
     Raises:
-        InputError: no word has a label, or labels of spans are in several schemes.
+        InputError: the rows are no labelled text, no word has a label, or labels of spans are in several schemes.
     """
 
     name: str
@@ -281,6 +282,11 @@ class Examples:
     group_size: int = 1
 
     def __post_init__(self) -> None:
+        for code in str(self.language).split("+"):
+            check_language(code, f"{self.name}: the language")
+        if "context" in self.rows.column_names:
+            return
+        object.__setattr__(self, "rows", check_labelled(self.rows, self.name))
         if "labels" not in self.rows.column_names:
             return
         labels = word_labels(self.rows, self.name, self.place)
@@ -299,7 +305,7 @@ class Examples:
 
     def place(self, row: int) -> str:
         """Describe the place of example `row` (from 0), for messages."""
-        return f"{self.name}, {self.unit} {self.rows[row]['line']}"
+        return f"{self.name}, {self.unit} {self.rows[row].get('line', row)}"
 
     @property
     def label_names(self) -> set[str]:
@@ -363,6 +369,7 @@ def read_examples(
         {'text_a': 'Guten Tag', 'label': 'greeting', 'line': 1}
     """
     source, language = parse_named(item)
+    check_choice(get_args(Kind), kind=kind)
     check_range(least=1, max_examples=max_examples)
     unit, records, commit = read_records(source, split=split, revision=revision)
     rows: list[dict[str, Any]] = []

@@ -71,7 +71,7 @@ def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
     text = tmp_path / "data" / "builtin"
     text.mkdir(parents=True)
     for language, part in product(bench.LANGUAGES, ("train", "test")):
-        (text / f"{language}.{part}.jsonl").touch()
+        (text / f"{language}.{part}.jsonl").write_text(json.dumps({"source": "Katze", "target": "cat"}))
     words = ["--data", str(text.parent), "--output_dir", str(tmp_path), "--tasks", "slots", "--seeds", "3", "4"]
     bench.main(words)
     tasks = [(name, options) for name, options in made if name in RUNS]

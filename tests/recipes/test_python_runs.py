@@ -11,6 +11,7 @@ from peft import LoraConfig
 from support.fao import page_terms
 from support.recipe import output_of, record_of, task_command
 from support.refusals import assert_refused, calls
+from transformers import AutoModel
 
 import hf_xalign
 from hf_xalign.cli.main import main as cli
@@ -89,6 +90,14 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     assert record["linked_by"] == mapping_run.record["linked_by"] == "fast_align"
     stored = LanguageMap.load(mapping_run.folder / "maps/de-en.safetensors")
     assert torch.equal(maps["de"].affine()[0], stored.affine()[0])
+    # An encoder that was given is as it was, and can be saved with its maps again.
+    given = AutoModel.from_pretrained(files / "base")
+    trainer = hf_xalign.MappingTrainer(given, args, **texts(files))
+    trainer.maps, trainer.record = maps, record
+    for place in ("one", "other"):
+        trainer.save_model(str(tmp_path / place))
+        assert (tmp_path / place / "adapter_model.safetensors").exists()
+    assert not hasattr(given, "peft_config") and not any("xalign" in name for name, _ in given.named_modules())
     # The model of another library, in the place of a name.
     st = pytest.importorskip("sentence_transformers")
     model = st.SentenceTransformer(str(files / "base"), device="cpu")
@@ -110,6 +119,7 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
         ({"dictionary": {"de": [("cat", "Katze")]}}, {"supervision": "parallel", "method": "refine"}, "method=refine"),
         ({"dictionary": {"fr": [("cat", "chat")]}}, {}, "train_data has no fr, only de"),
         ({}, {"supervision": "dictionary"}, "dictionary: none for de"),
+        ({"dictionary": [("cat", "Katze")]}, {}, r"dictionary \(list\): give the entries by language"),
         ({"text": {"de": ["die Katze"]}}, {}, "text: de needs no anchors"),
         ({"dictionary": {"de": {"cat": "Katze"}}}, {}, r"dictionary\['de'\], entry 0: 'cat' is not two words"),
         ({"test_dictionary": {"de": [("Katze", "cat")]}}, {}, "test_dictionary of de: 0 of 1 .* columns reversed"),

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
+from support.refusals import assert_refused
 
 from hf_xalign.data import load_parallel
 from hf_xalign.data.span_labels import bio_names, span_parts
@@ -146,6 +147,30 @@ def test_spans_of_every_scheme(tmp_path, name, caplog, monkeypatch):
     assert Examples("x", "sw", hub.add_column("line", [1, 2])).rows["labels"][:] == expected
     assert LabelSet.of(names) == LabelSet.of({label for own in expected for label in own})
     assert set(LabelSet.load(str(write_json(tmp_path / "labels.json", names))).names) == set(LabelSet.of(names).names)
+
+
+def test_labelled_rows_given_in_python():
+    def given(language="de", **columns):
+        return partial(lambda: Examples("x", language, Dataset.from_dict(columns)))
+
+    tagged, text = (
+        {"tokens": [["ein", "Haus"], ["rot"]], "labels": [["D", "N"], ["A"]]},
+        {"text_a": ["a"], "label": ["x"]},
+    )
+    table = {
+        "2 words, 1 labels: one for each word of x, row 0": {**tagged, "labels": [["D"], ["A"]]},
+        "x, row 1: the column labels is empty": {**tagged, "labels": [["D", "N"], [None]]},
+        "x, row 0: the column tokens is empty": {**tagged, "tokens": [None, ["rot"]]},
+        "x: the column labels holds .*int64>, not lists of labels": {**tagged, "labels": [[0, 1], [2]]},
+        "x: the column tokens holds string, not lists of words": {**tagged, "tokens": ["ein Haus", "rot"]},
+        "x, row 0: the column text_a is empty": {**text, "text_a": [None]},
+        "x: the column label holds int64, not text": {**text, "label": [1]},
+        "x has no column label .*read_examples": {"text_a": ["a"]},
+        "x: it has no examples": {"text_a": [], "label": []},
+        "x: the language is 'German!'": {**text, "language": "German!"},
+    }
+    assert_refused({message: (given(**columns), message) for message, columns in table.items()})
+    assert given(**tagged)().place(1) == "x, line 1"
 
 
 def test_labels_that_may_be_no_spans():

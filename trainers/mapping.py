@@ -320,6 +320,8 @@ class MappingTrainer(MapLearner):
         self.test_dictionary = check_entries(test_dictionary or {}, "test_dictionary")
         self.texts: dict[str, Sequence[str]] = {**(text or {})}
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
+        if dictionary and self.args.supervision != "dictionary":
+            logger.warning("unused dictionary: set supervision=dictionary to learn from it")
         source = open_encoder(model, processing_class, self.args)
         target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
         self.base_model = model if isinstance(model, str) else base_name(source[0])
@@ -611,8 +613,6 @@ def check_languages(
             raise InputError(f"{name}: train_data has no {strange[0]}, only {there}. Remove this dictionary.")
     if args.supervision == "dictionary" and (missing := sorted({*languages} - {*dictionary})):
         raise InputError(f"dictionary: none for {', '.join(missing)}. Give one, in a recipe as {missing[0]}=FILE.")
-    if dictionary and args.supervision != "dictionary":
-        logger.warning("unused dictionary: set supervision=dictionary to learn from it")
     needed = anchored(dictionary, test_dictionary, args)
     if strange := sorted({*texts} - (needed | {pivot} if needed else set())):
         raise InputError(

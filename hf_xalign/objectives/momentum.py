@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -88,7 +88,7 @@ class MomentumContrast(Term):
         """Return the sum over the pairs."""
         queue = vectors.queue
         pairs = None if self.same_pair_negatives else vectors.batch["pairs"]
-        options = {"queue_pairs": queue.pairs, "temperature": self.temperature, "pairs": pairs}
+        options: dict[str, Any] = {"queue_pairs": queue.pairs, "temperature": self.temperature, "pairs": pairs}
         return moco_infonce(vectors.queries, vectors.keys, queue.keys, **options).sum()
 
     def formula(self) -> str:

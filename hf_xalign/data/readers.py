@@ -110,7 +110,7 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
     yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
 
 
-def _other_encoding(raw: bytes, row: int = 1) -> str | None:
+def _other_encoding(raw: bytes, row: int) -> str | None:
     """Return the encoding that a first or second line reveals, if it is not UTF-8."""
     if row == 1 and raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "UTF-32"
@@ -147,13 +147,10 @@ def _object(record: Any, path: str | Path, row: int) -> dict[str, Any]:
 
 
 def load_json(path: str | Path) -> Any:
-    """Return the content of a JSON file; a file that is not valid UTF-8 JSON raises an InputError."""
+    """Return the content of a JSON file, which may be compressed; a file that is not JSON raises an InputError."""
     remedy = "If each line is a record, call the file .jsonl."
     with content_errors(path, "not JSON", remedy), open_bytes(path) as stream:
-        raw = stream.read()
-        if encoding := _other_encoding(raw):
-            raise InputError(f"{path}: {encoding}, not UTF-8. {_convert(encoding)}")
-        content = json.loads(raw.decode("utf-8-sig"))
+        content = json.loads(stream.read())  # detects UTF-16 and UTF-32 too
         json.dumps(content, ensure_ascii=False).encode()
         return content
 

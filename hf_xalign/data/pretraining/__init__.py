@@ -1,1 +1,1 @@
-"""Rows, masks and dictionary entries for the pre-training objectives."""
+"""Rows, dictionary entries and vocabularies for pre-training."""

@@ -308,15 +308,9 @@ def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
         )
 
 
-def token_ids(
-    tokenizer: PreTrainedTokenizerBase, batch: dict[str, list], column: str, rows: Sequence[int], where: str
-) -> list[list[int]]:
-    """Encode texts in NFC, or word lists, without special tokens or truncation; a null raises an InputError."""
-    cells = batch[column]
-    if None in cells:
-        row = rows[cells.index(None)]
-        raise InputError(f"{where}, row {row}: the column {column} is empty. Fill it, or remove the row.")
-    cells = [clean_text(cell) if isinstance(cell, str) else cell for cell in cells]
+def token_ids(tokenizer: PreTrainedTokenizerBase, cells: Sequence[str] | Sequence[list[str]]) -> list[list[int]]:
+    """Encode texts or word lists in NFC, without special tokens or truncation."""
+    cells = [clean_text(cell) if isinstance(cell, str) else list(map(clean_text, cell)) for cell in cells]
     return tokenizer(
         cells,
         is_split_into_words=isinstance(cells[0], list),

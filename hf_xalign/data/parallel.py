@@ -51,11 +51,13 @@ _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.lis
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType)
 _SPLIT = ("lists of words", 1, "Split its text, or remove the column.")
 # {column: what it holds, lists around each value, remedy}
-_HELD = {
+HELD = {
     **dict.fromkeys(("source", "target"), ("text", 0, "Convert it to strings.")),
     **dict.fromkeys(WORDS, _SPLIT),
     "links": ("links", 2, "Give pairs [i, j] of word numbers, or align the words again."),
 }
+# Columns of text of one language.
+MONOLINGUAL = {"text": HELD["source"], "words": _SPLIT}
 _LABELLED = {
     "tokens": ("lists of words", 1, "Split its text."),
     "labels": ("lists of labels", 1, "Give a label for each word, as text or class labels."),
@@ -328,8 +330,8 @@ def check_columns(dataset: Dataset, names: Iterable[str], what: str, remedy: str
     if missing := [name for name in names if name not in dataset.column_names]:
         columns = ", ".join(dataset.column_names)
         raise InputError(f"{what} has no column {', '.join(missing)} (it has {columns}). {remedy}")
-    for name in _HELD.keys() & set(names):
-        _check_values(dataset, name, what, _HELD)
+    for name in HELD.keys() & set(names):
+        check_values(dataset, name, what, HELD)
     return dataset
 
 
@@ -345,7 +347,7 @@ def check_labelled(rows: Any, what: str) -> Dataset:
     if not len(rows):
         raise InputError(f"{what}: it has no examples. Give at least one.")
     for name in _LABELLED.keys() & {*rows.column_names}:
-        _check_values(rows, name, what, _LABELLED)
+        check_values(rows, name, what, _LABELLED)
     if "tokens" in names:
         for number, (words, labels) in enumerate(zip(rows["tokens"], rows["labels"])):
             check_lengths(f"word of {what}, row {number}", words=words, labels=labels)
@@ -388,9 +390,9 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
                 raise InputError(f"{column}={language}: {name} has a column {column} already. Remove the argument.")
             if language is not None:
                 dataset = dataset.add_column(column, [language] * len(dataset))
-        held = {"source", "target"} if "links" not in dataset.column_names else _HELD.keys()
+        held = {"source", "target"} if "links" not in dataset.column_names else HELD.keys()
         for column in held & {*dataset.column_names}:
-            _check_values(dataset, column, name, _HELD)
+            check_values(dataset, column, name, HELD)
         return dataset
     feature = dataset.features["translation"]
     codes = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
@@ -415,7 +417,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     return map_rows(dataset, translated, desc="Reading translations", remove_columns=["translation"])
 
 
-def _check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
+def check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
     """Raise an InputError if a column of text, words or links holds something else, or null in or as a value."""
     kind = inner = dataset.features.arrow_schema.field(column).type
     held, depth, remedy = held_by[column]

@@ -89,7 +89,7 @@ def encode_sentence_pairs(
     check_pieces(dataset.select_columns(list(COLUMNS)), tokenizer, "the dataset")
 
     def encode_batch(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        source, target = (token_ids(tokenizer, batch, side, rows, "the dataset") for side in ("source", "target"))
+        source, target = (token_ids(tokenizer, batch[side]) for side in ("source", "target"))
         sizes = [(len(source_ids), len(target_ids)) for source_ids, target_ids in zip(source, target, strict=True)]
         lengths = {"length": [sum(pair) for pair in sizes], "shorter": [min(pair) for pair in sizes]}
         return {"source_ids": source, "target_ids": target, **lengths, "pair": rows}

@@ -304,6 +304,7 @@ def test_encoding(tokenizer):
 def test_pretraining(tokenizer):
     text = Dataset.from_dict({"text": ["a b c"]})
     blank, unfit = Dataset.from_dict({"text": ["", ""]}), sized((9, 3), (3, 0))
+    numbers, gaps = Dataset.from_dict({"text": [1]}), Dataset.from_dict({"words": [["a"], ["b", None]]})
 
     def encode(corpora, tokenizer=tokenizer, **options):
         return lambda: encode_pretraining(corpora, tokenizer, CONFIG, block_size=20, **options)
@@ -317,6 +318,8 @@ def test_pretraining(tokenizer):
         "at least one corpus": encode({}),
         r"has no column text \(it has line\)": encode({"en": text.rename_column("text", "line")}),
         "the corpus of en, row 1: the column text is empty": encode({"en": Dataset.from_dict({"text": ["a", None]})}),
+        "the corpus of en: the column text holds int64, not text": encode({"en": numbers}),
+        "the corpus of en, row 1: the column words is empty": encode({"en": gaps}),
         "none of the 2 sentence pairs fits: each side may have 1 to 8": encode({"en": text}, pairs=unfit),
         "pair_share=0": encode({"en": text}, pairs=sized((3, 3)), pair_share=0),
         "the corpus of ru: 100% of the words in ru": encode({"ru": Dataset.from_dict({"text": ["привет мир"]})}),

@@ -20,7 +20,7 @@ from hf_xalign.cache import map_rows, read_json
 from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
 from hf_xalign.data.batches.masked import masking_vocabulary
-from hf_xalign.data.parallel import COLUMNS, as_parallel, check_columns
+from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, as_parallel, check_columns, check_values
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
@@ -150,15 +150,16 @@ def _monolingual(
 ) -> tuple[Dataset, TextCounts]:
     column, name = "words" if "words" in corpus.column_names else "text", f"the corpus of {language}"
     remedy = "Load it by hf_xalign.data.monolingual.load_monolingual, or rename its column to text or words."
-    check_columns(corpus, [column], name, remedy)
+    corpus = check_columns(corpus, [column], name, remedy)
+    check_values(corpus, column, name, MONOLINGUAL)
     encoder = encoding.word_tokenizer(tokenizer) if column == "words" else tokenizer
     before, after = encoding.special_frame(tokenizer)
     room = block_size - len(before) - len(after)
     encoding.check_vocabulary(tokenizer, corpus[column], language, name)
 
-    def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+    def encode(batch: dict[str, list]) -> dict[str, list]:
         pieces, chunk_numbers = [], []
-        for ids in encoding.token_ids(encoder, batch, column, rows, name):
+        for ids in encoding.token_ids(encoder, batch[column]):
             if long_sentences == "drop" and len(ids) > room:
                 continue
             for chunk, start in enumerate(range(0, len(ids), room)):
@@ -169,7 +170,6 @@ def _monolingual(
     encoded = map_rows(
         corpus.select_columns([column]),
         encode,
-        with_indices=True,
         remove_columns=[column],
         features=Features({"ids_0": List(Value("int32")), "size_0": Value("int32"), "number": Value("int32")}),
         desc=f"Encoding {language}",
@@ -196,17 +196,16 @@ def _bilingual(
     room = (block_size - frame.pair_specials) // 2
     encoding.check_pieces(pairs.select_columns(list(COLUMNS)), tokenizer, "the sentence pairs")
 
-    def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
+    def encode(batch: dict[str, list]) -> dict[str, list]:
         columns: dict[str, list] = {}
         for k, side in enumerate(("target", "source")):
-            columns[f"ids_{k}"] = encoding.token_ids(tokenizer, batch, side, rows, "the sentence pairs")
+            columns[f"ids_{k}"] = encoding.token_ids(tokenizer, batch[side])
             columns[f"size_{k}"] = [len(ids) for ids in columns[f"ids_{k}"]]
         return columns
 
     encoded = map_rows(
         pairs.select_columns(list(COLUMNS)),
         encode,
-        with_indices=True,
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )

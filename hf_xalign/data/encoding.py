@@ -310,10 +310,10 @@ def _warn_of_misfit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, cells: Sequence[str] | Sequence[list[str]]) -> list[list[int]]:
     """Encode texts or word lists in NFC, without special tokens or truncation."""
-    cells = [clean_text(cell) if isinstance(cell, str) else list(map(clean_text, cell)) for cell in cells]
+    cleaned: Any = [clean_text(cell) if isinstance(cell, str) else list(map(clean_text, cell)) for cell in cells]
     return tokenizer(
-        cells,
-        is_split_into_words=isinstance(cells[0], list),
+        cleaned,
+        is_split_into_words=isinstance(cleaned[0], list),
         add_special_tokens=False,
         return_attention_mask=False,
         return_token_type_ids=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -21,8 +22,8 @@ from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
 from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import join_languages, only_language
-from hf_xalign.data.words import split_words
+from hf_xalign.data.parallel import COLUMNS, check_columns, join_languages, only_language
+from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
@@ -35,7 +36,6 @@ from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
-from hf_xalign.modeling.export import open_sentence_transformer
 from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
@@ -43,7 +43,7 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import phase, start_record
-from hf_xalign.trainers.base.alignment import base_name
+from hf_xalign.trainers.base.alignment import base_name, open_model
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
 from hf_xalign.trainers.base.run import adapter_entry, finish, given_entries
 from hf_xalign.trainers.mapping_config import MappingConfig
@@ -62,8 +62,6 @@ _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
 _ENDS = ("low", "high")
 # A dictionary is refused if reversing its columns would make this many times more entries usable.
 _REVERSED = 2
-# Pairs of a language whose words are compared with those of `split_words`.
-_SPLIT = 100
 
 
 class MapLearner:
@@ -115,7 +113,7 @@ class MapLearner:
             settings={**self.settings, **self.args.changed()},
             objective=self.args.formula(),
             paper=self.args.paper(),
-            **{"languages": self.languages, "pivot": self.pivot, **self.text},
+            **{**self.text, "languages": self.languages, "pivot": self.pivot},
         )
         self.record["times"]["seconds"] |= self.seconds
 
@@ -244,10 +242,16 @@ class MapLearner:
             scores[f"pool_bli{protocol.end}"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
         return scores, bounds
 
-    def save_maps(self, folder: Path) -> dict[str, str]:
-        """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
+    def check_learned(self) -> None:
+        """Raise an InputError before the maps are learnt."""
         if not self.maps:
             raise InputError("there are no maps to save: call train first")
+
+    def save_maps(self, folder: Path) -> dict[str, str]:
+        """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
+        self.check_learned()
+        if folder.resolve() != Path(self.args.output_dir).resolve():
+            take_folder(replace(self.args, output_dir=str(folder)), self.base_model)
         folder.mkdir(parents=True, exist_ok=True)
         clear_run(folder)
         files = {}
@@ -314,22 +318,30 @@ class MappingTrainer(MapLearner):
         test_dictionary: Mapping[str, Entries] | None = None,
         text: Mapping[str, Sequence[str]] | None = None,
     ):
-        train, held_out = join_languages(train_dataset, "train_dataset"), join_languages(eval_dataset, "eval_dataset")
-        pivot = only_language(train, "target_lang", "train_dataset") or "en"
+        train, pivot = read_pairs(train_dataset, "train_dataset")
+        held_out, held_pivot = read_pairs(eval_dataset, "eval_dataset")
+        if held_pivot != pivot:
+            raise InputError(f"eval_dataset: target_lang is {held_pivot}, that of train_dataset is {pivot}")
         super().__init__(args, "", pivot, sorted(count_languages(train)))
         self.dictionary = check_entries(dictionary or {}, "dictionary")
         self.test_dictionary = check_entries(test_dictionary or {}, "test_dictionary")
         self.texts: dict[str, Sequence[str]] = {**(text or {})}
+        for language, sentences in self.texts.items():
+            if isinstance(sentences, str):
+                raise InputError(f"text[{language!r}] is one string. Give a list of sentences.")
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
         if dictionary and self.args.supervision != "dictionary":
             logger.warning("unused dictionary: set supervision=dictionary to learn from it")
         source = open_encoder(model, processing_class, self.args)
+        if pivot_model is None and pivot_processing_class is not None:
+            raise InputError("pivot_processing_class: give pivot_model too, or remove it.")
         target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
         self.base_model = model if isinstance(model, str) else base_name(source[0])
         self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
             check_pieces(pairs, source[1], what, target[1])
         if "links" not in held_out.column_names:
+            check_folder(self.args, self.base_model)
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
         by, dropped = "given", dict[str, LinkStatistics]()
         if "links" not in train.column_names:
@@ -348,32 +360,26 @@ class MappingTrainer(MapLearner):
         return anchored(self.dictionary, self.test_dictionary, self.args)
 
     def sentences(self, language: str) -> list[Any]:
-        """Return the text for a language's anchors: its own, then its side of the pairs.
-
-        Sentences of pairs are given as words where these are not those that `split_words` makes.
-        """
+        """Return the text for a language's anchors: its own, then its side of the pairs, as words."""
         sentences = [*self.texts.get(language, ())]
         if not self.args.anchor_pairs:
             return sentences
-        side = "target" if language == self.pivot else "source"
         rows = self.train_dataset if language == self.pivot else _pairs_of(self.train_dataset, language)
-        return [*sentences, *rows[side if _splits(rows, side, language) else f"{side}_words"][:]]
+        return [*sentences, *rows["target_words" if language == self.pivot else "source_words"][:]]
 
     def _check_pairs(self) -> None:
         """Check that every language has linked words to score, and enough pairs for the method."""
         args, size = self.args, self.encoders["source"][0].config.hidden_size
-        linked, scored = (
-            {name.partition("-")[0]: statistics.links for name, statistics in link_statistics(pairs).items()}
-            for pairs in (self.train_dataset, self.eval_dataset)
-        )
+        linked, scored = map(link_statistics, (self.train_dataset, self.eval_dataset))
         for language in self.languages:
+            pair = f"{language}-{self.pivot}"
             for name, counts in (("train_data", linked), ("eval_data (or eval_links)", scored)):
-                if not counts.get(language):
+                if pair not in counts or not counts[pair].links:
                     raise InputError(f"{name}: no linked words in {language}. Add more text.")
             if args.supervision == "dictionary":
                 pairs, what = len(set(self.dictionary[language])), "dictionary entries"
             else:
-                pairs, what = linked[language], "linked words"
+                pairs, what = linked[pair].links, "linked words"
             whitens = args.whiten and args.method == "vecmap"
             if pairs < size and (whitens or args.method == "least_squares"):
                 remedy = "whiten=false, the orthogonal variant" if whitens else "method=procrustes"
@@ -531,7 +537,13 @@ class MappingTrainer(MapLearner):
 
 
 def take_folder(args: MappingConfig, encoder: str) -> None:
-    """Hold the output folder of a run of maps.
+    """Hold the output folder of a run of maps, after [`check_folder`]."""
+    check_folder(args, encoder)
+    hold_folder(args.output_dir)
+
+
+def check_folder(args: MappingConfig, encoder: str) -> None:
+    """Check the output folder of a run of maps.
 
     Raises:
         InputError: the folder holds the encoder, or another run that is not to be replaced; or it cannot be written.
@@ -545,7 +557,17 @@ def take_folder(args: MappingConfig, encoder: str) -> None:
             f"{folder} holds another run ({', '.join(signs[:3])}). Use another output_dir, or "
             "overwrite_output_dir=true to replace it."
         )
-    hold_folder(folder)
+
+
+def read_pairs(data: Any, name: str) -> tuple[Dataset, str]:
+    """Return sentence pairs as one dataset, with their languages and the words of their links, and the pivot."""
+    pairs = join_languages(data, name)
+    needed = (*COLUMNS[2:], *(WORDS if "links" in pairs.column_names else ()))
+    check_columns(pairs, needed, name, "load_parallel and align_words make these columns.")
+    pivot = only_language(pairs, "target_lang", name)
+    if pivot is None:
+        raise InputError(f"{name} has no rows. Give at least one sentence pair.")
+    return pairs, pivot
 
 
 def open_encoder(
@@ -555,9 +577,8 @@ def open_encoder(
     revision: str | None = None,
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
-    if isinstance(model, nn.Sequential):
-        model, own_tokenizer = open_sentence_transformer(model)
-        tokenizer = tokenizer or own_tokenizer
+    if not isinstance(model, str):
+        model, tokenizer = open_model(model, tokenizer)
     by_name = isinstance(model, str)
     opened: Any = hf_xalign.load(cast(str, model), revision=revision, dtype=torch.float32) if by_name else model
     name = cast(str, model) if by_name else base_name(opened)
@@ -579,6 +600,8 @@ def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entrie
     if not isinstance(lexicon, Mapping):
         raise InputError(f"{name} ({type(lexicon).__name__}): give the entries by language, {{language: [...]}}.")
     for language, entries in lexicon.items():
+        if not isinstance(entries, Sequence):
+            raise InputError(f"{name}[{language!r}] is {type(entries).__name__}. Give a list of pairs of words.")
         for number, entry in enumerate(entries):
             if not isinstance(entry, tuple | list) or [*map(type, entry)] != [str, str]:
                 raise InputError(
@@ -640,10 +663,3 @@ def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:
 def _pairs_of(dataset: Dataset, language: str) -> Dataset:
     """Select the pairs of one language."""
     return dataset.select(np.flatnonzero(np.asarray(dataset["source_lang"][:]) == language))
-
-
-def _splits(pairs: Dataset, side: str, language: str) -> bool:
-    """Return whether the words of a sample of pairs are those that `split_words` makes of their text."""
-    rows = pairs[:_SPLIT]
-    texts = rows.get(side)
-    return texts is not None and [split_words(text, language) for text in texts] == rows[f"{side}_words"]

@@ -96,6 +96,9 @@ class WordVectorTrainer(MapLearner):
         code = str(source.lang)
         entries = check_entries({code: dictionary}, "dictionary")[code]
         train, test = hold_out(entries, check_entries({code: test_dictionary or []}, "test_dictionary")[code])
+        known = source.lookup([word for _, word in test]).ge(0) & target.lookup([word for word, _ in test]).ge(0)
+        if not known.any():
+            raise InputError(f"test_dictionary: no entry of {len(test)} has a vector in {code} and in {target.lang}")
         self.dictionary, self.test_dictionary = {code: train}, {code: test}
 
     def train(self) -> dict[str, LanguageMap]:
@@ -128,6 +131,7 @@ class WordVectorTrainer(MapLearner):
             vectors_format: of the files of vectors.
         """
         check_choice(("safetensors", "vec", "vec.gz"), vectors_format=vectors_format)
+        self.check_learned()
         folder = Path(output_dir or self.args.output_dir)
         with phase(self.record, "writing"):
             saved = self.save_maps(folder)  # the old record goes first

@@ -109,7 +109,7 @@ def gather_groups(dataset: Dataset) -> Dataset:
     The rows of a group must be consecutive; a group may have any size, and an example that is not code-switched is a
     group of one row. Gather each language before concatenating them, because their group numbers overlap.
     """
-    check_columns(dataset, [GROUP], "the dataset", "Keep it when tokenizing.")
+    dataset = check_columns(dataset, [GROUP], "the dataset", "Keep it when tokenizing.")
     columns = [name for name in dataset.column_names if name != GROUP]
     groups = np.asarray(dataset.with_format("numpy", columns=[GROUP])[:][GROUP])
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, dtype=np.int64)

@@ -46,10 +46,18 @@ def release_pages(files: frozenset[str]) -> None:
             ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
 
 
+def scan_codes(pairs: Dataset, column: str) -> Iterator[Any]:
+    """Yield the values of a column of short texts as Arrow arrays; of selected rows, slow to scan, in one."""
+    if pairs._indices is None:
+        yield from (table[column] for table in scan_columns(pairs, column))
+    else:
+        yield pairs.data[column].take(pairs._indices.column(0))
+
+
 def count_languages(pairs: Dataset) -> Counter[str]:
     """Count the pairs of each source language."""
     counts = Counter[str]()
-    for batch in scan_columns(pairs, "source_lang"):
-        for code in batch["source_lang"].value_counts().to_pylist():
+    for codes in scan_codes(pairs, "source_lang"):
+        for code in codes.value_counts().to_pylist():
             counts[code["values"]] += code["counts"]
     return counts

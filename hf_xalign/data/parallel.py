@@ -25,7 +25,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
-from hf_xalign.data.mapped import scan_columns
+from hf_xalign.data.mapped import scan_codes, scan_columns
 from hf_xalign.data.shards import finished_shards
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import MARK, WORDS, check_words, clean_text
@@ -48,7 +48,7 @@ _BATCH = 10_000  # rows
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
-_LISTS = (pyarrow.ListType, pyarrow.LargeListType)
+_LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 _SPLIT = ("lists of words", 1, "Split its text, or remove the column.")
 # {column: what it holds, lists around each value, remedy}
 HELD = {
@@ -346,11 +346,14 @@ def check_labelled(rows: Any, what: str) -> Dataset:
     check_columns(rows, names, what, "Read the text by read_examples, or rename its columns.")
     if not len(rows):
         raise InputError(f"{what}: it has no examples. Give at least one.")
-    for name in _LABELLED.keys() & {*rows.column_names}:
+    for name in {*names, "text_b"} & {*rows.column_names}:
         check_values(rows, name, what, _LABELLED)
-    if "tokens" in names:
-        for number, (words, labels) in enumerate(zip(rows["tokens"], rows["labels"])):
-            check_lengths(f"word of {what}, row {number}", words=words, labels=labels)
+    start = 0
+    for table in scan_columns(rows, *names) if "tokens" in names else ():
+        words, labels = (pyarrow.compute.list_value_length(table[name]).to_numpy() for name in names)
+        for row in np.flatnonzero(words != labels)[:1]:
+            check_lengths(f"word of {what}, row {start + row}", words=range(words[row]), labels=range(labels[row]))
+        start += len(table)
     return rows
 
 
@@ -473,8 +476,7 @@ def only_language(pairs: Dataset, column: str, what: str) -> str | None:
     """Return the language code in a column, None without that column; raise an InputError if there are several."""
     if column not in pairs.column_names:
         return None
-    columns = (table[column] for table in scan_columns(pairs, column))
-    codes = dict.fromkeys(code for codes in columns for code in codes.unique().to_pylist())
+    codes = dict.fromkeys(code for part in scan_codes(pairs, column) for code in part.unique().to_pylist())
     if len({parse_language(str(code)).language for code in codes}) > 1:
         raise InputError(f"{what}: {column} is {' and '.join(map(str, codes))}. Give the rows of each language alone.")
     return next(iter(codes), None)

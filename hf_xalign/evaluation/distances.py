@@ -130,7 +130,8 @@ def known_distances(
 def _drawn_by_language(dataset: Dataset, pairs: int | None, seed: int) -> list[tuple[str, Dataset, WordPairs]]:
     """Draw the word pairs of all languages first, so that too few links raise an error before any encoding."""
     check_range(least=1, pairs=pairs)
-    check_columns(dataset, ("links", "source_lang"), "the dataset", "Run hf_xalign.links.align_words on it first.")
+    remedy = "Run hf_xalign.links.align_words on it first."
+    dataset = check_columns(dataset, ("links", "source_lang"), "the dataset", remedy)
     if not len(dataset):
         raise InputError("distances: the word-aligned text is empty. Name more text.")
     drawn = []

@@ -335,7 +335,7 @@ def _flat_links(
         kinds += [(index >= len(ours), False) for index in range(len(links))]
         sizes = [len(row["source_words"]), len(row["target_words"])]
         if links:  # a word of another sentence would be scored
-            index_pairs(links, f"row {number}, links", (sizes[0], sizes[1]))
+            index_pairs(links, f"pair {number} in {row['source_lang']}, links", (sizes[0], sizes[1]))
         if specials:
             links += [sizes, [size + 1 for size in sizes]]
             kinds += [(False, True)] * 2

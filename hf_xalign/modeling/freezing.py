@@ -91,13 +91,16 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
         return outputs[-1]
 
     cut = stack[max(top_layer - 1, 0) :]
+    before = [vars(layer).get("forward") for layer in cut]  # a wrapper of another library, such as accelerate
     for layer in cut:  # not by a hook: SqueezeBERT calls `forward` itself
         layer.forward = partial(run, layer.forward) if layer is cut[0] else lambda *args, **kwargs: outputs[-1]
     try:
         yield
     finally:
-        for layer in cut:
+        for layer, forward in zip(cut, before, strict=True):
             del layer.forward
+            if forward is not None:
+                layer.forward = forward
 
 
 def disable_dropout(model: nn.Module) -> None:

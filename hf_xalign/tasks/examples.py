@@ -18,7 +18,7 @@ from datasets import ClassLabel, Dataset
 from hf_xalign.cache import digest, read_json
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
-from hf_xalign.data.parallel import check_labelled, hub_commit, load_hub
+from hf_xalign.data.parallel import check_dataset, check_labelled, hub_commit, load_hub
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
@@ -284,7 +284,7 @@ class Examples:
     def __post_init__(self) -> None:
         for code in str(self.language).split("+"):
             check_language(code, f"{self.name}: the language")
-        if "context" in self.rows.column_names:
+        if "context" in check_dataset(self.rows, self.name).column_names:
             return
         object.__setattr__(self, "rows", check_labelled(self.rows, self.name))
         if "labels" not in self.rows.column_names:

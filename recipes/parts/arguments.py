@@ -66,9 +66,14 @@ class PairColumns:
 
 
 def read_small(items: list[str], **options: Any) -> None:
-    """Load the sources that are small local files into the cache, where the run finds them."""
+    """Load the sources that are small local text files into the cache, where the run finds them."""
+
+    def is_small(path: Path) -> bool:
+        # Which rows of Parquet with links are read depends on the loss.
+        return path.is_file() and path.suffix != ".parquet" and path.stat().st_size < _SMALL
+
     paths = {item: [Path(path).expanduser() for path in parse_source(item)[0].split(",")] for item in items}
-    if small := [item for item in items if all(p.is_file() and p.stat().st_size < _SMALL for p in paths[item])]:
+    if small := [item for item in items if all(map(is_small, paths[item]))]:
         from hf_xalign.data import parallel
 
         level = parallel.logger.level

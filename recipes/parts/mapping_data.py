@@ -98,7 +98,7 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
         eval_dataset=linked.evaluation,
         processing_class=source[1],
         pivot_model=None if pivot is source else pivot[0],
-        pivot_processing_class=pivot[1],
+        pivot_processing_class=None if pivot is source else pivot[1],
         text=lexicons.text,
         **known,
     )

@@ -7,7 +7,7 @@ from functools import partial
 
 import datasets
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, List, Value
 from support.builtin_file import fake_file
 from support.dataset_builder import put_on_hub
 from support.examples import change, nli, qa
@@ -299,6 +299,8 @@ def test_encoding(tokenizer):
         "the dataset has a transform.* Apply it by map": lambda: align_words(plain.with_transform(dict)),
     }
     refused(table)
+    pairs = plain.cast_column("links", List(List(Value("int32"), length=2)))
+    assert encode_pairs(pairs, tokenizer).to_list() == encode_pairs(plain, tokenizer).to_list()
 
 
 def test_pretraining(tokenizer):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
+from hf_xalign.data.mapped import count_languages, mapped_files, release_pages, scan_codes, scan_columns
 
 
 def file_memory():
@@ -26,3 +26,15 @@ def test_pages_that_were_read_are_given_back(tmp_path):
     assert mapped[[7, 99_999]]["text"] == [text[7], text[99_999]]
     assert not mapped_files(Dataset.from_dict({"text": text}))
     release_pages(frozenset())
+
+
+def test_languages_of_selected_rows_are_counted_by_their_indices():
+    pairs = Dataset.from_dict({"source_lang": ["de", "bn", "de", "fr"]})
+    chosen = pairs.select([3, 0, 0, 2])
+    assert count_languages(chosen) == {"fr": 1, "de": 3} and count_languages(pairs) == {"de": 2, "bn": 1, "fr": 1}
+    assert [code for part in scan_codes(chosen, "source_lang") for code in part.to_pylist()] == [
+        "fr",
+        "de",
+        "de",
+        "de",
+    ]

@@ -169,7 +169,7 @@ def test_protocols():
     links = make_links(3)
     # The second sentence has words, too: without a check, one of them would be scored.
     beyond = links.map(lambda row, k: {"links": [[len(row["source_words"]), 0]] * (k == 0)}, with_indices=True)
-    rows.append(({"dataset": beyond}, r"row 0, links, row 0: \[5, 0\] is out of range, because there are 5 source"))
+    rows.append(({"dataset": beyond}, r"pair 0 in de, links, row 0: \[5, 0\] is out of range"))
     two_pivots = links.map(lambda row, k: {"target_lang": ["en", "en", "fr"][k]}, with_indices=True)
     rows.append(({"dataset": two_pivots}, "target_lang is en and fr. Give the rows of each language alone"))
     shared = {"model": make_encoder(), "tokenizer": make_tokenizer(), "dataset": links}

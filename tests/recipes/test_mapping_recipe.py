@@ -345,10 +345,14 @@ def test_word_vectors_from_python(tmp_path):
         ((Anchors(["a"], torch.ones(1, 1, 2), torch.ones(1)), other), {}, {}, "source: give word vectors"),
         ((one, other), {"layers": [-2]}, {}, "layers: a run on word vectors"),
         ((one, other), {}, {"test_dictionary": [("v1", f"w{k}") for k in range(60)]}, "0 entries are left"),
+        ((one, other), {}, {"test_dictionary": [("v1", "w99")]}, "no entry of 1 has a vector in de and in en"),
+        ((one, other), {}, {"dictionary": None}, r"dictionary\['de'\] is NoneType"),
     ]
     for vectors, settings, more, message in rows:
         with pytest.raises(InputError, match=message):
-            WordVectorTrainer(*vectors, MappingConfig(**settings), dictionary=[("v1", "w1")], **more)
+            WordVectorTrainer(*vectors, MappingConfig(**settings), **({"dictionary": [("v1", "w1")]} | more))
+    with pytest.raises(InputError, match="call train first"):
+        WordVectorTrainer(one, other, args, dictionary=[(f"v{k}", f"w{k}") for k in range(60)]).save_model()
 
 
 def test_word_vectors_with_a_test_dictionary(tmp_path):

@@ -92,7 +92,8 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     assert torch.equal(maps["de"].affine()[0], stored.affine()[0])
     # An encoder that was given is as it was, and can be saved with its maps again.
     given = AutoModel.from_pretrained(files / "base")
-    trainer = hf_xalign.MappingTrainer(given, args, **texts(files))
+    elsewhere = hf_xalign.MappingConfig(str(tmp_path / "elsewhere"), device="cpu")
+    trainer = hf_xalign.MappingTrainer(given, elsewhere, **texts(files))
     trainer.maps, trainer.record = maps, record
     for place in ("one", "other"):
         trainer.save_model(str(tmp_path / place))
@@ -101,11 +102,13 @@ def test_maps_leave_it_too(mapping_run, files, tmp_path):
     # The model of another library, in the place of a name.
     st = pytest.importorskip("sentence_transformers")
     model = st.SentenceTransformer(str(files / "base"), device="cpu")
-    again = hf_xalign.MappingTrainer(model, args, **texts(files))
+    with pytest.raises(InputError, match="holds another run"):
+        hf_xalign.MappingTrainer(model, args, **texts(files))
+    again = hf_xalign.MappingTrainer(model, elsewhere, **texts(files))
     with pytest.raises(InputError, match="no maps to save: call train first"):
         again.save_model()
     with pytest.raises(InputError, match="holds another run"):
-        again.train()
+        trainer.save_model(str(mapping_run.folder))
     again.extract()
     assert torch.equal(again.learn("de")[0].affine()[0], stored.affine()[0])
     assert again.base_model == str(files / "base")
@@ -116,33 +119,43 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
     both = texts(files)
     rows = [
         ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en and fr"),
-        ({"dictionary": {"de": [("cat", "Katze")]}}, {"supervision": "parallel", "method": "refine"}, "method=refine"),
+        (
+            {"dictionary": {"de": [("cat", "Katze")]}},
+            {"supervision": "parallel", "refine": 2},
+            "refine=2 needs supervision=dictionary",
+        ),
         ({"dictionary": {"fr": [("cat", "chat")]}}, {}, "train_data has no fr, only de"),
         ({}, {"supervision": "dictionary"}, "dictionary: none for de"),
         ({"dictionary": [("cat", "Katze")]}, {}, r"dictionary \(list\): give the entries by language"),
         ({"text": {"de": ["die Katze"]}}, {}, "text: de needs no anchors"),
-        ({"dictionary": {"de": {"cat": "Katze"}}}, {}, r"dictionary\['de'\], entry 0: 'cat' is not two words"),
+        ({"dictionary": {"de": {"cat": "Katze"}}}, {}, r"dictionary\['de'\] is dict. Give a list of pairs"),
+        ({"dictionary": {"de": ["cat Katze"]}}, {}, r"dictionary\['de'\], entry 0: 'cat Katze' is not two words"),
+        ({"text": {"de": "die Katze"}}, {}, r"text\['de'\] is one string"),
+        ({"eval_dataset": Dataset.from_list(mixed[1:])}, {}, "target_lang is fr, that of train_dataset is en"),
+        ({"train_dataset": both["train_dataset"].remove_columns("target_lang")}, {}, "no column target_lang"),
+        ({"pivot_processing_class": load_tokenizer(str(files / "base"))}, {}, "give pivot_model too"),
+        ({"model": None}, {}, "model is None. Give a model"),
         ({"test_dictionary": {"de": [("Katze", "cat")]}}, {}, "test_dictionary of de: 0 of 1 .* columns reversed"),
         ({"eval_dataset": Dataset.from_list(mixed[:1]).select([])}, {}, "has no rows"),
     ]
     for arguments, settings, message in rows:
         with pytest.raises(InputError, match=message):
             args = hf_xalign.MappingConfig(str(tmp_path / "out"), device="cpu", **settings)
-            hf_xalign.MappingTrainer(str(files / "base"), args, **(both | arguments)).train()
+            hf_xalign.MappingTrainer(**({"model": str(files / "base"), "args": args} | both | arguments)).train()
     with pytest.raises(InputError, match="args is a dict: MappingTrainer needs MappingConfig"):
         hf_xalign.MappingTrainer(str(files / "base"), {}, **both)
     assert not (tmp_path / "out").exists()
 
 
-def test_words_of_other_tools_have_anchors(files):
+def test_anchors_average_the_words_of_the_links(files, tmp_path):
     """Words that were given, such as those of a file of links, are averaged as they are, not split again."""
-    pair = {"source": "die Katze.", "target": "the cat.", "source_lang": "de", "target_lang": "en"}
+    pair = {"source": "die Katze.", "target": "the cat.", "source_lang": "de-AT", "target_lang": "en"}
     given = pair | {"source_words": ["die", "Katze."], "target_words": ["the", "cat."], "links": [[0, 0], [1, 1]]}
-    args = hf_xalign.MappingConfig(device="cpu")
-    for rows, expected in (([given], [["die", "Katze."]]), ([pair], ["die Katze."])):
-        pairs = Dataset.from_list(rows)
+    args = hf_xalign.MappingConfig(str(tmp_path), device="cpu")
+    for row, expected in ((given, [["die", "Katze."]]), (pair, [["die", "Katze", "."]])):
+        pairs = Dataset.from_list([row])
         trainer = hf_xalign.MappingTrainer(str(files / "base"), args, train_dataset=pairs, eval_dataset=pairs)
-        assert trainer.sentences("de") == expected
+        assert trainer.sentences("de-AT") == expected
 
 
 def test_sentences_leave_it_too(files, tmp_path):

@@ -171,6 +171,10 @@ def test_labelled_rows_given_in_python():
     }
     assert_refused({message: (given(**columns), message) for message, columns in table.items()})
     assert given(**tagged)().place(1) == "x, line 1"
+    # Columns that no task of words reads may hold anything.
+    assert len(given(**tagged, label=[0, 1])()) == 2
+    with pytest.raises(InputError, match=r"x \(list\) is not a datasets.Dataset"):
+        Examples("x", "de", [{"tokens": ["a"], "labels": ["X"]}])
 
 
 def test_labels_that_may_be_no_spans():

@@ -77,6 +77,23 @@ def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) 
     return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
 
 
+def open_model(
+    model: Any, tokenizer: PreTrainedTokenizerBase | None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a model that was given, of a `SentenceTransformer` its encoder, and its tokenizer."""
+    if isinstance(model, nn.Sequential):
+        model, own_tokenizer = open_sentence_transformer(model)
+        tokenizer = tokenizer or own_tokenizer
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
+    encoder = cast(PreTrainedModel, model)
+    if tokenizer is None:
+        if not encoder.name_or_path:
+            raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
+        tokenizer = load_tokenizer(encoder.name_or_path, revision=getattr(encoder.config, "_commit_hash", None))
+    return encoder, tokenizer
+
+
 def base_name(model: PreTrainedModel) -> str:
     """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
     return base_of(model).name_or_path or "new"
@@ -331,21 +348,13 @@ class AlignmentTrainer(HubTrainer):
             if self.make_model is None:
                 raise InputError("model is None. Give a model, or model_init, a function that returns one.")
             model = make_model(self.make_model, self.args)
-        if not isinstance(model, str | nn.Module):
-            raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
-        if isinstance(model, nn.Sequential):
-            model, own_tokenizer = open_sentence_transformer(model)
-            tokenizer = tokenizer or own_tokenizer
         if isinstance(model, str):
             checkpoints.check_output_dir(self.args)
             with self.args.main_process_first(desc="loading the model"):
                 path = resolve_model(model)
                 tokenizer = tokenizer or load_tokenizer(path)
                 return model, self._load_model(path), tokenizer
-        if tokenizer is None:
-            if not model.name_or_path:
-                raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
-            tokenizer = load_tokenizer(model.name_or_path, revision=getattr(model.config, "_commit_hash", None))
+        model, tokenizer = open_model(model, tokenizer)
         return base_name(model), model, tokenizer
 
     def _complete(self) -> None:

@@ -78,11 +78,10 @@ class WandbTracker(WandbCallback):
 def check_trackers(args: TrainingArguments) -> None:
     """Raise an InputError for a tracker of `report_to` that is unknown or not installed, and for W&B without a key.
 
-    On a terminal, W&B asks for the key. W&B by itself would record host, user, command and folders of a run, and what
-    it prints. `WANDB_CONSOLE`, `WANDB_X_DISABLE_META` and `WANDB_HOST` change that, and it reads them once.
+    On a terminal, W&B asks for the key.
     """
-    for name, value in _WANDB_ENVIRONMENT.items() if "wandb" in (args.report_to or []) else ():
-        os.environ.setdefault(name, value)
+    if "wandb" in (args.report_to or []):
+        _hide_machine()
     for tracker in args.report_to or []:
         check_choice(INTEGRATION_TO_CALLBACK, report_to=tracker)
         with explained(f"report_to={tracker}", RuntimeError, ImportError):
@@ -96,11 +95,21 @@ def check_trackers(args: TrainingArguments) -> None:
                     wandb.login()
 
 
+def _hide_machine() -> None:
+    """Keep what W&B by itself would record out of a run: host, user, command and folders, and what it prints.
+
+    W&B reads `WANDB_CONSOLE`, `WANDB_X_DISABLE_META` and `WANDB_HOST` once.
+    """
+    for name, value in _WANDB_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
 def use_tracker(trainer: AlignmentTrainer) -> None:
     """Replace transformers' W&B callback, if it was added, and keep paths of this machine out of all trackers."""
     # Not `pop_callback`, which would also take a user's subclass.
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback) is WandbCallback:
+            _hide_machine()
             trainer.remove_callback(callback)
             trainer.add_callback(WandbTracker(trainer))
     for callback in trainer.callback_handler.callbacks:

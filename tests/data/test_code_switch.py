@@ -1,7 +1,5 @@
 """Code-switched pairs against a loop, and their groups through a real Trainer."""
 
-from functools import partial
-
 import pytest
 import torch
 from datasets import concatenate_datasets
@@ -25,10 +23,8 @@ def tokenized(n=6):
 
 @pytest.mark.slow
 def test_two_processes_write_the_rows_of_one():
-    halves = code_switch_pairs(nli("de"), nli("en"), **NLI)
-    for call in (partial(code_switch_pairs, nli("de"), nli("en"), **NLI), partial(gather_groups, halves)):
-        one, two = call(num_proc=None), call(num_proc=2)
-        assert len(one) > 1 and one.to_list() == two.to_list() and one.features == two.features
+    one, two = (code_switch_pairs(nli("de"), nli("en"), num_proc=count, **NLI) for count in (None, 2))
+    assert len(one) > 1 and one.to_list() == two.to_list() and one.features == two.features
 
 
 def test_nli_against_a_loop():

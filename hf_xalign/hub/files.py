@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +153,16 @@ class Contents:
     def _portable_name(self, base: str) -> str:
         return portable_name(base) if self._base is None else self._base
 
+    def _bases(self) -> Iterator[tuple[str, Any]]:
+        """Yield each place that names a base model, and the name; the card is parsed last, because that may warn."""
+        if self._adapter is not None:
+            yield f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")
+        if self._record is None:
+            yield from ((f"{CARD}: base_model", base) for base in _named_bases(self._card or ""))
+
     def _check_base(self) -> None:
         """Raise an `InputError` if the adapter, card or record has a local base model."""
-        bases = []
-        if self._adapter is not None:
-            bases.append((f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")))
-        if self._record is None:
-            bases += [(f"{CARD}: base_model", base) for base in _named_bases(self._card or "")]
-        for where, base in bases:
+        for where, base in self._bases():
             if is_local(base):
                 raise InputError(_refusal(f"{self.folder}/{where}", base))
         if self._record is not None:

@@ -72,8 +72,8 @@ class ContinualArguments(TaskArguments, PairColumns):
             reference = resolve_model(self.reference)
         with args.main_process_first(desc="linking words"):
             options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
-            pairs, sizes = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
-            drawn = [{"source": item, "pairs": size} for item, size in zip(self.pairs, sizes)]
+            pairs, entries = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
+            drawn = [{**entry} for entry in entries]  # each seed draws anew
             pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
         return {"pairs": pairs, "reference": load_encoder(reference)}
 
@@ -85,14 +85,13 @@ main = recipe(ARGUMENTS, __doc__, "ContinualTrainer", "task_data:load_task")
 @cache
 def _linked(
     items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool
-) -> tuple[Any, list[int]]:
-    """Return all pairs, word-linked, and the number of each source's pairs; computed once for all seeds."""
-    from hf_xalign.data.parallel import concatenate, load_sources
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Return all pairs, word-linked, and the entry of each source; computed once for all seeds."""
+    from hf_xalign.data.corpus import load_parts
     from hf_xalign.links import align_words
 
-    texts = [load_sources([item], **dict(options)) for item in items]
-    linked = align_words(concatenate(texts), aligner, drop_identical=drop_identical, keep_unlinked=True)
-    return linked, [len(text) for text in texts]
+    pairs, entries = load_parts(items, **dict(options))
+    return align_words(pairs, aligner, drop_identical=drop_identical, keep_unlinked=True), entries
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from datasets import Dataset
 from peft import PeftModel
@@ -27,6 +26,7 @@ from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
+from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
 from hf_xalign.links.corpus import link_entries
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
@@ -343,13 +343,14 @@ class MappingTrainer(MapLearner):
         if "links" not in held_out.column_names:
             check_folder(self.args, self.base_model)
             held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
-        by, dropped = "given", dict[str, LinkStatistics]()
+        by, unlinked = "given", None
         if "links" not in train.column_names:
-            linked = align_words(train, drop_identical=self.args.drop_identical)
-            by, train, dropped = "fast_align", linked, link_statistics(linked, train)
+            by, unlinked, train = "fast_align", train, align_words(train, drop_identical=self.args.drop_identical)
+        linked = link_statistics(train, unlinked)
         self.train_dataset, self.eval_dataset = train, held_out
-        self._check_pairs()
-        self.text = given_entries(train, held_out) | {"links": link_entries(train, dropped), "linked_by": by}
+        self._rows = language_rows(train)
+        self._check_pairs(linked)
+        self.text = given_entries(train, held_out) | {"links": link_entries(linked), "linked_by": by}
         self._anchor_lines: list[str] | None = None
 
     # ---- Text and dictionaries ----
@@ -364,13 +365,14 @@ class MappingTrainer(MapLearner):
         sentences = [*self.texts.get(language, ())]
         if not self.args.anchor_pairs:
             return sentences
-        rows = self.train_dataset if language == self.pivot else _pairs_of(self.train_dataset, language)
-        return [*sentences, *rows["target_words" if language == self.pivot else "source_words"][:]]
+        if language == self.pivot:
+            return [*sentences, *self.train_dataset["target_words"][:]]
+        return [*sentences, *self.train_dataset.select(self._rows[language])["source_words"][:]]
 
-    def _check_pairs(self) -> None:
+    def _check_pairs(self, linked: Mapping[str, LinkStatistics]) -> None:
         """Check that every language has linked words to score, and enough pairs for the method."""
         args, size = self.args, self.encoders["source"][0].config.hidden_size
-        linked, scored = map(link_statistics, (self.train_dataset, self.eval_dataset))
+        scored = link_statistics(self.eval_dataset)
         for language in self.languages:
             pair = f"{language}-{self.pivot}"
             for name, counts in (("train_data", linked), ("eval_data (or eval_links)", scored)):
@@ -450,11 +452,12 @@ class MappingTrainer(MapLearner):
         for _, tokenizer in (source, pivot):
             check_protocols(self.protocols, tokenizer, self.eval_dataset)
         options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
+        held_out = language_rows(self.eval_dataset)
         for language in self.languages:
-            label, pairs = f"Held-out words, {language}", _pairs_of(self.eval_dataset, language)
+            label, pairs = f"Held-out words, {language}", self.eval_dataset.select(held_out[language])
             self.held_out[language] = held_out_words(self.encoders, pairs, self.protocols, desc=label, **options)
             if args.supervision == "parallel":
-                label, pairs = f"Linked words, {language}", _pairs_of(self.train_dataset, language)
+                label, pairs = f"Linked words, {language}", self.train_dataset.select(self._rows[language])
                 self.training[language] = linked_vectors(*source, pairs, target_encoder=pivot, desc=label, **options)
         for language in [*sorted(self.anchored), self.pivot] if self.anchored else []:
             self.anchors[language] = make_anchors(
@@ -503,16 +506,15 @@ class MappingTrainer(MapLearner):
         folder = Path(output_dir or self.args.output_dir)
         (model, tokenizer), (pivot_model, _) = self.encoders.values()
         saved = self.save_maps(folder)
-        with disk_errors(folder):
-            alone = model is not pivot_model
-            if not alone:
+        if model is not pivot_model:
+            self.show("model    none: the two languages have an encoder each; LanguageMap.load reads the maps")
+        else:
+            with disk_errors(folder):
                 tokenizer.save_pretrained(folder)
-            try:
-                if alone:
-                    raise InputError("the two languages have an encoder each; LanguageMap.load reads the maps")
-                saved |= self._save_model(model, folder)
-            except InputError as error:
-                self.show(f"model    none: {error}")
+                try:
+                    saved |= self._save_model(model, folder)
+                except InputError as error:
+                    self.show(f"model    none: {error}")
         finish(self.record, folder, {**saved, **keep_links(self.eval_dataset, folder)})
 
     def _save_model(self, encoder: Any, folder: Path) -> dict[str, str]:
@@ -577,11 +579,13 @@ def open_encoder(
     revision: str | None = None,
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
-    if not isinstance(model, str):
-        model, tokenizer = open_model(model, tokenizer)
-    by_name = isinstance(model, str)
-    opened: Any = hf_xalign.load(cast(str, model), revision=revision, dtype=torch.float32) if by_name else model
-    name = cast(str, model) if by_name else base_name(opened)
+    opened: Any
+    if isinstance(model, str):
+        opened = hf_xalign.load(model, revision=revision, dtype=torch.float32)
+        name, tokenizer = model, tokenizer or load_tokenizer(model, revision=revision)
+    else:
+        opened, tokenizer = open_model(model, tokenizer)
+        name = base_name(opened)
     inner = base_of(opened)
     if backbone_of(inner) is not inner:
         if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
@@ -590,7 +594,6 @@ def open_encoder(
             )
         opened = backbone_of(inner)
     layer_index(args.layers, opened.config.num_hidden_layers)  # raises for an unknown layer
-    tokenizer = tokenizer or load_tokenizer(name, revision=revision)
     word_tokenizer(tokenizer)  # raises for a slow one
     return opened.to(choose_device(args.device)).eval(), tokenizer
 
@@ -658,8 +661,3 @@ def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:
     """Return words as the anchors spell them; words without an anchor stay."""
     rows = anchors.lookup(words).tolist()
     return [word if row < 0 else anchors.words[row] for word, row in zip(words, rows)]
-
-
-def _pairs_of(dataset: Dataset, language: str) -> Dataset:
-    """Select the pairs of one language."""
-    return dataset.select(np.flatnonzero(np.asarray(dataset["source_lang"][:]) == language))

@@ -10,6 +10,8 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.record import cite
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
+# Of files of mapped word vectors.
+VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
 
 _ROTATE = cite(
     "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -21,9 +21,7 @@ from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.record import phase
 from hf_xalign.trainers.base.run import finish
 from hf_xalign.trainers.mapping import Entries, MapLearner, check_entries
-from hf_xalign.trainers.mapping_config import MappingConfig
-
-VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
+from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
 VECTORS = "vectors"
 # The settings that such a run reads. Every other one is about an encoder or about text.
@@ -130,7 +128,7 @@ class WordVectorTrainer(MapLearner):
             output_dir: the folder; default: that of the settings.
             vectors_format: of the files of vectors.
         """
-        check_choice(("safetensors", "vec", "vec.gz"), vectors_format=vectors_format)
+        check_choice(get_args(VectorsFormat), vectors_format=vectors_format)
         self.check_learned()
         folder = Path(output_dir or self.args.output_dir)
         with phase(self.record, "writing"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -95,19 +94,21 @@ def link_and_draw(
     chosen = draw_pairs(linked, usable, sources, max_pairs, seed, draw)
     # A pass over millions of pairs takes seconds.
     dropped = {} if usable.all() else link_statistics(linked.select(np.flatnonzero(usable)), linked)
-    return chosen, link_entries(chosen, dropped), by
+    return chosen, link_entries(link_statistics(chosen), dropped), by
 
 
-def link_entries(pairs: Dataset, dropped: Mapping[str, LinkStatistics] = MappingProxyType({})) -> dict[str, Any]:
-    """Return the record's numbers of pairs and links by language pair; `dropped` has those of dropped pairs."""
+def link_entries(
+    statistics: Mapping[str, LinkStatistics], dropped: Mapping[str, LinkStatistics] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the record's numbers of pairs and links by language pair; `dropped` has those of pairs before a draw."""
     return {
         pair: {
-            "pairs": statistics.pairs,
-            "dropped pairs": dropped[pair].dropped if dropped else 0,
-            "links": statistics.links,
-            "links a pair": round(statistics.links_per_pair, 2),
+            "pairs": numbers.pairs,
+            "dropped pairs": (dropped or statistics)[pair].dropped or 0,
+            "links": numbers.links,
+            "links a pair": round(numbers.links_per_pair, 2),
         }
-        for pair, statistics in link_statistics(pairs).items()
+        for pair, numbers in statistics.items()
     }
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from hf_xalign.checks import GIVEN, needs
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.recipes.parts.arguments import DataArguments, option
-from hf_xalign.trainers.mapping_config import MappingConfig
+from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
 
 @dataclass
@@ -46,7 +46,7 @@ class MappingArguments(MappingConfig):
         least=1,
         rules=[needs(source_vectors=GIVEN)],
     )
-    vectors_format: Literal["safetensors", "vec", "vec.gz"] = option(
+    vectors_format: VectorsFormat = option(
         "Word vectors",
         "Format of the mapped vectors of both languages.",
         "safetensors",

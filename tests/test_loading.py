@@ -7,7 +7,6 @@ import shutil
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from safetensors.torch import load_file, save_file
 from support.families import CONFIGS, save_base
 from support.refusals import assert_refused
 from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
@@ -69,16 +68,10 @@ def test_an_encoder_and_a_task_model(saved, tmp_path):
     assert torch.equal(run(loaded), run(task))
 
 
-def test_heads_are_not_reported_and_missing_weights_are(saved, tmp_path, capfd, caplog):
+def test_heads_are_not_reported(saved, capfd, caplog):
     logging.getLogger("transformers.modeling_utils").setLevel(logging.NOTSET)
     hf_xalign.load(saved / "base")
     assert "REPORT" not in capfd.readouterr().err and not caplog.records
-    shutil.copytree(saved / "base", tmp_path / "cut")
-    weights = load_file(tmp_path / "cut" / "model.safetensors")
-    lost = next(name for name in weights if "layer.0" in name)
-    save_file({k: v for k, v in weights.items() if k != lost}, tmp_path / "cut/model.safetensors", {"format": "pt"})
-    hf_xalign.load(tmp_path / "cut")
-    assert f"no weights for 1 parameters, which stay random: {lost.removeprefix('bert.')}" in caplog.text
 
 
 @pytest.mark.parametrize("task_type", [None, "FEATURE_EXTRACTION", "SEQ_CLS"])

@@ -38,7 +38,7 @@ class Arguments:
 
 def run(args: Arguments) -> None:
     """Write the folder."""
-    check_models([args.model], finite=not args.allow_nonfinite)
+    check_models([args.model])
     check_output(args.output)
     modules = Path(args.model, "adapter_config.json")
     alone = modules.exists() and not Path(args.model, "config.json").exists() and not args.onnx

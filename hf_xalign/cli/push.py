@@ -10,7 +10,6 @@ from typing import Any
 from hf_xalign.checks import excludes, needs, setting
 from hf_xalign.data.sources import nearby
 from hf_xalign.errors import InputError
-from hf_xalign.pretrained import check_model_folder, check_whole
 
 DESCRIPTION = """Push a run's model, tokenizer, card and record to the Hub in one commit, without pickled files.
 
@@ -55,9 +54,6 @@ def run(args: Arguments) -> None:
         raise InputError(f"{args.repo_id}: give the owner too, as in your-name/{args.repo_id}")
     if not Path(args.folder).is_dir():
         raise InputError(f"{args.folder}: no such folder{nearby(Path(args.folder), 'name the folder of a run')}")
-    check_model_folder(Path(args.folder))
-    if not Path(args.folder, "maps").is_dir():  # the result of a mapping between two encoders has no model
-        check_whole(Path(args.folder), finite=not args.allow_nonfinite)
     space: dict[str, bytes] = {}
     if args.space:
         from hf_xalign.explore.space import model_space, push_model_space

@@ -27,7 +27,7 @@ from hf_xalign.builtin import OLD_NAME, find_builtin
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import same_language
-from hf_xalign.pretrained import check_base, check_model_folder, check_whole
+from hf_xalign.pretrained import check_model_folder, check_whole
 from hf_xalign.record import FILE_SUFFIXES
 
 _PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # cannot be a Hub id; recipes write to runs/
@@ -153,16 +153,13 @@ def check_files(items: Iterable[str]) -> None:
                 find_source(text, _ANY)
 
 
-def check_models(
-    names: Iterable[str | None], *, whole: bool = True, adapters: bool = True, finite: bool = True
-) -> None:
+def check_models(names: Iterable[str | None], *, whole: bool = True, adapters: bool = True) -> None:
     """Raise an InputError for paths without a folder, and for folders that hold no model.
 
     Args:
         names: folders, Hub ids or names of built-in encoders; None is skipped.
-        whole: also refuse folders without weights or tokenizer, and adapters without their encoder.
+        whole: also refuse folders without a config or weights.
         adapters: False refuses adapters.
-        finite: with `whole`, also refuse weights that are NaN or infinite.
     """
     for name in filter(None, names):
         find_builtin(name)
@@ -172,8 +169,7 @@ def check_models(
         if path.is_dir():
             check_model_folder(path)
             if whole:
-                check_whole(path, finite=finite)
-                check_base(path, finite=finite)
+                check_whole(path)
             if not adapters and not (path / "config.json").exists() and (path / "adapter_config.json").exists():
                 raise InputError(
                     f"{name} holds an adapter, but this command trains an encoder. Name an encoder, or load the "

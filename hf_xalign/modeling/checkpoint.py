@@ -86,10 +86,9 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         logger.warning("%s is causal: a word's vector depends only on the words before it. Use --pooling last.", name)
         model.get_input_embeddings().weight.shape  # noqa: B018 (raises for an image encoder)
     missing = sorted(loading_info["missing_keys"])
-    if 2 * len(missing) > len(model.state_dict()):
-        raise InputError(f"{name}: the weights are of another model: {missing[0]} and most others are missing.")
-    if task is None and missing:
-        logger.warning("%s has no weights for %d parameters, which stay random: %s", name, len(missing), missing[0])
+    # transformers would leave them random. The head of a task is missing before it is fine-tuned.
+    if missing and (task is None or 2 * len(missing) > len(model.state_dict())):
+        raise InputError(f"{name} has no weights for {len(missing)} parameters of its config, such as {missing[0]}.")
     return model
 
 

@@ -138,7 +138,7 @@ def test_folders(tmp_path):
     token = {"training_args.json": {"hub_token": "hf_" + "a" * 34}}
     table = {
         "part of the weights": (partial(whole, index), r"model-00001-of-00002\.safetensors is missing"),
-        "pickle of another name": (partial(pickled, "model.safetensors"), "is no whole safetensors file"),
+        "pickle of another name": (partial(pickled, "model.safetensors"), "its files make no model"),
         "pickle": (partial(pickled, "pytorch_model.bin"), "has no model.safetensors.*pickled weights"),
         "no folder": (lambda folder: hub.push(folder / "none", "me/model"), "there is no such folder"),
         "name": (partial(whole, {}, repo_id="a/b/c"), "repo_id=a/b/c"),

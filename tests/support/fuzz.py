@@ -23,13 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 import torch
 import yaml
 from hypothesis import strategies as st
-from safetensors.numpy import save
 from transformers import SchedulerType
 
 from hf_xalign.cache import read_mark
@@ -47,7 +45,6 @@ from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules
-from hf_xalign.pretrained import check_model_folder
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import LabelSet, read_examples, read_questions
@@ -407,10 +404,6 @@ def _record(path: Path) -> None:
     write_record(path.parent, read_record(path.parent))
 
 
-def _model_folder(path: Path) -> None:
-    check_model_folder(path.parent)
-
-
 def _questions(path: Path) -> None:
     read_questions(f"de={path}")
 
@@ -453,24 +446,6 @@ def _lines(*rows: Any) -> bytes:
     return b"".join(_dump(row, False) + b"\n" for row in rows)
 
 
-_config = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 8, "hidden_size": 4, "dtype": "half"}
-_config |= {"num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 6, "type_vocab_size": 2}
-_config |= {"hidden_act": "gelu", "hidden_dropout_prob": 0.1, "pad_token_id": 0, "id2label": {"0": "a"}}
-_config |= {"text_config": {"hidden_size": 4}, "num_hidden_layers": 1}
-_adapter = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "lora_dropout": 0.1, "target_modules": ["query", "value"]}
-_adapter |= {"base_model_name_or_path": "x/y", "rank_pattern": {"query": 4}, "layers_pattern": None}
-_weights = save(
-    {
-        "embeddings.word_embeddings.weight": np.zeros((8, 4), np.float32),
-        "embeddings.position_embeddings.weight": np.zeros((6, 4), np.float32),
-        "encoder.layer.0.attention.self.query.weight": np.zeros((4, 4), np.float32),
-    },
-    {"format": "pt"},
-)
-_lora = save({"base_model.model.encoder.layer.0.attention.self.query.lora_A.weight": np.zeros((2, 4), np.float32)})
-_model = {"config.json": _dump(_config, True), "model.safetensors": _weights}
-_index = {"metadata": {"total_size": 1}, "weight_map": {"embeddings.word_embeddings.weight": "part-1.safetensors"}}
-_part = {"config.json": _dump(_config, True), "part-1.safetensors": _weights}
 _QUESTION = {"id": "1", "question": "Wo?", "context": "im Haus", "question_lang": "en", "context_lang": "de"}
 _QUESTION |= {"answers": {"text": ["Haus"], "answer_start": [3]}}
 _TAGGED = {"tokens": ["Ann", "liest"], "labels": ["B-X", "O"]}
@@ -501,13 +476,11 @@ _entries = {
     "dropped": {"x": 1},
     "pairs": {"a": [0]},
 }
-_adapter_files = {"adapter_config.json": _dump(_adapter, True), "adapter_model.safetensors": _lora}
 _aligned = [partial(_stream, other="p.en"), partial(_load, other="p.en")]
 _JSONL = [_lines(_PAIR, _PAIR), _lines(_WORDS), _lines({"translation": _CODES})]
 _scores = ExampleScores.from_counts([1, 2], [2, 2], [3, 2])
 _parallel, _examples = [_stream, _load], [_texts, _tagged]
 _NO_PAIRS, _NO_TEXT = r"no sentence pairs|occurs \d times", "is empty|no text column|no sentences"
-_tokenizer = b'{"version": "1.0", "model": {"vocab": {}}}'
 
 READERS = {
     "pairs-tsv": Reader("p.tsv", [_TSV, b"source\ttarget\n" + _TSV], _parallel, of_no_line=_NO_PAIRS),
@@ -541,15 +514,6 @@ READERS = {
     "questions-json": Reader("q.json", [_dump(_SQUAD, True)], [_questions], "json"),
     "questions-jsonl": Reader("q.jsonl", [_lines(_QUESTION)], [_questions], "jsonl"),
     "treebank": Reader("t.conllu", [CONLLU.encode()], [_trees], of_no_line="no sentences"),
-    "config": Reader("config.json", [_dump(_config, True)], [_model_folder], "json", _model),
-    "tokenizer-config": Reader(
-        "tokenizer_config.json", [b'{"tokenizer_class": "x"}'], [_model_folder], "json", _model
-    ),
-    "tokenizer": Reader("tokenizer.json", [_tokenizer], [_model_folder], "json", _model),
-    "weights": Reader("model.safetensors", [_weights], [_model_folder], "tensors", _model),
-    "index": Reader("model.safetensors.index.json", [_dump(_index, True)], [_model_folder], "json", _part),
-    "adapter-config": Reader("adapter_config.json", [_dump(_adapter, True)], [_model_folder], "json", _adapter_files),
-    "adapter-weights": Reader("adapter_model.safetensors", [_lora], [_model_folder], "tensors", _adapter_files),
     "record": Reader("results.json", [_dump(make_record(), True)], [_record], "json"),
     "recipe": Reader("recipe.yaml", [_YAML], [_recipe], "yaml"),
     "labels": Reader("labels.json", [b'["O", "B-X", "I-X"]', b'["a", "b"]'], [_label_set], "json"),

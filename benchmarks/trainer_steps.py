@@ -5,9 +5,9 @@
     python benchmarks/trainer_steps.py --model FacebookAI/xlm-roberta-large --attention sdpa flash_attention_2
 
 A step is `training_step`: all forward and backward passes, losses and queues, without optimizer and loader. The bare
-passes are those that the step makes through the encoder with gradients, repeated on the same tokens with a trivial
-loss. Pairs are German and English, from the library; a trainer whose words are cached has no pass through the encoder.
-Both are done in turns, and the ratio is the median over turns.
+passes are those that the step makes through the encoder with gradients, repeated on the same tokens, padded, with a
+trivial loss. Pairs are German and English, from the library; a trainer whose words are cached has no pass through the
+encoder. Both are done in turns, and the ratio is the median over turns.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def make(given: Namespace, name: str, attention: str, folder: str) -> Any:
         "save_strategy": "no",
         "use_cpu": given.device == "cpu",
         "bf16": given.bf16,
+        "train_sampling_strategy": given.sampling,
     }
     if name == "ALIGN-MLM":
         shape = {"num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}
@@ -84,6 +85,8 @@ def recorded(model: nn.Module) -> Iterator[list[Batch]]:
     def record(_: nn.Module, args: tuple[Any, ...], kwargs: Batch) -> None:
         if torch.is_grad_enabled():
             named = dict(zip(("input_ids", "attention_mask"), args)) | kwargs
+            if packed := named.get("packed"):  # the bare passes are padded
+                named |= {"input_ids": packed.pad(named["input_ids"][0]), "attention_mask": packed.inside.long()}
             calls.append({name: named[name] for name in ("input_ids", "attention_mask") if name in named})
 
     handle = encoder.register_forward_pre_hook(record, with_kwargs=True)
@@ -157,6 +160,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--compile", choices=("no", "yes"), nargs="+", default=["no"])
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
     parser.add_argument("--pairs", type=int, default=16, help="pairs, examples or rows a step")
+    sampling = ("group_by_length", "random")
+    parser.add_argument("--sampling", choices=sampling, default="group_by_length", help="of FAO, MAO and PPA")
     parser.add_argument("--steps", type=int, default=10, help="batches")
     parser.add_argument("--turns", type=int, default=3, help="turns of each batch")
     given = parser.parse_args(argv)

@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1834, 37),
     "metrics": (454, 2),
     "model_cards": (664, 0),
-    "modeling": (4921, 114),
+    "modeling": (5085, 114),
     "objectives": (1259, 11),
     "prepare": (900, 4),
     "recipes": (3139, 39),

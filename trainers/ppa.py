@@ -30,6 +30,7 @@ from hf_xalign.modeling.contrast import (
 )
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
+from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
@@ -212,7 +213,7 @@ class PPATrainer(AlignmentTrainer):
         settling = self._new_head and self.state.global_step < self.args.head_warmup_ratio * self.state.max_steps
         # DDP needs a gradient for every weight, and without a contrast there is no other.
         with torch.no_grad() if settling and self._contrasts else nullcontext():
-            output = model(input_ids=inputs["mlm_input_ids"], attention_mask=inputs["mlm_attention_mask"])
+            output = self._encode(model, inputs["mlm_input_ids"], inputs["mlm_attention_mask"])
         states = output.last_hidden_state
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
         if settling:
@@ -220,9 +221,15 @@ class PPATrainer(AlignmentTrainer):
         return {"states": states, "embeddings": embeddings}, output
 
     def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        output = model(input_ids=input_ids, attention_mask=attention_mask)
+        output = self._encode(model, input_ids, attention_mask)
         vectors = pool_sentences(output.last_hidden_state, attention_mask, self.args.sentence_pooling)
         return self._head("sentence")(vectors)
+
+    def _encode(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        args, encoder = self.args, self.accelerator.unwrap_model(model)
+        last = [encoder.config.num_hidden_layers]
+        options = {"packed": not args.torch_compile, "reruns": bool(args.gradient_checkpointing)}
+        return encode_batch(model, encoder, input_ids, attention_mask, last, **options)
 
     def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Project both sides with the query encoder, (pairs, 2, size)."""

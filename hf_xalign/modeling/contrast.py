@@ -18,6 +18,7 @@ from hf_xalign.cache import replacing
 from hf_xalign.distributed import full_tensor, local_shard, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
+from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import SentencePooling, pool_sentences
 from hf_xalign.modeling.tensors import read_tensors
 
@@ -232,7 +233,8 @@ class MomentumEncoder(nn.Module):
     @torch.no_grad()
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the keys of sentences, float (rows, size), for token ids (rows, width), without a graph."""
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        last = [self.encoder.config.num_hidden_layers]
+        hidden = encode_batch(self.encoder, self.encoder, input_ids, attention_mask, last).last_hidden_state
         return self.head(pool_sentences(hidden, attention_mask, self.pooling))
 
 

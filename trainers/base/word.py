@@ -39,6 +39,7 @@ from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.modeling.features import cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
+from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, changed_start
@@ -404,12 +405,19 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 encoder.train(training)
 
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
-        states = self.layers != [self._depth()]
         # The backward pass of a checkpointed layer runs its forward again, outside this block.
         reruns_layers = self.args.gradient_checkpointing or self.args.torch_compile
         encoder = self.accelerator.unwrap_model(model)
         with stopped_at(encoder, self._depth() if reruns_layers else max(self.layers)):
-            return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=states)
+            return encode_batch(
+                model,
+                encoder,
+                input_ids,
+                attention_mask,
+                self.layers,
+                packed=not self.args.torch_compile,
+                reruns=reruns_layers,
+            )
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
         return pool_layers(select_layers(output, self.layers, self._depth()), inputs, name)

@@ -1,0 +1,157 @@
+"""Encode a padded batch without computing its padding.
+
+The real tokens of all sentences pass embeddings, projections and feed-forward layers as one row. Inside attention
+alone, they are laid out in padded form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_outputs import BaseModelOutput
+
+from hf_xalign.modeling.xalign.config import base_of
+from hf_xalign.modeling.xalign.top import TopLayer
+
+# Families whose packed states are tested to equal their padded states: first position of a sentence, where None stands
+# for the padding id + 1. MPNet, DeBERTa and T5 never call a registered attention function; they stay padded.
+FIRST_POSITIONS: dict[str, int | None] = {
+    "albert": 0,
+    "bert": 0,
+    "camembert": None,
+    "distilbert": 0,
+    "electra": 0,
+    "eurobert": 0,
+    "gte": 0,
+    "jina_embeddings_v3": 0,
+    "modernbert": 0,
+    "roberta": None,
+    "xlm-roberta": None,
+}
+# Not a name with "sdpa" or "flash" in it, which transformers would give a mask of its own.
+_ATTENTION = "xalign_packed"
+
+
+class Layout(NamedTuple):
+    """Places of real tokens in a padded batch.
+
+    `places` int64 (tokens,) are positions in the flattened batch, `inside` bool (rows, width) is False at padding.
+    """
+
+    places: Tensor
+    inside: Tensor
+
+    def pad(self, states: Tensor) -> Tensor:
+        """Lay out float (tokens, ...) as (rows, width, ...), with zeros at padding."""
+        padded = states.new_zeros(self.inside.numel(), *states.shape[1:]).index_copy(0, self.places, states)
+        return padded.unflatten(0, self.inside.shape)
+
+
+def _packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    packed: Layout | None = None,
+    sliding_window: int | None = None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend within each sentence; query, key and value are float (1, heads, tokens, dim), in one row.
+
+    Without `packed`, it is attention on a padded batch.
+    """
+    options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": False}
+    if packed is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options, **kwargs)
+    query, key, value = (packed.pad(states[0].transpose(0, 1)).transpose(1, 2) for states in (query, key, value))
+    mask = packed.inside[:, None, None, :]
+    if sliding_window is not None:
+        position = torch.arange(packed.inside.shape[1], device=query.device)
+        distance = (position[:, None] - position).abs()
+        # A token of padding sees itself, because the gradient of a softmax over nothing is NaN.
+        mask = mask & (distance < sliding_window) | (distance == 0)
+    attended, _ = sdpa_attention_forward(module, query, key, value, mask, **options)
+    return attended.flatten(0, 1).index_select(0, packed.places).unsqueeze(0), None
+
+
+AttentionInterface.register(_ATTENTION, cast(Callable[..., Any], _packed_attention))
+AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
+
+
+def can_pack(model: nn.Module) -> bool:
+    """Return whether a model's packed states equal its padded ones: a tested family without MAO's module on top."""
+    encoder = base_of(model)
+    if not isinstance(encoder, PreTrainedModel) or encoder.config.model_type not in FIRST_POSITIONS:
+        return False
+    if encoder.config._attn_implementation not in ("sdpa", _ATTENTION):  # another one was chosen
+        return False
+    # MAO's module reads padded batches, and virtual tokens of prompt tuning are not in the batch.
+    prompts = any(config.is_prompt_learning for config in getattr(model, "peft_config", {}).values())
+    return not prompts and not any(isinstance(module, TopLayer) for module in model.modules())
+
+
+def encode_batch(
+    model: nn.Module,
+    encoder: nn.Module,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    layers: Sequence[int],
+    *,
+    packed: bool = True,
+    reruns: bool = False,
+) -> Any:
+    """Run a model over a padded batch; where [`can_pack`] is true, over its real tokens in one row.
+
+    Args:
+        model: the encoder as it is called in training, which may be wrapped for several processes.
+        encoder: the encoder itself.
+        input_ids: int64 (rows, width).
+        attention_mask: (rows, width), 0 at padding.
+        layers: positions in `hidden_states` of the states that are needed; the others may be None.
+        packed: False computes padding too.
+        reruns: True if layers run again in the backward pass, as in gradient checkpointing.
+
+    Returns:
+        The encoder's output, with states float (rows, width, d). Those of packed padding are zero.
+    """
+    base = base_of(encoder)
+    depth = base.config.num_hidden_layers
+    below = list(layers) != [depth]
+    inside = attention_mask.bool()
+    # DataParallel splits a batch by rows.
+    if not packed or isinstance(model, nn.DataParallel) or not can_pack(encoder) or inside.all():
+        return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=below)
+    layout = Layout(inside.flatten().nonzero()[:, 0], inside)
+    first = FIRST_POSITIONS[base.config.model_type]
+    if first is None:
+        first = base.config.pad_token_id + 1
+    positions = inside.cumsum(1) - 1 + first
+    config, attention = base.config, base.config._attn_implementation
+    config._attn_implementation_internal = _ATTENTION
+    try:
+        output = model(
+            input_ids=input_ids[inside].unsqueeze(0),
+            # A 4-D mask reaches the attention function unchanged, which does not read it: `packed` has the padding.
+            attention_mask=inside.new_ones(1, 1, 1, 1),
+            position_ids=positions[inside].unsqueeze(0),
+            output_hidden_states=below,
+            packed=layout,
+        )
+    finally:
+        if not reruns:  # other models may share the config
+            config._attn_implementation_internal = attention
+    states: list[Tensor | None] = [None] * (depth + 1)
+    for layer in layers:
+        state = output.last_hidden_state if layer == depth else output.hidden_states[layer]
+        states[layer] = layout.pad(state[0])
+    return BaseModelOutput(states[depth], tuple(states))

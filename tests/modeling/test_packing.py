@@ -1,0 +1,64 @@
+"""Padding-free batches against padded ones, for every family that is packed."""
+
+import pytest
+import torch
+from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
+from support.numeric import assert_rounding
+from torch.nn.functional import pad
+
+from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.packing import FIRST_POSITIONS, can_pack, encode_batch
+
+# Longer than the window of 8 that ModernBERT gets here, shorter, and a sentence of one token.
+LENGTHS = (37, 5, 21, 1)
+# A loss of squared states adds two operations for each of the 64 tokens and 16 dimensions.
+SQUARES = 2 * 64 * 16
+
+
+def batch():
+    torch.manual_seed(0)
+    ids = torch.stack([pad(torch.randint(5, 150, (n,)), (0, max(LENGTHS) - n)) for n in LENGTHS])
+    mask = torch.stack([pad(torch.ones(n, dtype=torch.long), (0, max(LENGTHS) - n)) for n in LENGTHS])
+    return ids, mask
+
+
+def encoded(model, packed):
+    """States of all layers at real tokens, and every gradient."""
+    ids, mask = batch()
+    calls = []
+    handle = model.get_input_embeddings().register_forward_hook(lambda _, args, output: calls.append(output.shape[:2]))
+    output = encode_batch(model, model, ids, mask, range(3), packed=packed)
+    handle.remove()
+    assert calls == [(1, sum(LENGTHS))] if packed else [ids.shape]
+    real = torch.stack([*output.hidden_states[:-1], output.last_hidden_state])[:, mask.bool()]
+    model.zero_grad()
+    real.square().sum().backward()
+    return real.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+FAMILIES = [name for name, config in (CONFIGS | NEWER).items() if config().model_type in FIRST_POSITIONS]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_states_and_gradients_are_the_padded_ones(family, float64, tmp_path):
+    sizes = {"local_attention": 8} if family == "modernbert" else {}
+    save_base(family, tmp_path, **sizes)
+    model = load_encoder(str(tmp_path)).double().eval()
+    attention = model.config._attn_implementation
+    (padded, expected), (packed, found) = encoded(model, False), encoded(model, True)
+    assert model.config._attn_implementation == attention
+    assert_rounding(packed, padded, 2 * PASS)
+    assert found.keys() == expected.keys()
+    scale = max(gradient.abs().max().item() for gradient in expected.values())
+    for name, gradient in expected.items():
+        assert_rounding(found[name], gradient, BACKWARD + SQUARES, scale)
+
+
+def test_families_without_pluggable_attention_stay_padded(tmp_path):
+    for family in sorted({*CONFIGS, *NEWER} - {*FAMILIES}):
+        save_base(family, tmp_path / family)
+        model = load_encoder(str(tmp_path / family))
+        assert not can_pack(model)
+        ids, mask = batch()
+        output = encode_batch(model, model, ids, mask, [model.config.num_hidden_layers])
+        assert torch.equal(output.last_hidden_state, model(input_ids=ids, attention_mask=mask).last_hidden_state)

@@ -24,9 +24,9 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences
 from hf_xalign.modeling.languages import language_context
-from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.statistics.softmax_regression import fit_softmax
 
 Labelled = tuple[Tensor, Sequence[str]]
 """Vectors, float (n, dim), and their labels."""

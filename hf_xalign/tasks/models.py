@@ -23,12 +23,12 @@ from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.mapped import MappedEncoder, MappedEncoderConfig, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.modeling.softmax_regression import fit_softmax
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
+from hf_xalign.statistics.softmax_regression import fit_softmax
 from hf_xalign.tasks.classification import SequenceTask, TaggingTask, TokenTask
 from hf_xalign.tasks.task import Batch, Task, evaluating, read_batch
 

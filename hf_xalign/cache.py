@@ -1,33 +1,34 @@
-"""Read and write files safely: caches, locks, checksums, atomic writes."""
+"""Read and write files safely: caches, locks, checksums, atomic writes.
+
+A file of a cache appears under its name only when it is complete, so one that exists is whole.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 from filelock import FileLock, Timeout
 
-from hf_xalign.errors import InputError, content_errors, explained, find_disk_full
+from hf_xalign.errors import InputError, content_errors, find_disk_full
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 logger = logging.getLogger(__name__)
 
 held: dict[Path, FileLock] = {}  # {output folder of this process: its lock}
-_SUFFIX = ".seal"
-_SEAL = "seal"
 
 
 def cache_dir(*parts: str) -> Path:
@@ -58,29 +59,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Raise an InputError for a path that is not a regular file, because reading a pipe or a device may never end.
+    """Raise an InputError for a folder, a pipe or a device, because reading these may never end.
 
-    A missing file passes. A name that no file can have is an error too.
+    A missing file passes.
     """
-    name = os.fspath(path)
-    with explained(f"{ascii(name)[:100]}: cannot be read", OSError, ValueError, advice=". Name another file."):
-        _check_utf8(str(name))
-        try:
-            mode = os.stat(path).st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            return
-    if stat.S_ISDIR(mode):
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder; name a file in it")
-    if not stat.S_ISREG(mode):
+    if os.path.exists(path) and not os.path.isfile(path):
         raise InputError(f"{path}: this is a pipe, a socket or a device, not a regular file. Copy it into a file.")
-
-
-def _check_utf8(name: str) -> None:
-    """Raise a ValueError for a name with surrogates, which stand for bytes that are not UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("the name is not UTF-8") from error
 
 
 def checksum(path: str | os.PathLike) -> str:
@@ -89,7 +75,7 @@ def checksum(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """Return the BLAKE2b hash of JSON values in 32 hexadecimal digits."""
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
@@ -98,18 +84,17 @@ def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = ""
     """Return the content of a JSON file.
 
     Raises:
-        InputError: the file is not JSON in UTF-8, or has half a surrogate pair (`\\ud800`), which UTF-8 cannot encode.
-            The message has the fault and the remedy.
+        InputError: the file is not JSON in UTF-8. The message has the fault and the remedy.
         OSError: there is no such file.
     """
     with content_errors(path, fault, remedy):
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        json.dumps(content, ensure_ascii=False).encode()
-        return content
+        return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = None, **options: Any) -> Any:
-    """Call `Dataset.map` on batches and cache its file with a checksum; rows in memory are not cached."""
+def map_rows(
+    dataset: Dataset, function: Callable[..., Any], *, new_fingerprint: str | None = None, **options: Any
+) -> Dataset:
+    """Call `Dataset.map` on batches and keep its file in the cache; rows in memory are not cached."""
     options["batched"] = True
     if not dataset.cache_files or options.get("num_proc"):
         return dataset.map(function, new_fingerprint=new_fingerprint, load_from_cache_file=False, **options)
@@ -124,23 +109,18 @@ def map_rows(dataset: Any, function: Callable, *, new_fingerprint: str | None = 
 
 
 def make_once(path: Path, make: Callable[[], Any]) -> None:
-    """Let `make` write a cache file, unless it is there and undamaged, while other processes wait."""
+    """Let `make` write a cache file atomically, unless it is there, while other processes wait."""
     with FileLock(f"{path}.lock"):
-        if not is_whole(path):
+        if not path.exists():
             make()
-            if path.exists():  # `datasets` writes no file if there are no rows
-                seal(path)
 
 
 def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
-    """Write a JSON object that marks work as finished, with the checksums of its files and one of its own.
-
-    `content` gets the keys `files` (checksums by path, relative to the mark's folder) and `seal`.
-    """
+    """Write a JSON object that marks work as finished; `content` gets the key `files`, their checksums by path."""
     sums = {os.path.relpath(file, path.parent): checksum(file) for file in files}
     with replacing(path) as partial:
-        text = json.dumps(sealed({**content, "files": sums}), ensure_ascii=False, indent=2)
-        partial.write_text(f"{text}\n", encoding="utf-8", errors="surrogatepass", newline="\n")
+        text = json.dumps({**content, "files": sums}, ensure_ascii=False, indent=2)
+        partial.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
 def read_mark(path: Path) -> dict[str, Any] | None:
@@ -157,104 +137,33 @@ def open_mark(path: Path) -> tuple[dict[str, Any] | None, tuple[Path, str] | Non
 
     That is the first such file, or the mark, with `damaged` or `missing`; None for a whole mark, or none at all.
     """
-    mark = None
-    try:
-        content = json.loads(path.read_text("utf-8", errors="surrogatepass"))
-        if _SEAL in content and is_as_sealed(content):
-            mark = content
-            return mark, next(_altered(path.parent, mark["files"]), None)
-    except FileNotFoundError:
+    if not path.exists():
         return None, None
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        pass
-    return mark, (path, "damaged")
-
-
-def _altered(folder: Path, sums: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the files that are `missing`, or `damaged`: with another checksum than the one of their name."""
-    for name, due in sums.items():
-        file = folder / name
-        if not file.is_file():
-            yield file, "missing"
-        elif checksum(file) != due:
-            yield file, "damaged"
-
-
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with a checksum of itself as its first key."""
-    return {_SEAL: xxhash.xxh3_64_hexdigest(json.dumps(content).encode()), **content}
-
-
-def is_as_sealed(content: dict[str, Any]) -> bool:
-    """Remove the checksum from an object, and return False if it is not that of the content."""
-    seal = content.pop(_SEAL, None)
-    if seal is None:  # the key itself may be damaged
-        return not re.fullmatch("[0-9a-f]{16}", str(next(iter(content.values()), "")))
-    return sealed(content)[_SEAL] == seal
-
-
-def check_mark(path: Path) -> None:
-    """Raise an InputError if a mark, or a file that it lists, does not match its checksum.
-
-    A missing mark, a mark without a checksum and missing files pass.
-    """
-    if not path.is_file():
-        return
-    content = read_json(path, remedy="Restore or delete it.")
-    files = content.get("files") if isinstance(content, dict) and _SEAL in content else None
-    altered = path if isinstance(content, dict) and not is_as_sealed(content) else None
-    damaged = (file for file, state in _altered(path.parent, files or {}) if state == "damaged")
-    if altered := altered or next(damaged, None):
-        raise InputError(
-            f"{os.path.normpath(altered)} is not as it was written, because it was damaged or edited. Restore it. To "
-            f'keep the change, remove the line "{_SEAL}" in {path}.'
-        )
-
-
-def check_sealed(path: Path) -> None:
-    """Raise an InputError if a file has changed since [`seal`]."""
-    check_mark(Path(f"{path}{_SUFFIX}"))
-
-
-def seal(path: Path) -> None:
-    """Write the mark of a finished cache file next to it, for [`is_whole`]."""
-    write_mark(Path(f"{path}{_SUFFIX}"), {}, [path])
-
-
-def is_whole(path: Path) -> bool:
-    """Return whether a cache file exists and is unchanged since [`seal`]; a changed file is removed."""
-    undamaged = path.exists() and read_mark(Path(f"{path}{_SUFFIX}")) is not None
-    if not undamaged:
-        path.unlink(missing_ok=True)
-    return undamaged
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        for name, due in content["files"].items():
+            if not (path.parent / name).is_file():
+                return content, (path.parent / name, "missing")
+            if checksum(path.parent / name) != due:
+                return content, (path.parent / name, "damaged")
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return None, (path, "damaged")
+    return content, None
 
 
 def check_output(path: str | os.PathLike, *, file: bool = False) -> None:
     """Check that an output folder, or file if `file`, can be written or created, without creating it.
 
     Raises:
-        InputError: a folder above it is a file, is not writable or cannot be created, or the name is not UTF-8.
+        InputError: a folder above it is a file or is not writable.
     """
     path = Path(path).expanduser().absolute()
-    shown = str(path) if str(path).isprintable() else ascii(str(path))
-    shown = shown if len(shown) <= 120 else f"{shown[:120]}..."
-    with explained(f"{shown}: the output cannot be written there", OSError, ValueError, advice=". Give another path."):
-        _check_utf8(str(path))
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.lstat(path)  # raises for bad names and for paths that are too long
-        nearest = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
-        if file and nearest == path:
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "it is a folder")
-            nearest = path.parent  # the file is replaced
-        if not nearest.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is not a folder")
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, f"{nearest} is not writable")
-        if missing := path.parts[len(nearest.parts) :]:
-            if max(len(os.fsencode(name)) for name in missing) > os.pathconf(nearest, "PC_NAME_MAX"):
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-            os.rmdir(tempfile.mkdtemp(".partial", "", nearest))  # os.access is wrong in /proc
+    if file and path.is_dir():
+        raise InputError(f"{path}: the output cannot be written there, because it is a folder. Give another path.")
+    nearest = next(folder for folder in (path.parent if file else path, *path.parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        reason = "not writable" if nearest.is_dir() else "not a folder"
+        raise InputError(f"{path}: the output cannot be written there: {nearest} is {reason}. Give another path.")
 
 
 def hold_folder(folder: str | os.PathLike) -> None:
@@ -275,11 +184,11 @@ def hold_folder(folder: str | os.PathLike) -> None:
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         lock.acquire(blocking=False)
-        _lock_for_all(folder)
-    except (Timeout, BlockingIOError):
+    except Timeout:
         raise InputError(
             f"{folder}: another run is writing there now. Wait for it, or give another output_dir."
         ) from None
+    folder.mkdir(parents=True, exist_ok=True)
     held[folder] = lock
     atexit.register(leave_folder, folder, new)
     for path in folder.glob("*.partial"):
@@ -293,28 +202,6 @@ def leave_folder(folder: Path, new: Iterable[Path]) -> None:
             path.rmdir()
     if folder in held and not folder.exists():
         held.pop(folder).release()
-
-
-def _lock_for_all(folder: Path) -> None:
-    """Create a folder and, where the system can, lock it also for runs with another cache."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
-    except BlockingIOError:
-        os.close(descriptor)
-        raise
-    except OSError:  # a network file system without locks
-        os.close(descriptor)
-        return
-    # Another run that ended in between may have removed the folder that was opened.
-    if not folder.exists() or os.stat(folder).st_ino != os.fstat(descriptor).st_ino:
-        os.close(descriptor)
-        _lock_for_all(folder)
 
 
 def inside(folder: str | os.PathLike, name: str) -> Path:

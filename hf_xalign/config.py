@@ -32,7 +32,6 @@ from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, ge
 import yaml
 
 from hf_xalign import checks
-from hf_xalign.builtin import OLD_NAME
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError, content_errors, explained, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
@@ -324,7 +323,7 @@ def packaged_file(name: str, kind: str, option: str) -> Path:
     recipes = importlib.util.find_spec("hf_xalign.recipes")
     folder = Path(str(recipes.origin)).parent / kind if recipes else Path(kind)
     files_by_name = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    if (wanted := name.removesuffix(".yaml").replace(f"_{OLD_NAME}", "_builtin")) in files_by_name:
+    if (wanted := name.removesuffix(".yaml")) in files_by_name:
         return files_by_name[wanted]
     close = difflib.get_close_matches(wanted, files_by_name, n=2)
     hint = f"did you mean {' or '.join(close)}?" if close else f"the package has {', '.join(files_by_name)}"

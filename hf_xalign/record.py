@@ -1,10 +1,11 @@
 """The record of a run, `results.json`, from which its table, its model card and its tracker's data are made.
 
-`_LAYOUT` describes it. Every value is plain JSON, and a number that is not finite is null.
+[`start_record`] says what it holds. Scores come later, by stage, language and metric: a share in [0, 1], or a count if
+the name starts with `pool`. Methods add `adapter`, `maps`, `losses`, `intervals` or `task`. Every value is plain JSON,
+and a number that is not finite is null.
 
-Only the last name of a path on this machine is written ([`portable`]), so that the file reveals nothing about the
-machine and its user. If there are such paths, `results.local.json` has the record with whole paths. Commands on this
-machine read it, and no command sends it.
+The file has whole paths of this machine. What leaves the machine (a push, a card, a report) has only their last names
+([`portable`]), so that it reveals nothing about the machine and its user.
 
 `--help` and `hf_xalign.config` import this module, so it loads torch only to name the GPUs.
 """
@@ -27,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign._version import __version__
-from hf_xalign.builtin import OLD_NAME, find_builtin, recorded_name
-from hf_xalign.cache import check_mark, checksum, is_as_sealed, read_json, replacing, sealed
-from hf_xalign.checks import check_layout
+from hf_xalign.builtin import find_builtin
+from hf_xalign.cache import read_json, replacing
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tables import is_count
@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 FILENAME = "results.json"
-LOCAL = "results.local.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on
 
@@ -211,28 +210,13 @@ def _worse(measure: str, side: str, before: Mapping[str, Any], after: Mapping[st
 
 
 def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
-    """Write `results.json` into a folder, which is created if it is missing, and return its path.
-
-    Paths of this machine go into `results.local.json`. Both files have a checksum. The record of a finished run also
-    has the checksums of the folder's files.
-    """
-    folder, plain = Path(folder), to_plain(record)
-    shared = portable(plain)
-    if shared != plain:
-        _write_json(folder / LOCAL, sealed(plain))
-    else:
-        (folder / LOCAL).unlink(missing_ok=True)
-    if plain["times"]["finished"]:
-        shared["files"] = {name: checksum(file) for name, file in _files(folder).items()}
-    return _write_json(folder / FILENAME, sealed(shared))
-
-
-def _write_json(path: Path, value: Any) -> Path:
-    return write_text(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+    """Write `results.json` into a folder, which is created if it is missing, and return its path."""
+    text = json.dumps(to_plain(record), ensure_ascii=False, indent=2, allow_nan=False)
+    return write_text(Path(folder) / FILENAME, f"{text}\n")
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the `results.json` of a folder, with whole paths from `results.local.json`.
+    """Read the `results.json` of a folder.
 
     Raises:
         InputError: the file is missing, is not a JSON record, or was written by a newer hf_xalign.
@@ -240,105 +224,14 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(folder) / FILENAME
     with explained(f"{path}", FileNotFoundError, advice=". Give the folder of a finished run."):
         record = read_json(path, "not a JSON record", "The file was edited or truncated.")
-    check_layout(record, {"schema": int}, path)
     if record["schema"] > SCHEMA:
         raise InputError(f"{path}: schema {record['schema']} is newer than {SCHEMA}. Upgrade hf_xalign {__version__}")
-    check_run(folder)
-    record = {key: value for key, value in record.items() if key not in ("files", "seal")}
-    with suppress(FileNotFoundError):
-        check_mark(path.with_name(LOCAL))
-        local_record = read_json(path.with_name(LOCAL))
-        if isinstance(local_record, dict) and is_as_sealed(local_record) and portable(local_record) == record:
-            record = local_record  # unless the record was edited afterwards
-    check_layout(record, _LAYOUT, path)
-    for base in _bases(record):
-        base["name"] = recorded_name(base["name"])
     return record
-
-
-def _bases(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of the base models, of the run and of a task's encoder, that have a name."""
-    task = record.get("task")
-    encoder = task.get("encoder") if isinstance(task, dict) else None
-    bases = [owner.get("base_model") for owner in (record, encoder) if isinstance(owner, dict)]
-    return [base for base in bases if isinstance(base, dict) and "name" in base]
-
-
-def check_run(folder: str | os.PathLike[str]) -> None:
-    """Raise an InputError if a file in the folder of a finished run or a checkpoint has changed."""
-    for name in (FILENAME, COMPLETE):
-        check_mark(Path(folder) / name)
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """Return the files in a run's folder that commands read, by name."""
-    pattern = re.compile(r"(?!results\.|trainer_state)[\w.-]+\.(json|jsonl|safetensors|model|txt|png|svg)")
-    files = sorted(file for file in (*folder.glob("*"), *folder.glob("maps/*")) if pattern.fullmatch(file.name))
-    return {file.relative_to(folder).as_posix(): file for file in files if file.is_file()}
 
 
 def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     """Return the `data` entries of one kind (`train`, `eval`, `aligner`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
-
-
-_NUMBER = (int, float)
-_SCORES = {"*": {"*?": _NUMBER}}  # {language: {metric: a share in [0, 1], or a count if the name starts with `pool`}}
-_MODEL = {"name": str, "hub_id!": str}  # hub_id is null for a folder and for `builtin`
-_ORIGIN = {"method": str, "preset!": str, "languages": {"pivot": str, "others": [str]}, "base_model": _MODEL}
-# Other keys are a fingerprint and the number of pairs, entries or sentences.
-_SOURCE = {"source": str, "hub_id!": str, "revision?": str, "split?": str, "domain?": str, "language?": str}
-# For `check_layout`. Keys with `?` at the top are missing in older records. The file also has `files`, {name:
-# checksum} of a finished run's model and text, and, unless it is pushed, `seal`, the checksum of the rest.
-_LAYOUT = {
-    **_ORIGIN,
-    "schema": int,
-    "seed!": int,
-    "command": [str],  # without secrets
-    "settings": {  # {field: value}: every setting that differs from its default
-        "layers?": (int, list),
-        "derive?": [str],
-        "objective?": str,
-        "direction?": str,
-        "pooling?": str,
-        "per_device_eval_batch_size?": int,
-    },
-    "data": {"train": [_SOURCE], "eval": [_SOURCE], "*": [_SOURCE]},  # of mapping dictionary, test_dictionary and text
-    "links": {"*": {}},  # {language: {statistic: number of links that word alignment kept or dropped}}
-    "linked_by?": str,  # an aligner, `pharaoh`, `dictionary`, `encoder`, `given` (the data has links) or `none`
-    "objective!": str,
-    "paper!": {"title": str, "id": str, "bibtex!": str},
-    "license!": str,
-    "versions": {"hf_xalign": str, "*?": str},
-    "git!": {"commit": str, "dirty": bool},
-    "hardware": {"cpu": str, "cores": int, "memory_gib!": _NUMBER, "gpus": [str], "processes": int},
-    "times": {"started": str, "finished!": str, "seconds": {"*": _NUMBER}},  # ISO 8601 UTC; seconds of each phase
-    "scores": {"before": _SCORES, "untrained?": _SCORES, "after": _SCORES},  # untrained: a module with random weights
-    "drift": {"*?": _NUMBER},  # change of the pivot's word vectors, or of its sentences' if the name starts so
-    "trainable?": {"parameters": int, "share": _NUMBER},  # share of the encoder's parameters
-    "adapter?": {"peft_type": str, "languages?": [str], "pivot?": str},  # languages with a map, and the one without
-    "maps?": {"files": {"*": str}},  # of mapping: {language: path}, and the dictionary
-    "intervals?": {"before?": {"*": {"*?": [_NUMBER]}}, "after": {"*": {"*?": [_NUMBER]}}},  # 95%, by bootstrap
-    "losses?": {"before": {"*?": _NUMBER}, "after": {"*?": _NUMBER}},  # of pre-training, by language
-    "training_loss?": {"first": _NUMBER, "last": _NUMBER},  # as logged, without a term that grows by design
-    "warnings?": [str],  # of [`find_warnings`]
-    "task?": {  # of a task model
-        "kind": {"token", "sequence", "questions"},
-        "metric": str,  # the headline
-        "labels": [str],
-        "head": str,
-        "pair!": bool,  # whether texts come in pairs
-        "frozen!": str,  # `encoder` or `embeddings`
-        "train_languages": [str],
-        "zero_shot": [str],
-        "maps!": list,  # the languages with a map
-        "language_rows!": dict,  # {language: row} of the language embeddings
-        "encoder!": _ORIGIN,  # how it was made
-        "module!": {"name": str, "hub_id!": str},  # also how it was made, as `encoder`
-        "continual!": dict.fromkeys(("alpha", "regularizer_weight", "pairs_per_example"), _NUMBER),  # or false
-    },
-    "saved_to?": (str, dict),  # the model's folder, or {what: path}
-}
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -467,7 +360,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 def hub_id(name: str) -> str | None:
     """Return `name` if it can be a Hub id (`owner/name`, or the bare name of an old model) and is not a local path."""
-    local = name in ("builtin", OLD_NAME, "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
+    local = name in ("builtin", "new") or name.endswith(FILE_SUFFIXES) or Path(name).exists()
     return name if re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) and not local else None
 
 

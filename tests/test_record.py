@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import subprocess
 from dataclasses import dataclass
 from enum import Enum
@@ -16,10 +15,8 @@ import torch
 from support.refusals import assert_refused
 
 from hf_xalign import __version__, environment
-from hf_xalign.errors import InputError
 from hf_xalign.record import (
     FILENAME,
-    LOCAL,
     hub_id,
     mask_command,
     portable,
@@ -87,7 +84,7 @@ def test_a_failed_write_keeps_the_old_record(run, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == [FILENAME]
 
 
-def test_unreadable_records_are_refused(tmp_path, run):
+def test_unreadable_records_are_refused(tmp_path):
     def read(text):
         def attempt(folder):
             (folder / FILENAME).write_text(text)
@@ -95,19 +92,9 @@ def test_unreadable_records_are_refused(tmp_path, run):
 
         return attempt
 
-    def edited(**fields):
-        return read(json.dumps({**run, **fields}))
-
     table = {
         "no record": (read_record, r"results\.json: No such file or directory\. Give the folder"),
         "truncated": (read('{"schema": 1,'), "not a JSON record"),
-        "no mapping": (read("[]"), r"the content is \[\], not an object"),
-        "missing": (edited(languages={"pivot": "en"}), r"results\.json: languages\.others is missing"),
-        "no object": (edited(scores=[1]), r"scores is \[1\], not an object"),
-        "no list": (edited(command="fao.py"), "command is 'fao.py', not a list"),
-        "no number": (edited(drift={"cosine": True}), r"drift\.cosine is True, not a number"),
-        "in a list": (edited(data={"train": [{"source": 7}], "eval": []}), r"data\.train, item 1\.source is 7, not"),
-        "no such task": (edited(task={"kind": "x\n"}), r"task\.kind is 'x\\n', not one of questions, sequence"),
         "newer": (read('{"schema": 99}'), r"schema 99 is newer than 1\. Upgrade"),
     }
     assert_refused(table, tmp_path)
@@ -172,45 +159,6 @@ def test_portable():
     assert portable({"labels": ["/place"], "n": [1, None, ("/a/b",)]}) == {"labels": ["/place"], "n": [1, None, ["b"]]}
     again = [portable(portable(text)) for text in SHOWN]
     assert again == list(SHOWN.values())
-
-
-def test_whole_paths_stay_on_this_machine(tmp_path, run):
-    record = {**run, "command": ["/home/nnamdi/fao.py"], "base_model": {"name": "/home/nnamdi/base", "hub_id": None}}
-    write_record(tmp_path, record)
-    text = (tmp_path / FILENAME).read_text()
-    assert "nnamdi" not in text and json.loads(text)["base_model"]["name"] == "base"
-    assert read_record(tmp_path) == record
-    edited = text.replace('"base"', '"me/other"')
-    (tmp_path / FILENAME).write_text(edited)
-    with pytest.raises(InputError, match=r'results\.json is not as it was written.* remove the line "seal"'):
-        read_record(tmp_path)
-    (tmp_path / FILENAME).write_text(re.sub(r'.*"seal".*\n', "", edited))
-    assert read_record(tmp_path)["base_model"]["name"] == "me/other"
-    (tmp_path / FILENAME).write_text(text)
-    (tmp_path / LOCAL).write_text("")
-    with pytest.raises(InputError, match=r"results\.local\.json.*delete it"):
-        read_record(tmp_path)
-    for other in ("[1]", "null", '{"schema": 1}'):
-        (tmp_path / LOCAL).write_text(other)
-        assert read_record(tmp_path)["command"] == ["fao.py"]
-    write_record(tmp_path, {**run, "command": ["fao.py"]})
-    assert not (tmp_path / LOCAL).exists()
-
-
-def test_every_flipped_byte_of_a_finished_run_is_noticed(tmp_path, run):
-    for name in ("model.safetensors", "config.json", "maps/de-en.safetensors", "README.md"):
-        write_text(tmp_path / name, f'{{"what": "{name}", "size": 12}}')
-    record = {**run, "command": ["/home/nnamdi/fao.py"], "times": {**run["times"], "finished": "2026-01-02"}}
-    write_record(tmp_path, record)
-    read_record(tmp_path)
-    for path in [path for path in tmp_path.rglob("*.*") if path.name != "README.md"]:
-        content = path.read_bytes()
-        for at, bit in ((at, 1 << at % 7) for at in range(0, len(content), 1 + len(content) // 80)):
-            path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
-            with pytest.raises(InputError, match=re.escape(path.name)):
-                read_record(tmp_path)
-        path.write_bytes(content)
-    assert read_record(tmp_path) == record
 
 
 def test_hub_id(tmp_path, monkeypatch):

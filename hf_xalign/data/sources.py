@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hf_xalign.builtin import OLD_NAME, find_builtin
+from hf_xalign.builtin import find_builtin
 from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import same_language
@@ -34,7 +34,6 @@ _PATH = re.compile(r"[/.~].*|runs/.*|.*/.*/.*|.*/", re.DOTALL)  # cannot be a Hu
 _PREFIXED = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)", re.DOTALL)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.+-]+))?")
 BUILTIN = "builtin:"
-_OLD = f"{OLD_NAME}:"
 
 Scheme = Literal["package", "folder", "file", "aligned", "pattern", "hub"]
 
@@ -58,7 +57,7 @@ _ANY = SourceKind(FILE_SUFFIXES, ("package", "folder", "aligned", "pattern"))
 
 def parse_source(text: str) -> tuple[str, str | None]:
     """Split `de=pairs.tsv` into source and language; None without a prefix, except that `builtin:de` is German."""
-    source = _current(text.strip())
+    source = text.strip()
     if match := _PREFIXED.fullmatch(source):
         return match[2], match[1]
     return source, source.removeprefix(BUILTIN) if source.startswith(BUILTIN) else None
@@ -77,18 +76,12 @@ def parse_named(text: str, option: str = "") -> tuple[str, str]:
     return source, language
 
 
-def _current(source: str) -> str:
-    """Return a source with today's name of built-in text."""
-    return BUILTIN + source.removeprefix(_OLD) if source.startswith(_OLD) else source
-
-
 def builtin_file(source: str, split: str, kind: str = "") -> Path:
     """Return the file of `builtin:de` inside the package, of pairs, or of tagged words with `kind=".pos"`.
 
     Raises:
         InputError: there is no file for that language and split.
     """
-    source = _current(source)
     folder = Path(str(importlib.resources.files("hf_xalign.data"))) / "chromium_ui"
     path = folder / f"{source.removeprefix(BUILTIN)}.{split}{kind}.jsonl"
     if path.is_file():
@@ -115,7 +108,7 @@ def find_source(
     Raises:
         InputError: there is no such file, or it is not a regular file.
     """
-    name = _current(str(source)) if isinstance(source, (str, Path)) else ""
+    name = str(source) if isinstance(source, (str, Path)) else ""
     expanded = os.path.expanduser(name)
     if name.startswith(BUILTIN) and "package" in kind.schemes:
         return "package", [builtin_file(name, split, kind.inside)]

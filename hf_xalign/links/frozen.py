@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from hf_xalign.cache import check_sealed, map_rows, replacing, seal
+from hf_xalign.cache import map_rows, replacing
 from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -55,15 +55,13 @@ def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
 
 
 def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
-    """Write the evaluation links of a run, with a checksum, into its folder; return `{"evaluation links": file}`."""
+    """Write the evaluation links of a run into its folder; return `{"evaluation links": file}`."""
     write_links(dataset, folder / EVAL_LINKS)
-    seal(folder / EVAL_LINKS)
     return {"evaluation links": str(folder / EVAL_LINKS)}
 
 
 def read_links(path: str | os.PathLike) -> Dataset:
     """Read a file of [`write_links`]; an InputError names the first row with a fault, such as two links of a word."""
-    check_sealed(Path(path))
     rows = []
     for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"

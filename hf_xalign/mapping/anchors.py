@@ -8,7 +8,6 @@ import heapq
 import json
 import logging
 import os
-import time
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,11 +21,10 @@ import numpy as np
 import torch
 from datasets import Column
 from peft.tuners.tuners_utils import BaseTunerLayer
-from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import cache_dir, digest, is_whole, locked, seal
+from hf_xalign.cache import cache_dir, digest, locked
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.pairs import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
@@ -45,7 +43,6 @@ logger = logging.getLogger(__name__)
 _FORMAT = "hf_xalign.anchors"
 _VERSION = "1"
 _READ_AT_ONCE, _TOKENIZED_AT_ONCE = 1_000, 10_000  # sentences
-_MARK_SECONDS = 120.0  # between writes of the progress file: the work that a killed run may lose
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 """Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""
 
@@ -175,8 +172,8 @@ def make_anchors(
     mean of its occurrences. With `sentences_per_word=None`, the anchor is the mean of all occurrences (ROTATE, section
     2.2.1). Repeated sentences count once, and truncated words do not count.
 
-    The same call resumes an interrupted pass, with identical results on a CPU, and reads a finished result from the
-    cache. If several processes make the same call, one computes and the others wait.
+    The same call reads a finished result from the cache. If several processes make the same call, one computes and the
+    others wait.
 
     Args:
         model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of
@@ -233,8 +230,8 @@ def make_anchors(
         home = Path(folder) / key if folder else cache_dir("anchors", key)
         home.mkdir(parents=True, exist_ok=True)
         stack.enter_context(locked(home))
-        path, partial = home / "anchors.safetensors", home / "progress.safetensors"
-        if is_whole(path):
+        path = home / "anchors.safetensors"
+        if path.exists():
             logger.info("using the anchors in %s", path)
             return replace(Anchors.load(path), layers=tuple(layers), cover=report)
         sums = sum_vectors(
@@ -245,7 +242,6 @@ def make_anchors(
             pad_token_id=tokenizer.pad_token_id,
             batch_size=batch_size,
             dtype=dtype,
-            progress=partial,
             ray=ray,
             desc=f"Averaging word vectors ({lang})",
         )
@@ -253,9 +249,6 @@ def make_anchors(
         vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
         anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint, report)
         anchors.save(path)
-        seal(path)
-        for file in home.glob(f"{partial.name}*"):
-            file.unlink()
         return anchors
 
 
@@ -593,27 +586,19 @@ def sum_vectors(
     pad_token_id: int,
     batch_size: int = 64,
     dtype: torch.dtype | None = None,
-    progress: Path | None = None,
     desc: str | None = None,
     ray: str | None = None,
 ) -> Tensor:
     """Sum each word's vectors over its sentences: float32 (vocabulary, layers, dim) on the CPU.
 
     A word's vector in a sentence is the mean of its occurrences there. `layers` are positions in `hidden_states`.
-    `progress` is a file of partial sums, written every two minutes, from which an interrupted run resumes; the caller
-    removes it.
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
-    done, sums = 0, torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size)
-    if progress is not None and is_whole(progress):
-        with safe_open(progress, "pt") as file:
-            done, sums = int(file.metadata()["sentences"]), file.get_tensor("sums")
-    sums = sums.to(device)
-    marked = time.monotonic()
+    done, sums = 0, torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size, device=device)
     with contextlib.ExitStack() as stack:
         batches = hidden_batches(
             model,
-            occurrences.token_ids()[done:],
+            occurrences.token_ids(),
             pad_token_id,
             layers,
             batch_size=batch_size,
@@ -636,8 +621,4 @@ def sum_vectors(
                 vectors = hidden.flatten(0, 1).index_select(0, tokens.index).float()
                 sums[:, k].index_add_(0, words, vectors * weights.unsqueeze(-1))
             done += len(rows)
-            if progress is not None and time.monotonic() - marked > _MARK_SECONDS:
-                write_tensors(progress, {"sums": sums.cpu()}, {"sentences": str(done)})
-                seal(progress)
-                marked = time.monotonic()
     return sums.cpu()

@@ -13,7 +13,7 @@ from jinja2 import UndefinedError
 
 from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError
-from hf_xalign.record import check_run, portable, read_record, write_text
+from hf_xalign.record import portable, read_record, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.charts import render
 from hf_xalign.tables import is_count, score_rows, view
@@ -36,7 +36,7 @@ def render_report(folder: str | os.PathLike) -> str:
 
     Example:
         >>> import tempfile
-        >>> from hf_xalign.record import check_run, finish_record, start_record, write_record
+        >>> from hf_xalign.record import finish_record, start_record, write_record
         >>> record = start_record(method="fao", base_model="bert-base-multilingual-cased", languages=["de"])
         >>> record["scores"] = {"before": {"de": {"retrieval_mean": 0.5}}, "after": {"de": {"retrieval_mean": 0.8}}}
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +85,6 @@ def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str, int]:
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
     for path in (parent / "trainer_state.json" for parent in (folder, *checkpoints)):
-        check_run(path.parent)
         if content := _read(path, "log_history"):
             rows = [row for row in content["log_history"] if isinstance(row, dict) and _is_number(row.get("step"))]
             steps = [row["step"] for row in rows]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from tqdm import tqdm
 
-from hf_xalign.cache import check_mark, inside, read_json
+from hf_xalign.cache import inside, read_json
 from hf_xalign.checks import check_distinct, check_layout, check_lengths, check_range
 from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics import significance
@@ -211,7 +211,6 @@ def load_system(
 
 def _read_scores(folder: Path, number: int) -> dict[str, Any]:
     path = folder / SCORES
-    check_mark(path)
     advice = ". Run that seed again, or name the finished seeds by --seeds."
     with explained(f"{path}: the run is not finished", FileNotFoundError, advice=advice):
         record = read_json(path, remedy="The file was edited or cut off.")

@@ -12,7 +12,6 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import is_whole
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.corpus import draw_pairs, first_pairs, load_parts, warn_of_mixed_texts
 from hf_xalign.data.encoding import check_pieces, set_prompt
@@ -212,7 +211,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
     """Read the text, load the encoder and link the words; a resumed run keeps the evaluation links of its folder."""
     links_file, links = Path(args.output_dir) / EVAL_LINKS, args.loss.reads("links")
     corpus = _load(
-        data, args, data.eval_links or (str(links_file) if resume and is_whole(links_file) else None), links=links
+        data, args, data.eval_links or (str(links_file) if resume and links_file.exists() else None), links=links
     )
     options: Any = {name: getattr(args, name) for name in ("drop_identical", "draw", "seed")}
     with args.main_process_first(desc="linking the text"):

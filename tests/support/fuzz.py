@@ -30,7 +30,6 @@ import yaml
 from hypothesis import strategies as st
 from transformers import SchedulerType
 
-from hf_xalign.cache import read_mark
 from hf_xalign.config import parse
 from hf_xalign.data import load_parallel
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage
@@ -45,10 +44,8 @@ from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules
-from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import LabelSet, read_examples, read_questions
-from support.card import make_record
 from support.text import CONLLU, tmx
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -399,11 +396,6 @@ def _rules(path: Path) -> None:
     assert all(isinstance(one, bool) for one in found)
 
 
-def _record(path: Path) -> None:
-    """Read a record and write it, as `push` does; a number that is not finite is null then."""
-    write_record(path.parent, read_record(path.parent))
-
-
 def _questions(path: Path) -> None:
     read_questions(f"de={path}")
 
@@ -514,12 +506,10 @@ READERS = {
     "questions-json": Reader("q.json", [_dump(_SQUAD, True)], [_questions], "json"),
     "questions-jsonl": Reader("q.jsonl", [_lines(_QUESTION)], [_questions], "jsonl"),
     "treebank": Reader("t.conllu", [CONLLU.encode()], [_trees], of_no_line="no sentences"),
-    "record": Reader("results.json", [_dump(make_record(), True)], [_record], "json"),
     "recipe": Reader("recipe.yaml", [_YAML], [_recipe], "yaml"),
     "labels": Reader("labels.json", [b'["O", "B-X", "I-X"]', b'["a", "b"]'], [_label_set], "json"),
     "example-scores": Reader("e.json", [_saved(_scores.save)], [ExampleScores.load], "json"),
     "entries": Reader("token_entries.json", [_dump(_entries, True)], [_token_entries], "json"),
     "language": Reader("language.json", [_saved(_language.save)], [DerivedLanguage.load], "json"),
-    "mark": Reader("settings.json", [b'{"identity": "x", "files": {"a": "b"}, "seal": "0"}'], [read_mark], "json"),
     "rules": Reader("r.txt", [_RULES], [_rules]),
 }

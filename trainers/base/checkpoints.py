@@ -24,7 +24,7 @@ from hf_xalign.cache import open_mark, write_mark
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.config import SKETCH, same_base
 from hf_xalign.modeling.xalign.insertion import read_adapter_config
-from hf_xalign.record import COMPLETE, LOCAL
+from hf_xalign.record import COMPLETE
 
 if TYPE_CHECKING:
     from hf_xalign.trainers.base.alignment_config import AlignmentConfig
@@ -53,7 +53,7 @@ _OF_BEST = ("metric_for_best_model", "greater_is_better")
 _SHOWN = 4  # differing settings in a message
 # Files that a finished run leaves in its folder: of an encoder, an adapter or maps.
 _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetensors")
-_MORE = (LOCAL, "README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*")
+_MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*")
 
 
 def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, Any] | None = None) -> None:

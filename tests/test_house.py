@@ -37,12 +37,12 @@ CAPS = {
     "modeling": (5044, 114),
     "objectives": (1259, 11),
     "prepare": (900, 4),
-    "recipes": (3139, 39),
+    "recipes": (3_160, 39),
     "report": (476, 4),
     "search": (883, 10),
     "statistics": (698, 21),
     "tasks": (2487, 55),
-    "trainers": (6951, 117),
+    "trainers": (7_010, 117),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

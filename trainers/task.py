@@ -44,6 +44,9 @@ class TaskTrainer(AlignmentTrainer):
         task: the task.
         train_dataset: training text of each language, or rows that the task has encoded.
         eval_dataset: evaluation text by language.
+        held_out: text by language that the trained model is scored on; by default `eval_dataset`, which may instead
+            be the text that selects the checkpoint.
+        module: name of a module between encoder and head, for the record.
 
     Attributes:
         language_inputs: the model's language-ID inputs.
@@ -70,9 +73,8 @@ class TaskTrainer(AlignmentTrainer):
     scores_start = scores_ends = False  # a new head has random weights; eval_on_start scores it anyway
     args: TaskConfig
     eval_dataset: Any
-    # Scores of the trained model by language, and the name of a module between encoder and head.
+    # Scores of the trained model by language.
     scores: dict[str, TaskScores]
-    module: str | None = None
 
     def __init__(
         self,
@@ -80,10 +82,12 @@ class TaskTrainer(AlignmentTrainer):
         args: TaskConfig | None = None,
         *,
         task: Task,
+        held_out: Mapping[str, Examples] | None = None,
+        module: str | None = None,
         **kwargs: Any,
     ):
-        self.task = task
-        self.arguments = {**self.arguments, "task": task}
+        self.task, self.held_out, self.module = task, held_out, module
+        self.arguments = {**self.arguments, "task": task, "held_out": held_out, "module": module}
         super().__init__(model, args, **kwargs)
 
     def _load_model(self, path: str) -> PreTrainedModel:
@@ -221,7 +225,7 @@ class TaskTrainer(AlignmentTrainer):
         """Return training text (none if it was given encoded), its languages, scored text, and its other languages."""
         texts = [] if isinstance(self._given, Dataset) else list(self._given or ())
         trained = list(dict.fromkeys(part.language for part in texts)) or self.train_languages
-        held_out = cast(Run, self.run).held_out or self.eval_dataset
+        held_out = self.held_out or self.eval_dataset
         return texts, trained, held_out, [language for language in held_out if language not in trained]
 
     def text_entries(self) -> dict[str, Any]:
@@ -239,7 +243,7 @@ class TaskTrainer(AlignmentTrainer):
     def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
         """Score the trained model on all text, and store the scores, with those of step 0 if there are any."""
         run = cast(Run, self.run)
-        self.scores = self.score(run.held_out, desc=f"Scoring seed {self.args.seed}")
+        self.scores = self.score(self.held_out, desc=f"Scoring seed {self.args.seed}")
         run.examples[when] = {language: language_scores.examples for language, language_scores in self.scores.items()}
         start = next((row for row in self.state.log_history if row["step"] == 0), {})
         totals = {language: language_scores.totals() for language, language_scores in self.scores.items()}

@@ -33,6 +33,7 @@ from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
 from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
 from hf_xalign.record import EVAL_LINKS, base_entry
 from hf_xalign.trainers.base.probes import Probe, read_probes
+from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
 
@@ -87,23 +88,28 @@ class Corpus(RunText):
 
     def entries(self) -> dict[str, Any]:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
-        kinds = ("train", "test") if self.probes else ()
-        probed = {f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)] for kind in kinds}
-        return {"data": self.sources | probed, "links": self.link_counts, "linked_by": self.linked_by}
+        return {"data": self.sources, "links": self.link_counts, "linked_by": self.linked_by}
 
-    def trainer(self, trainer_class: type[Any], args: Any) -> Any:
+    def trainer(self, trainer_class: type[Any], args: Any, reporting: Reporting | None = None) -> Any:
         """Return a trainer of the given class for this encoder and text."""
         model, self.model = self.model or load_checked(self.data, args)[0], None
-        trainer = trainer_class(
-            model, args, train_dataset=self.train, eval_dataset=self.evaluation, processing_class=self.tokenizer
+        return trainer_class(
+            model,
+            args,
+            train_dataset=self.train,
+            eval_dataset=self.evaluation,
+            processing_class=self.tokenizer,
+            name=self.data.model_name_or_path,
+            probes=self.probes,
+            protocols=self.protocols,
+            reporting=reporting,
         )
-        if run := trainer.run:
-            run.base_model, run.probes, run.protocols = self.data.model_name_or_path, self.probes, self.protocols
-        return trainer
 
     def about_seed(self, *about: Any) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`, as [`~hf_xalign.recipes.parts.run.about_seed`] does."""
-        return about_seed(self.entries()["data"], self.data.model_name_or_path, *about)
+        kinds = ("train", "test") if self.probes else ()
+        probed = {f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)] for kind in kinds}
+        return about_seed(self.sources | probed, self.data.model_name_or_path, *about)
 
     def keep_seed(self, trainer: Any, folder: Path, how: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the scores of a seed's examples, and return the content of its `scores.json`."""

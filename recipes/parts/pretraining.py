@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +35,7 @@ from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, Pre
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base.run import Run
+from hf_xalign.trainers.base.run import Reporting
 
 
 @dataclass
@@ -64,9 +65,18 @@ class PretrainingCorpus(RunText):
         pivot, *others = self.languages
         return {"languages": others, "pivot": pivot, "data": self.sources}
 
-    def trainer(self, trainer_class: type[AlignMLMTrainer], args: AlignMLMConfig) -> AlignMLMTrainer:
+    def trainer(
+        self, trainer_class: type[AlignMLMTrainer], args: AlignMLMConfig, reporting: Reporting | None = None
+    ) -> AlignMLMTrainer:
         """Return the trainer, which saves the derived language and the dictionary too."""
-        trainer = trainer_class(
+        reporting, folder = reporting or Reporting(), Path(args.output_dir)
+        exports: dict[str, Callable[[Any], str]] = {}
+        if self.derived is not None:
+            save = self.derived.save
+            exports["derived language"] = lambda _: save(folder / DERIVED_FILE)
+        if self.dictionary is not None:
+            exports["dictionary"] = lambda _: str(folder / ENTRIES_FILE)
+        return trainer_class(
             self.model,
             args,
             train_dataset=self.train,
@@ -75,14 +85,9 @@ class PretrainingCorpus(RunText):
             test_entries=self.test_entries,
             candidates=self.candidates,
             processing_class=self.tokenizer,
+            name=self.base_model,
+            reporting=replace(reporting, exports={**exports, **reporting.exports}),
         )
-        run, folder = cast(Run, trainer.run), Path(args.output_dir)
-        run.base_model = self.base_model
-        if self.derived is not None:
-            run.exports["derived language"] = partial(self.derived.save, folder / DERIVED_FILE)
-        if self.dictionary is not None:
-            run.exports["dictionary"] = lambda: str(folder / ENTRIES_FILE)
-        return trainer
 
     def describe(self) -> list[str]:
         """Describe encoder, text, vocabulary and dictionary, one line each."""

@@ -38,6 +38,7 @@ from hf_xalign.trainers.base.checkpoints import check_output_dir, clear_run, las
 from hf_xalign.trainers.base.fsdp import wants_sharding
 from hf_xalign.trainers.base.hub import check_push
 from hf_xalign.trainers.base.probes import Probe, keep_examples
+from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.tracking import finish_run
 
 # Timed steps of an estimate, after one warm-up step, and rows to prepare for it.
@@ -94,19 +95,21 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
         return
 
     def train_one(run_args: AlignmentConfig, checkpoint: bool | str | None) -> Any:
-        trainer = corpus.trainer(trainer_class, run_args)
-        run: Any = trainer.run
-        run.settings, run.text, run.seconds = non_default_fields(data), corpus.entries(), seconds | run.seconds
-        run.pictures = not data.smoke
-        if run_args.process_index == 0 and trainer.scores_start:
-            run.show = partial(print, flush=True)
-        if folder := getattr(data, "sentence_transformer", None):
-            run.exports["for sentence-transformers"] = partial(_export, trainer, folder)
+        folder = getattr(data, "sentence_transformer", None)
+        reporting = Reporting(
+            settings=non_default_fields(data),
+            text=corpus.entries(),
+            seconds=seconds,
+            exports={"for sentence-transformers": partial(_export, folder=folder)} if folder else {},
+            show=partial(print, flush=True),
+            pictures=not data.smoke,
+        )
+        trainer = corpus.trainer(trainer_class, run_args, reporting)
         trainer.train(resume_from_checkpoint=checkpoint or False)
         if getattr(data, "save_models", True):
             trainer.save_model()
         if run_args.should_save and trainer.scores_start:
-            print("\n" + format_table(run.record))
+            print("\n" + format_table(trainer.run.record))
         return trainer
 
     def train_seed(seed_args: AlignmentConfig, how: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from hf_xalign.tasks import (
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.tasks.results import write_scores
 from hf_xalign.trainers.base.checkpoints import clear_run
+from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.task import TaskTrainer, text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -92,7 +93,7 @@ class TaskData:
         kinds = {kind: kind_entries for kind, entries in texts.items() if (kind_entries := list(entries))}
         return {"data": kinds | data.extra_data(self.args)}
 
-    def trainer(self, trainer_class: type[Any], args: Any) -> TaskTrainer:
+    def trainer(self, trainer_class: type[Any], args: Any, reporting: Reporting | None = None) -> TaskTrainer:
         """Return the trainer of one seed, `args.seed`, with its own model."""
         encoder, module = self.data.named(args.seed)
         with args.main_process_first(desc="making the built-in encoder"):
@@ -111,11 +112,15 @@ class TaskData:
         else:
             model = load_task_model(encoder, self.task, **options)
         tokenizer = load_tokenizer(path, revision=revision)
-        trainer = trainer_class(model, args, task=self.task, processing_class=tokenizer, **texts)
+        of_run: dict[str, Any] = {
+            "held_out": self.evaluation,
+            "module": module,
+            "name": encoder,
+            "reporting": reporting,
+        }
+        trainer = trainer_class(model, args, task=self.task, processing_class=tokenizer, **texts, **of_run)
         if tagger and tagger.keep_vectors:
             self.read = {(encoder, module): trainer.train_dataset}
-        run: Any = trainer.run
-        trainer.module, run.base_model, run.held_out = module, encoder, self.evaluation
         return trainer
 
     def about_seed(self, metric: str, settings: dict[str, Any], drawn_by: int, seed: int) -> dict[str, Any]:

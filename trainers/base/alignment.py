@@ -48,7 +48,7 @@ from hf_xalign.data.parallel import join_languages, only_language
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion
-from hf_xalign.evaluation.scores import Scores, score_retrieval
+from hf_xalign.evaluation.scores import Protocol, Scores, score_retrieval
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_encoder, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, open_sentence_transformer, read_length
 from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
@@ -60,7 +60,8 @@ from hf_xalign.record import write_text
 from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.alignment_config import AlignmentConfig, check_optimizer, check_optimizers
 from hf_xalign.trainers.base.hub import HubTrainer
-from hf_xalign.trainers.base.run import Run, given_entries
+from hf_xalign.trainers.base.probes import Probe
+from hf_xalign.trainers.base.run import Reporting, Run, given_entries
 from hf_xalign.trainers.base.tracking import use_tracker
 
 logger = logging.getLogger(__name__)
@@ -166,6 +167,11 @@ class AlignmentTrainer(HubTrainer):
         optimizer_cls_and_kwargs: class and options of the optimizer, which gets all trained weights.
         model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
             `model` is None.
+        name: name of the encoder in record and card, by default that of its checkpoint.
+        probes: labelled text of [`~hf_xalign.trainers.base.probes.read_probes`], by which the frozen vectors are
+            probed before and after training.
+        protocols: protocols that word retrieval is scored by before and after training.
+        reporting: what a script adds to the record of the run.
 
     Raises:
         InputError: settings that do not fit the model, the tokenizer or the data; or, before anything is loaded by id
@@ -235,6 +241,10 @@ class AlignmentTrainer(HubTrainer):
         optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: ModelInit | None = None,
+        name: str | None = None,
+        probes: Sequence[Probe] = (),
+        protocols: Sequence[Protocol] = (Protocol(),),
+        reporting: Reporting | None = None,
     ):
         arguments = {name: value for name, value in locals().items() if name not in _OF_ONE_TRIAL}
         start = time.perf_counter()
@@ -326,7 +336,9 @@ class AlignmentTrainer(HubTrainer):
         self._trained = False
         self._complete()
         if self._recorded and self._has_scores():
-            self.run = Run(self, base_model, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            options: Any = {"probes": probes, "protocols": protocols, "reporting": reporting}
+            self.run = Run(self, name or base_model, seconds, **options)
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         """Store the terms of the loss, by default those of the settings, before anything is loaded."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import finish_record, phase, start_record, write_record
 from hf_xalign.tables import before_table
+from hf_xalign.trainers.base.probes import Probe
 from hf_xalign.trainers.base.tracking import track_distances, track_record
 
 logger = logging.getLogger(__name__)
@@ -89,36 +91,57 @@ def draw_curves(curves: Mapping[str, Mapping[int, float]], path: Path) -> Path:
 DRIFT_SENTENCES = 500
 
 
+@dataclass(frozen=True)
+class Reporting:
+    """Additions of a script to the record of its run, and where the scores before training are shown.
+
+    Args:
+        settings: further settings for the record, such as the script's own arguments.
+        text: entries of the record on the text, arguments of [`~hf_xalign.record.start_record`], in place of those
+            that the trainer reads from its datasets.
+        seconds: seconds that were spent before the trainer was made, by what they were spent on.
+        exports: by what they save, functions that save more of a trainer and return where.
+        show: function that shows the table before training; by default it is logged.
+        pictures: draw the curve of the scores and the histograms of the distances.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    text: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    exports: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    show: Callable[[str], None] = logger.info
+    pictures: bool = True
+
+
 class Run:
     """Run of one trainer: it scores the held-out text before and after training, and writes record and card.
-
-    A recipe sets what it alone knows before it trains: its own `settings`, the `text` and where it is from, `seconds`
-    that it took to read it, further `protocols` and `probes` to score by, and how to `show` the scores before.
 
     Args:
         trainer: the trainer, which has an evaluation set.
         base_model: the encoder's Hub id or folder, or `new`.
         seconds: time that it took to make the trainer.
+        probes: labelled text that the frozen vectors are probed with.
+        protocols: protocols that word retrieval is scored by.
+        reporting: what the script that made the trainer adds.
     """
 
-    def __init__(self, trainer: Any, base_model: str, seconds: float):
+    def __init__(
+        self,
+        trainer: Any,
+        base_model: str,
+        seconds: float,
+        *,
+        probes: Sequence[Probe] = (),
+        protocols: Sequence[Protocol] = (Protocol(),),
+        reporting: Reporting | None = None,
+    ):
         self.trainer, self.base_model = trainer, base_model
+        self.probes, self.protocols, self.reporting = probes, protocols, reporting or Reporting()
         self.record: dict[str, Any] = {}
-        self.seconds = {"preparing": round(seconds, 3)}
-        self.settings: Mapping[str, Any] = {}
-        # Arguments of `start_record` on the text, in place of what the trainer knows of it.
-        self.text: Mapping[str, Any] | None = None
-        self.protocols: Sequence[Protocol] = (Protocol(),)
-        self.probes: Sequence[Any] = ()
-        # Functions that save more, by what they save.
-        self.exports: dict[str, Callable[[], str]] = {}
-        self.show: Callable[[str], None] | None = None
-        self.pictures = True
+        self.seconds = {**self.reporting.seconds, "preparing": round(seconds, 3)}
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
         self.pivot: dict[str, dict[str, torch.Tensor]] = {}
         self.distances: dict[str, Any] = {}
-        # Text that is scored in the end, where it is not the trainer's evaluation set.
-        self.held_out: Any = None
         # Scores of every sentence: of retrieval by stage, and of each probe by stage and its number.
         self.examples: dict[str, Examples] = {}
         self.probed: dict[tuple[str, int], Any] = {}
@@ -143,10 +166,10 @@ class Run:
                 preset=args.preset,
                 seed=args.seed,
                 base_model=self.base_model,
-                settings={**self.settings, **args.changed()},
+                settings={**self.reporting.settings, **args.changed()},
                 objective=trainer.formula(),
                 paper=trainer._paper,
-                **(trainer.text_entries() | (self.text or {})),
+                **self._text(),
             )
             self.record["times"]["seconds"] |= self.seconds
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -171,10 +194,21 @@ class Run:
                 if trainer.random_start:
                     scores = self._score(model, "untrained")
                 model.to(home)
-        if self.show:
-            self.show(f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}")
+        if args.should_save and trainer.scores_start:
+            self.reporting.show(
+                f"training {trained:,} parameters, {100 * trained / encoder:.2f}% of the encoder's {encoder:,}"
+            )
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
         self._scored_at, self._known = -1, {0: broadcast_object_list([scores])[0]}
+
+    def _text(self) -> dict[str, Any]:
+        """Return the arguments of `start_record` on the text, with the text of the probes."""
+        entries = self.trainer.text_entries() | dict(self.reporting.text)
+        probed = {
+            f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)]
+            for kind in ("train", "test")
+        }
+        return entries | {"data": entries["data"] | (probed if self.probes else {})}
 
     def known(self, dataset: Any) -> Scores | None:
         """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""
@@ -189,8 +223,8 @@ class Run:
         for added in self.trainer.score_held_out(model, when):
             first, retrieval = not retrieval, merge_scores(retrieval, added)
             scores[when] = retrieval
-            if when == "before" and first and retrieval and self.show:
-                self.show("\n" + before_table(self.record) + "\n")
+            if when == "before" and first and retrieval:
+                self.reporting.show("\n" + before_table(self.record) + "\n")
         for number, probe in enumerate(self.probes):
             batch_size = self.trainer.args.per_device_eval_batch_size
             tokenizer = self.trainer.processing_class
@@ -232,12 +266,12 @@ class Run:
         record |= trainer.last_entries()
         write_record(folder, record)  # before pictures, which may fail where the scores did not
         drawn: list[Path] = []
-        if self.pictures and self.pivot:
+        if self.reporting.pictures and self.pivot:
             with self.phase("scoring"):
                 pooling = trainer.args.eval_pooling
                 drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model, pooling)
         saved = {"model": str(folder), **self._kept}
-        saved |= {name: export() for name, export in self.exports.items()}
+        saved |= {name: export(trainer) for name, export in self.reporting.exports.items()}
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)
         track_record(trainer.args, record)

@@ -22,8 +22,8 @@ import inspect
 import json
 import re
 import sys
-from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -38,21 +38,25 @@ from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
 _UNSET = object()
 # YAML 1.1 reads `1e-5` as text, because its floats need a dot.
+_BOOLEANS = {"yes": True, "true": True, "t": True, "y": True, "1": True} | dict.fromkeys(
+    ("no", "false", "f", "n", "0"), False
+)
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _NO_TOKENS = "is not allowed, because settings are pickled and pushed with the model. Set HF_TOKEN in the environment."
 
 
 def parse(
     dataclass_types: Sequence[type[Any] | str],
-    argv: Sequence[str] | None = None,
+    argv: CommandLine | Sequence[str] | None = None,
     *,
     description: str | None = None,
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
     The classes have no field name in common. One instance of each is returned, in order. A class that takes seconds to
-    import is given by name, `module:Class`, and imported after the [`check`] of the others. `argv` are the arguments
-    without the program's name, by default `sys.argv[1:]`. The line breaks of `description` are kept.
+    import is given by name, `module:Class`, and imported when the others are filled and checked. `argv` are the
+    arguments without the program's name, by default `sys.argv[1:]`, or a line that is open already. The line breaks
+    of `description` are kept.
 
     Example:
         >>> @dataclasses.dataclass
@@ -65,26 +69,98 @@ def parse(
         Traceback (most recent call last):
         hf_xalign.errors.InputError: unknown option --rte; did you mean '--rate'?
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    if any(isinstance(cls, str) for cls in dataclass_types):
-        check(dataclass_types, words)
-    types = [imported(cls) for cls in dataclass_types]
-    return _fill(types, words, _Parser(types, True, description=description))
+    line = argv if isinstance(argv, CommandLine) else CommandLine(dataclass_types, argv, description=description)
+    return line.fill()
 
 
-def check(dataclass_types: Sequence[type[Any] | str], argv: Sequence[str]) -> None:
-    """Check a command line without the slow imports: all names, and the values of the imported classes.
+class CommandLine:
+    """Command line of a recipe: names are checked and the imported classes are filled at once, the others later.
+
+    So a misspelt option, a missing file and a bad row are reported before the imports that take seconds.
+
+    Args: those of [`parse`].
 
     Raises:
         InputError: an option or key is unknown; a value has the wrong type or is not allowed; or a file is missing.
     """
-    if {"-h", "--help"} & set(argv):
-        return
-    types = [cls for cls in dataclass_types if not isinstance(cls, str)]
-    later = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
-    for arguments in _fill(types, argv, _Parser(types, True), later):
-        for check_more in ("check_files", "check_rows"):
-            getattr(arguments, check_more, lambda: None)()
+
+    def __init__(
+        self,
+        dataclass_types: Sequence[type[Any] | str],
+        argv: Sequence[str] | None = None,
+        *,
+        description: str | None = None,
+    ) -> None:
+        words = list(sys.argv[1:] if argv is None else argv)
+        if {"-h", "--help"} & set(words):
+            _Parser([imported(cls) for cls in dataclass_types], True, description=description).print_help()
+            raise SystemExit(0)
+        if hidden := next((word for word in words if mask_secrets(word) != word), None):
+            raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
+        self._types, self._given = dataclass_types, set[str]()
+        known = [cls for cls in dataclass_types if not isinstance(cls, str)]
+        late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
+        self._names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
+        self._names += [name for name in late if not is_secret_name(name)]
+        self._late, early = split_options(words, late)
+        config, early = split_options(early, ["config"])
+        self._entries = self._read(_Parser([], True).parse_options(config)[0].get("config"))
+        self._early = self._fill(known, early)
+        if late:
+            self.check_files()
+
+    def check_files(self) -> None:
+        """Refuse missing files and bad rows of small ones, as the arguments' own methods find them."""
+        for arguments in self._early:
+            for check_more in ("check_files", "check_rows"):
+                getattr(arguments, check_more, lambda: None)()
+
+    def fill(self) -> tuple[Any, ...]:
+        """Import the other classes, and return an instance of each class."""
+        later = [imported(cls) for cls in self._types if isinstance(cls, str)]
+        late, early = iter(self._fill(later, self._late)), iter(self._early)
+        instances = tuple(next(late if isinstance(cls, str) else early) for cls in self._types)
+        with self._places():
+            checks.check(*instances)
+        return instances
+
+    def _read(self, config: str | None) -> dict[str, tuple[Any, str]]:
+        """Return the entries of the --config file, whose keys are checked."""
+        entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
+        for key, (_, location) in entries.items():
+            if key not in self._names and is_secret_name(key):
+                raise InputError(f"{location}: {key} {_NO_TOKENS}")
+            if key not in self._names:
+                raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), self._names)}")
+        return entries
+
+    def _fill(self, types: Sequence[type[Any]], words: Sequence[str]) -> list[Any]:
+        options, unknown = _Parser(types, True).parse_options(words)
+        if unknown:
+            raise InputError(_unknown_option(unknown[0], self._names))
+        self._given |= options.keys()
+        values: dict[str, Any] = {}
+        for name, hint in (item for cls in types for item in _hints(cls).items()):
+            if name in options:
+                where = f"--{name}"
+                values[name] = coerce(_from_words(options[name], hint, where), hint, where)
+            elif name in self._entries:
+                value, location = self._entries[name]
+                values[name] = coerce(value, hint, f"{location}: {name}")
+        with self._places():
+            instances = [_build(cls, values) for cls in types]
+            checks.check(*instances)
+        return instances
+
+    @contextlib.contextmanager
+    def _places(self) -> Iterator[None]:
+        """Add the line of the YAML file to an error about a setting that is from there."""
+        try:
+            yield
+        except checks.SettingError as error:
+            _, location = self._entries.get(error.setting, ("", ""))
+            place = f"{location}: " if location and error.setting not in self._given else ""
+            raise InputError(place + str(error)) from error
 
 
 def imported(cls: type[Any] | str) -> type[Any]:
@@ -95,33 +171,39 @@ def imported(cls: type[Any] | str) -> type[Any]:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_command(
-    cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "", passing: bool = False
-) -> Any:
-    """Return the options of a command of `hf-xalign`.
+def split_options(words: Sequence[str], names: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the words of the options with these names, each with its values, and the other words; both in order."""
+    own: list[str] = []
+    others: list[str] = []
+    group = others
+    for word in words:
+        if word.startswith("--"):
+            name = word[2:].partition("=")[0].replace("-", "_")
+            group = own if {name, name.removeprefix("no_")} & set(names) else others
+        group.append(word)
+    return own, others
 
-    With `passing`, the command runs a recipe. Then the options and the words that are passed on are returned: unknown
-    ones, and all after `--`.
+
+def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
+    """Return the options of a command of `hf-xalign`.
 
     Raises:
         InputError: an unknown option, or a wrong value.
     """
-    end = words.index("--") if passing and "--" in words else len(words)
     parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
-    if not passing:
-        parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    options, extra = parser.parse_options(words[:end])
-    options.pop("debug", None)
-    if extra and not passing:
-        name = extra[0].partition("=")[0]
-        hint = suggestion(name.replace("-", "_").replace("__", "--", 1), [f"--{name}" for name in _hints(cls)])
-        for field in dataclasses.fields(cls):
-            if field.metadata.get("positional") and hint.endswith(f"'--{field.name}'?"):
-                hint = f"; write {field.metadata['metavar']} alone, without an option's name"
+    options, extra = parser.parse_options(words)
+    if extra:
+        fields = {f"--{field.name}": field.metadata for field in dataclasses.fields(cls)}
+        hint = suggestion(extra[0].partition("=")[0], fields)
+        for option, metadata in fields.items():
+            if metadata.get("positional") and hint.endswith(f"'{option}'?"):
+                hint = f"; write {metadata['metavar']} alone, without an option's name"
         parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
-    command = cls(**options)
+    hints = _hints(cls)
+    values = {name: _from_words(words, hints[name], f"--{name}") for name, words in options.items()}
+    command = cls(**{name: coerce(value, hints[name], f"--{name}") for name, value in values.items()})
     checks.check(command)
-    return (command, [*extra, *words[end + 1 :]]) if passing else command
+    return command
 
 
 def list_options(dataclass_types: Sequence[type[Any]]) -> str:
@@ -144,42 +226,10 @@ def _names(name: str) -> list[str]:
     definition = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == cls)
     fields = [node for node in definition.body if isinstance(node, ast.AnnAssign)]
     names = [ast.unparse(field.target) for field in fields if not ast.unparse(field.annotation).startswith("ClassVar")]
-    bases = (base.id for base in definition.bases if isinstance(base, ast.Name))
-    return [*names, *(field for base in bases for field in _names(f"{homes.get(base, module)}:{base}"))]
-
-
-def _fill(types: Sequence[type[Any]], words: Sequence[str], parser: _Parser, later: Sequence[str] = ()) -> tuple:
-    """Return an instance of each class; options and keys in `later` are not checked."""
-    hints = {name: hint for cls in types for name, hint in _hints(cls).items()}
-    option_names = [name for name in hints if not is_secret(name, hints[name])]
-    option_names += [name for name in later if not is_secret_name(name)]
-    if hidden := next((word for word in words if mask_secrets(word) != word), None):
-        raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
-    options, extra = parser.parse_options(words)
-    if later:  # the rest are values
-        names = {word: word.lstrip("-").partition("=")[0].replace("-", "_") for word in extra if word.startswith("--")}
-        extra = [word for word, name in names.items() if not {name, name.removeprefix("no_")} & set(later)]
-    if extra:
-        raise InputError(_unknown_option(extra[0], option_names))
-    config_file = options.pop("config", None)
-    entries = _read_config(packaged_file(config_file, "configs", "--config")) if config_file else {}
-    values: dict[str, Any] = {}
-    for key, (value, location) in entries.items():
-        if key not in option_names and is_secret_name(key):
-            raise InputError(f"{location}: {key} {_NO_TOKENS}")
-        if key not in option_names:
-            raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), option_names)}")
-        if key in hints:
-            values[key] = coerce(value, hints[key], f"{location}: {key}")
-    for name, value in options.items():
-        values[name] = coerce(value, hints[name], f"--{name}")
-    places = {name: f"{location}: " for name, (_, location) in entries.items() if name not in options}
-    try:
-        instances = tuple(_build(cls, {k: v for k, v in values.items() if k in _hints(cls)}) for cls in types)
-        checks.check(*instances)
-    except checks.SettingError as error:
-        raise InputError(places.get(error.setting, "") + str(error)) from error
-    return instances
+    for base in definition.bases:
+        if isinstance(base, ast.Name):
+            names += _names(f"{homes.get(base.id, module)}:{base.id}")
+    return names
 
 
 # Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
@@ -284,7 +334,8 @@ def _is_enum(hint: Any) -> bool:
 def _members(hint: Any) -> tuple[Any, ...]:
     """Return the alternatives of a union, and the item types of its lists."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return (*alternatives, *(m for a in alternatives if get_origin(a) is list for m in get_args(a)))
+    items = [item for member in alternatives if get_origin(member) is list for item in get_args(member)]
+    return (*alternatives, *(member for item in items for member in _members(item)))
 
 
 def _choices(hint: Any) -> list[str]:
@@ -373,7 +424,7 @@ def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
         if field.init and field.name not in values and _default(field) is _UNSET:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
     with explained(cls.__name__, ValueError):  # from __post_init__
-        return cls(**values)
+        return cls(**{name: value for name, value in values.items() if name in _hints(cls)})
 
 
 def _unknown_option(option: str, names: Sequence[str]) -> str:
@@ -455,10 +506,11 @@ class _Parser(ArgumentParser):
         options: dict[str, Any] = {"help": text, "default": None if default is _UNSET else default}
         if default is _UNSET and self._recipe:
             options["help"] = f"{text} (required)".strip()
-        options |= _argparse_type(hint)
+        options |= _argparse_options(hint)
         options |= {key: metadata[key] for key in ("metavar", "nargs") if key in metadata}
         if metadata.get("positional"):
             del options["default"]
+            options["metavar"] = metadata.get("metavar", name)
             group.add_argument(name, **{**options, "nargs": options.get("nargs")})
             return
         if metadata.get("flag"):
@@ -475,11 +527,8 @@ class _Parser(ArgumentParser):
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return the given options, and the unknown words."""
         unset = Namespace(**{a.dest: _UNSET for a in self._actions if a.dest != "help" and a.option_strings})
-        typed = {(_with_underscores(word) if self._recipe else word): word for word in argv}
-        words = [_with_underscores(word) for word in argv] if self._recipe else argv
-        namespace, extra = self.parse_known_args(words, unset)
-        options = {name: value for name, value in vars(namespace).items() if value is not _UNSET}
-        return options, [typed.get(word, word) for word in extra]
+        namespace, extra = self.parse_known_args(list(map(_with_underscores, argv)), unset)
+        return {name: value for name, value in vars(namespace).items() if value is not _UNSET}, extra
 
     def error(self, message: str) -> NoReturn:
         """Raise an `InputError` instead of printing the usage, which has hundreds of lines."""
@@ -505,46 +554,45 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
         silent = action.default in (None, "", [], SUPPRESS) or action.nargs == 0
         return action.help or "" if silent else f"{action.help or ''} (default: %(default)s)"
 
-    def _get_default_metavar_for_optional(self, action: Action) -> str:
-        name = getattr(action.type, "__name__", "text")
-        return {"int": "N", "float": "X", "str": "TEXT", "_true_or_false": "true|false"}.get(name, name.upper())
 
-
-def _argparse_type(hint: Any) -> dict[str, Any]:
-    """Return argparse's type, choices and number of words; other types are read as YAML and checked by `coerce`."""
+def _argparse_options(hint: Any) -> dict[str, Any]:
+    """Return argparse's number of words for a type, and what `--help` shows for a value; `coerce` reads the words."""
     members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
     if len(members) > 1 and (str not in members or bool in members):
-        return {"type": _yaml_text, "metavar": "YAML"}
+        return {"metavar": "YAML"}
     member: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
-    is_list = get_origin(member) is list
-    if choices := _choices(member):
-        return {"type": str, "choices": choices, **({"nargs": "+"} if is_list else {})}
-    if member is bool:
-        return {"type": _true_or_false}
-    if is_list and get_args(member)[0] in (str, int, float):
-        return {"type": get_args(member)[0], "nargs": "+"}
-    if member == list[list[str]]:
-        return {"nargs": "+", "action": _Add}
-    if member in (int, float, str, Path):
-        return {"type": member}
-    return {"type": _yaml_text, "metavar": "YAML"}
+    options: dict[str, Any] = {}
+    if get_origin(member) is list:
+        [item] = get_args(member)
+        if item in (str, int, float) or _choices(member):
+            options, member = {"nargs": "+"}, item
+        elif item == list[str]:
+            return {"nargs": "+", "action": _Add, "metavar": "TEXT"}
+    metavars = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
+    choices = _choices(member)
+    return options | {"metavar": "{" + ",".join(choices) + "}" if choices else metavars.get(member, "YAML")}
 
 
-def _true_or_false(text: str) -> bool:
-    for value, words in {True: "yes true t y 1", False: "no false f n 0"}.items():
-        if text.lower() in words.split():
-            return value
-    raise ArgumentTypeError(f"true or false, not {text!r}")
+def _from_words(words: Any, hint: Any, where: str) -> Any:
+    """Return the value that words of the command line stand for: text where the type allows it, else as in YAML."""
+    if isinstance(words, list):
+        return [_from_words(word, hint, where) for word in words]
+    members = _members(hint)
+    if not isinstance(words, str) or (str in members and bool not in members) or Path in members or _choices(hint):
+        return words
+    for kind in (int, float):  # YAML would read 010 as 8, and 1e-5 as text
+        with contextlib.suppress(ValueError):
+            if kind in members:
+                return kind(words)
+    if bool in members and words.lower() in _BOOLEANS:
+        return _BOOLEANS[words.lower()]
+    try:
+        return yaml.safe_load(words)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML: {words!r}") from error
 
 
 def _with_underscores(word: str) -> str:
     """Return `--a_b=c` for `--a-b=c`, which works though `--help` does not list it."""
     name, equals, value = word.partition("=")
     return name.replace("-", "_").replace("__", "--", 1) + equals + value if word.startswith("--") else word
-
-
-def _yaml_text(text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ArgumentTypeError(f"not valid YAML: {text!r}") from error

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from hf_xalign.trainers import MappingTrainer, WordVectorTrainer
 
 ARGUMENTS = (MappingText, MappingArguments)
+WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made so far"
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: Any = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
     from hf_xalign.errors import InputError
@@ -113,4 +114,4 @@ def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments
 
 
 if __name__ == "__main__":
-    run(main, when_interrupted="nothing was saved; the same command reuses the anchors made so far")
+    run(main, when_interrupted=WHEN_INTERRUPTED)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hf_xalign.cli import train
-from hf_xalign.cli.train import Arguments
-from hf_xalign.config import parse_command
+from hf_xalign.cli.train import Arguments  # noqa: F401 (options that messages may name)
 
 CONFIG = "fao_joint_builtin.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).
@@ -21,5 +20,4 @@ and has the same settings, which `hf-xalign train fao -- --help` lists:
 
 def main(name: str, words: Sequence[str]) -> int:
     """Run the recipe and return its exit status."""
-    args, passed = parse_command(Arguments, words, prog=f"hf-xalign {name}", description=DESCRIPTION, passing=True)
-    return train.start("fao", ["--config", CONFIG, *passed], args.processes, args.accelerate_config)
+    return train.launch("fao", ["--config", CONFIG, *words], prog=f"hf-xalign {name}", description=DESCRIPTION)

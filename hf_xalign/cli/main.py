@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from hf_xalign.cache import disk_errors
         from hf_xalign.config import parse_command
 
+        words = [word for word in words if word != "--debug"]
         args = parse_command(module.Arguments, words, prog=f"hf-xalign {name}", description=module.DESCRIPTION)
         _configure_logging()
         with disk_errors(getattr(args, "output", None) or getattr(args, "folder", None)):

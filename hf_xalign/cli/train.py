@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
-import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from hf_xalign import config, recipes
 from hf_xalign.checks import GIVEN, check_choice, excludes, setting
@@ -27,7 +28,6 @@ METHODS = {  # {method: line of `hf-xalign train --help`}
     "finetune": "fine-tune for a task in one language, and score it on many",
     "continual": "fine-tune for a task while linked words of other languages stay aligned",
 }
-
 
 DESCRIPTION = """Train an encoder by the recipe of a method.
 
@@ -71,9 +71,15 @@ def main(name: str, words: Sequence[str]) -> int:
     epilog = f"{config.list_options(imported)}\n\nconfigurations inside the package, for --config:{configs}"
     if len(imported) < len(recipe.ARGUMENTS):  # the others take seconds to import
         epilog += f"\n\n`hf-xalign train {method} -- --help` also lists the settings of training, such as --preset."
-    help_texts = {"prog": f"hf-xalign {name} {method}", "description": str(recipe.__doc__), "epilog": epilog}
-    args, passed = config.parse_command(Arguments, words, passing=True, **help_texts)
-    return start(method, passed, args.processes, args.accelerate_config)
+    return launch(method, words, prog=f"hf-xalign {name} {method}", description=str(recipe.__doc__), epilog=epilog)
+
+
+def launch(method: str, words: Sequence[str], **help_texts: str) -> int:
+    """Parse the launcher's options, run a recipe by the other words, and return its exit status."""
+    end = words.index("--") if "--" in words else len(words)
+    own, passed = config.split_options(words[:end], Arguments.__dataclass_fields__)
+    args = config.parse_command(Arguments, [*own, *({"-h", "--help"} & set(words[:end]))], **help_texts)
+    return start(method, [*passed, *words[end + 1 :]], args.processes, args.accelerate_config)
 
 
 def start(method: str, words: Sequence[str], processes: int | None, accelerate_config: str | None) -> int:
@@ -81,17 +87,16 @@ def start(method: str, words: Sequence[str], processes: int | None, accelerate_c
     alone = method == "mapping"
     if alone and (accelerate_config or (processes or 1) > 1):
         raise InputError(f"{method} runs in one process. Remove --processes and --accelerate_config.")
-    # The import also sets threads by `recipes.parts`, before torch reads them.
-    recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
-    if "--help" in words or "-h" in words:
-        recipe.main(["--help"])
-    config.check(recipe.ARGUMENTS, words)
+    recipe = importlib.import_module(f"hf_xalign.recipes.{method}")  # sets the threads before torch reads them
+    line = config.CommandLine(recipe.ARGUMENTS, words, description=recipe.__doc__)
+    if alone:  # other recipes' lines did, before their settings are imported
+        line.check_files()
     command = [str(FOLDER / f"{method}.py"), *words]
     if accelerate_config is not None:
-        settings = config.packaged_file(accelerate_config, "accelerate", "--accelerate_config")
-        return _launch(["--config_file", str(settings), *command])
+        file = config.packaged_file(accelerate_config, "accelerate", "--accelerate_config")
+        return _launch(["--config_file", str(file), *command])
     options = launcher_options(1 if alone else processes)
-    return _run_here(command) if options is None else _launch([*options, *command])
+    return _run_here(recipe, line, command) if options is None else _launch([*options, *command])
 
 
 def launcher_options(processes: int | None) -> list[str] | None:
@@ -111,16 +116,18 @@ def launcher_options(processes: int | None) -> list[str] | None:
     return [*options, "--dynamo_backend", "no", "--mixed_precision", "no"]
 
 
-def _run_here(command: list[str]) -> int:
+def _run_here(recipe: ModuleType, line: config.CommandLine, command: list[str]) -> int:
     """Run a recipe in this process, without a launcher that imports torch again, and return its exit status."""
-    before, sys.argv = sys.argv, command
+    from hf_xalign.recipes.parts.command import run
+
+    before, sys.argv = sys.argv, command  # the record has the command line
     try:
-        runpy.run_path(command[0], run_name="__main__")
+        run(partial(recipe.main, line), when_interrupted=getattr(recipe, "WHEN_INTERRUPTED", None))
+        return 0
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     finally:
         sys.argv = before
-    return 0
 
 
 def _launch(words: list[str]) -> int:

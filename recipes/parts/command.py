@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hf_xalign.cache import held
-from hf_xalign.config import imported, parse
+from hf_xalign.config import CommandLine, imported, parse
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
 logger = logging.getLogger(__name__)
@@ -23,11 +23,10 @@ def recipe(arguments: Sequence[Any], description: str | None, trainer: str, load
         arguments: dataclasses of the recipe's arguments and of its settings, as `config.parse` takes them.
         description: what `--help` says of the recipe.
         trainer: name of the trainer's class.
-        load: function that reads the text, `module:name` in this package, as [`~hf_xalign.recipes.parts.run.train`]
-            takes it.
+        load: function that reads the text, `module:name` in this package, as `run.train` takes it.
     """
 
-    def main(argv: list[str] | None = None) -> None:
+    def main(argv: CommandLine | list[str] | None = None) -> None:
         data, args = parse(arguments, argv, description=description)
 
         from hf_xalign import trainers

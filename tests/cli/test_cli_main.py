@@ -36,7 +36,7 @@ MISTAKES = [
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
     ("prepare de=nowhere.tsv --output o --skip speed", "--skip speed: choose one of empty"),
     ("distances --stagse raw=builtin", "--stagse"),
-    ("demo --processes x", "--processes: invalid int value: 'x'"),
+    ("demo --processes x", '--processes: expected a whole number or null, got "x"'),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
     ("train fao --config=qqq", "no such file here or in the package; the package has "),
     ("train fao --accelerate_config ddp", "--accelerate_config ddp: no such file"),
@@ -53,11 +53,9 @@ MISTAKES = [
     ("train fao --processes 0", "--processes 0: must be at least 1"),
     ("train fao --processes 2 --accelerate_config ddp_2gpu", "2 does not go with --accelerate_config ddp_2gpu"),
     ("train mapping --processes 2", "mapping runs in one process"),
-    ("evaluate m --bs 3", "unrecognized arguments: --bs 3; did you mean '--batch_size'?"),
-    ("evaluate m --gpu=0", "did you mean '--device'?"),
-    ("align-words de=a.tsv --n-jobs 2", "did you mean '--workers'?"),
-    ("evaluate m --model-name x", "write MODEL alone, without an option's name"),
-    ("train fao --lr 1e-3", "unknown option --lr; did you mean '--learning_rate'?"),
+    ("evaluate m --batch-sise 3", "unrecognized arguments: --batch_sise 3; did you mean '--batch_size'?"),
+    ("evaluate --modle x", "write MODEL alone, without an option's name"),
+    ("train fao --learning-rte 1e-3", "unknown option --learning_rte; did you mean '--learning_rate'?"),
 ]
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -28,10 +30,11 @@ SCRIPTS = train.FOLDER
 def launched(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(launch, "launch_command", calls.append)
-    monkeypatch.setattr(train, "_run_here", lambda words: calls.append(Namespace(command=words)))
+    monkeypatch.setattr(train, "_run_here", lambda recipe, line, words: calls.append(Namespace(command=words)))
+    unread = vars(train.config) | {"CommandLine": MagicMock()}  # files that are not there
+    monkeypatch.setattr(train, "config", SimpleNamespace(**unread))
     monkeypatch.setattr(config_args, "default_config_file", str(tmp_path / "none.yaml"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr("hf_xalign.config.check", lambda *_: None)
     return calls
 
 

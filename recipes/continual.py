@@ -65,7 +65,7 @@ class ContinualArguments(TaskArguments, PairColumns):
         """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
         from hf_xalign.data.builtin import resolve_model
         from hf_xalign.data.corpus import draw_pairs
-        from hf_xalign.links.corpus import has_links
+        from hf_xalign.links.align import has_links
         from hf_xalign.modeling.checkpoint import load_encoder
 
         with args.main_process_first(desc="making the built-in encoder"):

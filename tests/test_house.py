@@ -30,7 +30,7 @@ CAPS = {
     "evaluation": (2056, 32),
     "explore": (655, 5),
     "hub": (400, 11),
-    "links": (1530, 32),
+    "links": (1570, 32),
     "mapping": (1834, 37),
     "metrics": (454, 2),
     "model_cards": (664, 0),

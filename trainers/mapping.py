@@ -27,8 +27,7 @@ from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
 from hf_xalign.evaluation.vectors import language_rows
-from hf_xalign.links.align import LinkStatistics, align_words, link_statistics
-from hf_xalign.links.corpus import link_entries
+from hf_xalign.links.align import LinkStatistics, align_words, link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine

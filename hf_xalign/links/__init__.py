@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hf_xalign.links.align import align_shards, align_words, link_statistics
+    from hf_xalign.links.align import Linking, align_shards, align_words, link_statistics
     from hf_xalign.links.neural import choose_layer, predict_links
 
-__all__ = ["align_shards", "align_words", "choose_layer", "link_statistics", "predict_links"]
+__all__ = ["Linking", "align_shards", "align_words", "choose_layer", "link_statistics", "predict_links"]
 _HOME = {"choose_layer": "neural", "predict_links": "neural"}
 
 

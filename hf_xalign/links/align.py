@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow
@@ -28,14 +28,23 @@ import pyarrow.compute
 import regex
 from datasets import Dataset, Features, List, Value
 
-from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
+from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, map_rows, work_folder
 from hf_xalign.checks import check_choice, check_range
+from hf_xalign.data.corpus import draw_pairs
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
 from hf_xalign.data.readers import DictionaryLinker, load_dictionary, open_parquet, read_lines
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
-from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, splitter_version
+from hf_xalign.data.words import (
+    WORDS,
+    batch_words,
+    clean_text,
+    lower_word,
+    lower_words,
+    split_pairs,
+    splitter_version,
+)
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.executors import MarkedTasks, local_executor, ray_executor
@@ -281,6 +290,149 @@ def _count(tables: Iterable[Any]) -> dict[Pair, tuple[int, int]]:
             pairs, count = by_pair[pair]
             by_pair[pair] = pairs + row["count_all"], count + (row["links_sum"] or 0)
     return defaultdict(lambda: (0, 0), sorted(by_pair.items()))
+
+
+class LinkedPairs(NamedTuple):
+    """Training pairs with links, the record's numbers of their links, of [`link_entries`], and what linked them."""
+
+    pairs: Dataset
+    counts: dict[str, dict[str, Any]]
+    linked_by: str
+
+
+@dataclass(frozen=True)
+class Linking:
+    """Settings by which a trainer word-aligns its training pairs, and draws from those with links.
+
+    Attributes:
+        aligner: as in [`align_words`]; `encoder` is the trained encoder, and `encoder:NAME` another one.
+        symmetrization: as in [`align_words`].
+        one_to_one: drop all links of a word that has several.
+        drop_identical: after that, drop links between identical strings.
+        subwords: link the tokens of the trained encoder, not words.
+        extra_data: more parallel text to fit a statistical aligner on; it is not trained on.
+        max_pairs: largest number of pairs of each source that are kept.
+        draw: keep the `first` pairs with links, or a draw by `seed`.
+        seed: seed of the draw and of the aligner.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from datasets import Dataset
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "en-de.txt"
+        >>> _ = path.write_text("open\\töffnen\\nfile\\tDatei\\n", encoding="utf-8")
+        >>> pair = {"source": "Datei öffnen", "target": "Open the file", "source_lang": "de", "target_lang": "en"}
+        >>> linked = Linking(f"dictionary:{path}").apply(Dataset.from_list([pair]))
+        >>> linked.pairs["links"][:], linked.linked_by
+        ([[[0, 2], [1, 0]]], 'dictionary')
+    """
+
+    aligner: str = "fast_align"
+    symmetrization: Symmetrization = "intersection"
+    one_to_one: bool = True
+    drop_identical: bool = False
+    subwords: bool = False
+    extra_data: Dataset | None = None
+    max_pairs: int | None = None
+    draw: Literal["first", "seed"] = "seed"
+    seed: int = 0
+
+    def apply(
+        self,
+        pairs: Dataset,
+        sources: Sequence[dict[str, Any]] | None = None,
+        *,
+        links: bool = True,
+        model: PreTrainedModel | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> LinkedPairs:
+        """Word-align pairs, unless they have links, and keep those with links, or draw from these.
+
+        Aligners are fitted on all pairs, also where only some are drawn.
+
+        Args:
+            pairs: sentence pairs of [`~hf_xalign.data.load_parallel`].
+            sources: the record's entries of their sources, which get the numbers of pairs drawn; default: one source.
+            links: False for a loss that reads none: all pairs stay, without links.
+            model: the trained encoder, for aligners `encoder` and `encoder:NAME` (on its device).
+            tokenizer: tokenizer of `model`.
+
+        Raises:
+            InputError: as [`align_words`], or for subwords of pairs that have words.
+        """
+        aligner, encoder = self.aligner, (None, None)
+        sources = sources or [{"source": "train_dataset", "pairs": len(pairs)}]
+        given = "links" in pairs.column_names
+        if links and not given and aligner.partition(":")[0] == "encoder":
+            aligner, encoder = "encoder", self._encoder(model, tokenizer)
+        if encoder[0] is not None and self.max_pairs is not None:
+            # The encoder links each pair alone, and slowly: it sees a tenth more pairs than are wanted, not all.
+            most = self.max_pairs * 11 // 10 + 100
+            if any(entry["pairs"] > most for entry in sources):
+                every = np.ones(len(pairs), dtype=bool)
+                pairs = draw_pairs(pairs, every, sources, most, self.seed, self.draw)
+        extra_data = self.extra_data
+        if self.subwords:
+            if "source_words" in pairs.column_names:
+                raise InputError(
+                    "subword_links=true links tokens, and train_data has words of its own. Name text without words."
+                )
+            pairs, extra_data = (
+                part and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, desc="Splitting subwords")
+                for part in (pairs, extra_data)
+            )
+        if given:
+            linked, linked_by = pairs, "given" if links else "none"
+            if links and self.drop_identical:
+                logger.warning("drop_identical=true: train_data has links of its own, which all stay")
+        elif links:
+            linked_by = aligner.partition(":")[0]
+            rules = (aligner, self.symmetrization, self.one_to_one, self.drop_identical)
+            options: dict[str, Any] = dict(zip(("model", "tokenizer"), encoder))
+            linked = align_words(pairs, *rules, keep_unlinked=True, extra_data=extra_data, seed=self.seed, **options)
+        else:
+            linked, linked_by = split_pairs(pairs), "none"
+        usable = has_links(linked) if links else np.ones(len(pairs), dtype=bool)
+        chosen = draw_pairs(linked, usable, sources, self.max_pairs, self.seed, self.draw)
+        # A pass over millions of pairs takes seconds.
+        dropped = {} if usable.all() else link_statistics(linked.select(np.flatnonzero(usable)), linked)
+        return LinkedPairs(chosen, link_entries(link_statistics(chosen), dropped), linked_by)
+
+    def _encoder(
+        self, model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+    ) -> tuple[PreTrainedModel | None, PreTrainedTokenizerBase | None]:
+        """Return the encoder that links: the trained one, or the one that the aligner names."""
+        _, _, name = self.aligner.partition(":")
+        if not name:
+            return model, tokenizer
+        from hf_xalign.modeling.loading import load_encoder
+
+        return load_encoder(name, "cpu" if model is None else model.device)
+
+
+def link_entries(
+    statistics: Mapping[str, LinkStatistics], dropped: Mapping[str, LinkStatistics] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the record's numbers of pairs and links by language pair; `dropped` has those of pairs before a draw."""
+    return {
+        pair: {
+            "pairs": numbers.pairs,
+            "dropped pairs": (dropped or statistics)[pair].dropped or 0,
+            "links": numbers.links,
+            "links a pair": round(numbers.links_per_pair, 2),
+        }
+        for pair, numbers in statistics.items()
+    }
+
+
+def has_links(linked: Dataset) -> np.ndarray:
+    """Return which pairs have links, bool (rows,)."""
+    batches = scan_columns(linked, "links")
+    return np.concatenate([pyarrow.compute.list_value_length(batch["links"]).to_numpy() > 0 for batch in batches])
+
+
+def _subwords(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[str]]]:
+    """Use tokens as words, for `align_words` to link."""
+    return {f"{side}_words": [tokenizer.tokenize(text) for text in batch[side]] for side in ("source", "target")}
 
 
 def align_shards(

@@ -24,9 +24,8 @@ from hf_xalign.evaluation.scores import (
     fill_words,
     read_protocols,
 )
-from hf_xalign.links.corpus import link_and_draw
+from hf_xalign.links.align import Linking
 from hf_xalign.links.frozen import make_evaluation_links, read_links
-from hf_xalign.modeling import loading
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
@@ -163,12 +162,13 @@ def link_text(
     *,
     subwords: bool = False,
     pivot_tokenizer: PreTrainedTokenizerBase | None = None,
+    links: bool = True,
     **options: Any,
 ) -> Corpus:
     """Word-align the training pairs, and the held-out pairs unless they were read from a file of links.
 
-    `subwords` links tokens, not words. `options` are others of [`~hf_xalign.links.corpus.link_and_draw`]: `links`,
-    `drop_identical`, `draw` and `seed`.
+    `subwords` links tokens, not words; without `links` the pairs get none. `options` are others of
+    [`~hf_xalign.links.align.Linking`]: `drop_identical`, `draw` and `seed`.
     """
     data, tokenizer = cast(DataArguments, corpus.data), corpus.tokenizer
     train, evaluation = corpus.train, corpus.evaluation
@@ -178,24 +178,17 @@ def link_text(
         evaluation = make_evaluation_links(evaluation, text)
     for vocabulary in (tokenizer, pivot_tokenizer or tokenizer):
         check_protocols(corpus.protocols, vocabulary, evaluation)
-    aligner, encoder = data.aligner, None
-    if aligner == "encoder":
-        encoder = (corpus.model, tokenizer)
-    elif aligner.startswith("encoder:"):
-        aligner, _, name = aligner.partition(":")
-        encoder = loading.load_encoder(name, corpus.model.device)
-    chosen, counts, by = link_and_draw(
-        train,
-        corpus.sources["train"],
-        aligner,
+    linking = Linking(
+        data.aligner,
         data.symmetrization,
         data.one_to_one,
-        max_pairs=data.max_train_pairs,
-        subwords=tokenizer if subwords else None,
+        subwords=subwords,
         extra_data=corpus.more,
-        encoder=encoder,
+        max_pairs=data.max_train_pairs,
         **options,
     )
+    entries = corpus.sources["train"]
+    chosen, counts, by = linking.apply(train, entries, links=links, model=corpus.model, tokenizer=tokenizer)
     return replace(corpus, train=chosen, evaluation=evaluation, link_counts=counts, linked_by=by)
 
 

@@ -199,7 +199,7 @@ def maps(files, *options, out):
 
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
-    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "link_and_draw", None)
+    monkeypatch.setattr(hf_xalign.recipes.parts.parallel, "Linking", None)
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
         ("--method self_learning", "method=self_learning needs supervision=dictionary:"),

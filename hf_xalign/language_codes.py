@@ -1,4 +1,8 @@
-"""Check, compare and find language codes of ISO 639-1, ISO 639-3, BCP 47 and FLORES."""
+"""Check, compare and find language codes of ISO 639-1, ISO 639-3, BCP 47 and FLORES.
+
+Babel's tables (CLDR) decide. langcodes was tried: it keeps `kor_Hang` apart from `ko`, takes `id` for Ladin and loses
+the region of `Portuguese (Brazil)`, and its names need another 30 MB.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ _PATTERN = re.compile(LANGUAGE)
 _SAME = {"nb": "no"}
 _SAME_SCRIPT = {"Aran": "Arab", "Hang": "Kore", "Hani": None}
 _SUBTAG = re.compile("[A-Za-z]{4}|[A-Za-z]{2}|[0-9]{3}")  # a script or a region
+_PRIVATE = re.compile("[-_]x[-_].*", re.IGNORECASE)  # subtags of private use, as of derived languages
 
 
 class Language(NamedTuple):
@@ -29,16 +34,15 @@ class Language(NamedTuple):
 
 
 def check_language(code: Any, where: str) -> str:
-    """Return `code` if it has subtags of letters and digits joined by `-` or `_`, as in BCP 47.
+    """Return the one code that the library uses for a language: `iw` and `heb_Hebr` give `he`.
 
-    Otherwise, or if it has more than 35 characters, raise an InputError that begins with `where`.
+    A code has subtags of letters and digits joined by `-` or `_`, as in BCP 47. Any other value, or more than 35
+    characters, raises an InputError that begins with `where`.
     """
     # RFC 5646, section 4.4.1, recommends 35 characters.
     if isinstance(code, str) and len(code) <= 35 and _PATTERN.fullmatch(code):
-        return code
-    shown = repr(code)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    raise InputError(f"{where} is {shown}, not a language code such as de, ckb or zh-Hant. Correct it.")
+        return "-".join([canonical_language(code), *_variants(code)])
+    raise InputError(f"{where} is {code!r:.60}, not a language code such as de, ckb or zh-Hant. Correct it.")
 
 
 @cache
@@ -51,7 +55,7 @@ def parse_language(code: str) -> Language:
         >>> parse_language("srp_Latn")
         Language(language='sr', script='Latn', region=None)
     """
-    first, *rest = re.split("[-_]", code)
+    first, *rest = re.split("[-_]", _PRIVATE.sub("", code))
     language, *implied = (get_global("language_aliases").get(first.lower()) or first.lower()).split("_")
     subtags = [*rest, *implied]
     script = next((subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
@@ -75,6 +79,7 @@ def likely_language(code: str) -> Language:
     return Language(language, script or likeliest.script, region or likeliest.region)
 
 
+@cache
 def canonical_language(code: str) -> str:
     """Return the shortest BCP 47 code with the same meaning, which is equal for codes of one language.
 
@@ -118,7 +123,10 @@ def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | N
 
 def _variants(code: str) -> list[str]:
     """Return the subtags after language, script and region, which are of variants or private use."""
-    return [part for part in re.split("[-_]", code.lower())[1:] if not _SUBTAG.fullmatch(part)]
+    private = _PRIVATE.search(code)
+    parts = re.split("[-_]", _PRIVATE.sub("", code).lower())[1:]
+    variants = [part for part in parts if not _SUBTAG.fullmatch(part)]
+    return [*variants, *(re.split("[-_]", private[0])[1:] if private else ())]
 
 
 # Common names that are different in CLDR's English list.

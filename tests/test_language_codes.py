@@ -2,7 +2,7 @@
 
 import pytest
 
-from hf_xalign.language_codes import canonical_language, find_language, likely_language
+from hf_xalign.language_codes import canonical_language, check_language, find_language, likely_language
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,17 @@ from hf_xalign.language_codes import canonical_language, find_language, likely_l
 def test_codes_of_one_language_have_one_shortest_form(code, shortest):
     assert canonical_language(code) == shortest
     assert canonical_language(canonical_language(code)) == shortest
+
+
+@pytest.mark.parametrize(
+    ("code", "one"),
+    [
+        ("iw", "he"), ("heb_Hebr", "he"), ("deu", "de"), ("de-1996", "de-1996"), ("en-x-inv-de", "en-x-inv-de"),
+        ("eng-x-inv", "en-x-inv"), ("frr", "frr"), ("zh-TW", "zh-Hant"),
+    ],
+)  # fmt: skip
+def test_a_language_has_one_code(code, one):
+    assert check_language(code, "here") == one
 
 
 @pytest.mark.parametrize(

@@ -219,9 +219,8 @@ def load_parallel(
         raise InputError("source_column and target_column go together. Give both or none.")
     check_range(least=1, max_pairs=max_pairs)
     check_choice(get_args(OnEmpty), on_empty=on_empty)
-    check_language(target_lang, "target_lang")
-    if source_lang is not None:
-        check_language(source_lang, "source_lang")
+    target_lang = check_language(target_lang, "target_lang")
+    source_lang = None if source_lang is None else check_language(source_lang, "source_lang")
     if source_lang is not None and same_language(source_lang, target_lang):
         raise InputError(f"{source}: the source language is the pivot, {target_lang}. Give the other side's language.")
     name = str(source) if isinstance(source, (str, Path)) else ",".join(map(str, source))
@@ -252,7 +251,7 @@ def load_parallel(
         counts = " and ".join(f"{column} of {count:,}" for column, count in word_counts.items())
         logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
     info = datasets.DatasetInfo(download_checksums=dataset.info.download_checksums if dataset else None)
-    loaded = Dataset(data, info=info, fingerprint=key)
+    loaded = _one_code(Dataset(data, info=info, fingerprint=key), name)
     logger.info("%s: %s pairs, the first: %s", name, f"{len(loaded):,}", describe_pair(loaded[0]))
     _check_sides(loaded, name)
     return loaded
@@ -396,7 +395,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
         held = {"source", "target"} if "links" not in dataset.column_names else HELD.keys()
         for column in held & {*dataset.column_names}:
             check_values(dataset, column, name, HELD)
-        return dataset
+        return _one_code(dataset, name)
     feature = dataset.features["translation"]
     codes = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
     target = target_lang or "en"
@@ -407,7 +406,8 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             f"{name}: its column translation has {', '.join(codes) or 'no languages'}. Name two of them by the "
             "arguments source_lang and target_lang (the pivot) of align_words."
         )
-    languages = ((others[0], source_lang or others[0]), (best[target], target))
+    asked = (source_lang or others[0], target)
+    languages = [(code, check_language(one, name)) for code, one in zip((others[0], best[target]), asked)]
 
     def translated(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         pairs = [pair or {} for pair in batch["translation"]]
@@ -418,6 +418,22 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
         return dict(zip(COLUMNS, [*texts, *codes]))
 
     return map_rows(dataset, translated, desc="Reading translations", remove_columns=["translation"])
+
+
+def _one_code(pairs: Dataset, name: str) -> Dataset:
+    """Return pairs in which a language has one code: `iw` becomes `he`."""
+    columns = [column for column in COLUMNS[2:] if column in pairs.column_names]
+    codes: dict[str, str] = {}
+    for column in columns:
+        for part in scan_codes(pairs, column):
+            codes |= {code: check_language(code, f"{name}: {column}") for code in part.unique().to_pylist()}
+    if all(code == one for code, one in codes.items()):
+        return pairs
+
+    def renamed(batch: dict[str, list[str]]) -> dict[str, list[str]]:
+        return {column: [codes[code] for code in batch[column]] for column in columns}
+
+    return map_rows(pairs, renamed, desc="Reading languages")
 
 
 def check_values(dataset: Dataset, column: str, name: str, held_by: Mapping[str, tuple[str, int, str]]) -> None:
@@ -461,10 +477,11 @@ def join_languages(data: Any, name: str) -> Dataset:
     if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
         return read_dataset(data, name)
     by_language = {}
-    for language, rows in data.items():
+    for key, rows in data.items():
+        language = check_language(key, f"a key of {name}")
         pairs = read_dataset(rows, f"{name}[{language!r}]")
         if "source_lang" not in pairs.column_names:
-            pairs = pairs.add_column("source_lang", [check_language(language, f"a key of {name}")] * len(pairs))
+            pairs = pairs.add_column("source_lang", [language] * len(pairs))
         check_key(language, pairs.unique("source_lang"), name)
         by_language[language] = pairs
     if not by_language:
@@ -509,8 +526,6 @@ def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lan
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
     pairs_of_codes = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
     for codes in dict.fromkeys(pairs_of_codes):
-        for column, code in zip(COLUMNS[2:], codes):
-            check_language(code, f"{name}: {column}")
         if same_language(*codes):
             raise InputError(f"{name}: both sides of some rows are in {codes[1]}, the pivot. Correct or remove them.")
     return dataset

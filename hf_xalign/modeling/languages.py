@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xalign.checks import check_distinct
 from hf_xalign.errors import InputError
+from hf_xalign.language_codes import same_language
 
 
 def add_language_embeddings(model: PreTrainedModel, languages: Sequence[str]) -> dict[str, int]:
@@ -76,10 +77,15 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
 
 def _row_of(language: str, rows: Mapping[str, int]) -> int:
     """Return the row of a language in an encoder's language embeddings; an unknown one raises an InputError."""
-    if language not in rows:
+    if (code := _known(language, rows)) is None:
         known = ", ".join(rows) or "no language"
         raise InputError(f"language={language}: the encoder has language embeddings for {known}. Give one of them.")
-    return rows[language]
+    return rows[code]
+
+
+def _known(language: str, ids: Mapping[str, int]) -> str | None:
+    """Return the code by which a language is known, such as `he` for `iw`."""
+    return language if language in ids else next((code for code in ids if same_language(code, language)), None)
 
 
 def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
@@ -188,9 +194,9 @@ def number_languages(languages: Sequence[str], pivot: str | None) -> dict[str, i
 
 def language_number(language: str, ids: Mapping[str, int], owner: str) -> int:
     """Return the id of one language; an unknown language raises an InputError."""
-    if language not in ids:
+    if (code := _known(language, ids)) is None:
         raise InputError(f"language={language!r}: {owner} has maps for {', '.join(ids)}. Choose one of them.")
-    return ids[language]
+    return ids[code]
 
 
 def row_numbers(language: Language | None, ids: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:

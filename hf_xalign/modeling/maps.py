@@ -306,8 +306,7 @@ class LanguageMap:
                 for name, steps in steps_by_side.items()
             }
             languages = [description[f"{side}_lang"] for side in ("source", "target")]
-            for code in filter(None, languages):
-                check_language(code, f"{path}: a language")
+            languages = [code and check_language(code, f"{path}: a language") for code in languages]
             layers = tuple(description["layers"])
             return cls(sides["source"], sides.get("target"), description["method"], layers, *languages)
 

@@ -282,8 +282,8 @@ class Examples:
     group_size: int = 1
 
     def __post_init__(self) -> None:
-        for code in str(self.language).split("+"):
-            check_language(code, f"{self.name}: the language")
+        codes = [check_language(code, f"{self.name}: the language") for code in str(self.language).split("+")]
+        object.__setattr__(self, "language", "+".join(codes))
         if "context" in check_dataset(self.rows, self.name).column_names:
             return
         object.__setattr__(self, "rows", check_labelled(self.rows, self.name))

@@ -128,7 +128,7 @@ def read_questions(
         places[name] = where
         for column in ("context_lang", "question_lang"):
             if record.get(column):
-                check_language(record[column], f"{where}: {column}")
+                record = {**record, column: check_language(record[column], f"{where}: {column}")}
         context, question = (_text(record, column, where) for column in ("context", "question"))
         text_lang = record.get("context_lang") or context_lang or by_id
         asked_lang = record.get("question_lang") or question_lang or text_lang

@@ -164,7 +164,7 @@ def _files(data: DataArguments, args: MappingArguments) -> dict[str, str]:
         file, language = parse_source(item)
         match = _FASTTEXT.match(Path(file).name)
         language = language or (match[1] if match else default) or parse_named(item, name)[1]
-        check_language(language, name)
+        language = check_language(language, name)
         if language in files:
             raise InputError(
                 f"{name}={item}: both files are of {language}. Write the language in front, as in de={item}."

@@ -113,8 +113,8 @@ class XAlignConfig(PeftConfig):
         self.peft_type = XAlignPeftType.XALIGN
         self.task_type = self.task_type or "FEATURE_EXTRACTION"
         check(self)
-        for code in (*(self.languages or ()), *filter(None, [self.pivot])):
-            check_language(code, "languages and pivot: one")
+        self.languages = self.languages and [check_language(code, "languages: one") for code in self.languages]
+        self.pivot = self.pivot and check_language(self.pivot, "pivot")
         if self.pivot and self.pivot in (self.languages or ()):
             raise InputError(f"pivot={self.pivot} has no map, so it cannot be one of languages={self.languages}")
 

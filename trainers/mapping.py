@@ -86,6 +86,8 @@ class MapLearner:
         self.base_model, self.pivot, self.languages = base_model, pivot, list(languages)
         self.dictionary: dict[str, Entries] = {}
         self.test_dictionary: dict[str, Entries] = {}
+        # Entries that lexicon induction takes for right, beside those of the test.
+        self.known: dict[str, Entries] = {}
         self.anchors: dict[str, Anchors] = {}
         self.training: dict[str, Matched] = {}
         self.held_out: dict[str, HeldOutWords] = {}
@@ -218,20 +220,19 @@ class MapLearner:
         anchors, pivot = self.anchors[language], self.anchors[self.pivot]
         source, target = project(anchors.vectors[:, layer], pivot.vectors[:, layer])
         test = self.test_dictionary[language]
-        # Test words match anchors as training words do, also in another case.
-        entries = list(
-            zip(
-                _anchor_words([translation for _, translation in test], anchors),
-                _anchor_words([word for word, _ in test], pivot),
-            )
+        # A learnt translation of a test word is right too: a pivot word has entries on both sides of the split.
+        entries, known = (
+            _anchor_entries(part, anchors, pivot) for part in (test, [*test, *self.known.get(language, ())])
         )
-        back = [(word, translation) for translation, word in entries]
+        back, known_back = ([(word, other) for other, word in part] for part in (entries, known))
         scores: dict[str, float] = {}
         bounds: dict[str, list[float]] = {}
         for protocol in protocols:
             options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": self.args.seed}
-            to_pivot = lexicon_induction(source, target, anchors.words, pivot.words, entries, **options)
-            from_pivot = lexicon_induction(target, source, pivot.words, anchors.words, back, **options)
+            to_pivot = lexicon_induction(source, target, anchors.words, pivot.words, entries, more=known, **options)
+            from_pivot = lexicon_induction(
+                target, source, pivot.words, anchors.words, back, more=known_back, **options
+            )
             for name in _PRECISIONS:
                 scores[f"bli_{name}{protocol.end}"] = (to_pivot[name] + from_pivot[name]) / 2
                 for direction, directed in (("to_pivot", to_pivot), ("from_pivot", from_pivot)):
@@ -324,6 +325,7 @@ class MappingTrainer(MapLearner):
         super().__init__(args, "", pivot, sorted(count_languages(train)))
         self.dictionary = check_entries(dictionary or {}, "dictionary")
         self.test_dictionary = check_entries(test_dictionary or {}, "test_dictionary")
+        self.known = self.dictionary
         self.texts: dict[str, Sequence[str]] = {**(text or {})}
         for language, sentences in self.texts.items():
             if isinstance(sentences, str):
@@ -654,6 +656,12 @@ def _projection(language_map: LanguageMap | None, direction: str) -> Projection:
         return lambda source, target: (source, target)
     source_side, pivot_side = SIDES if direction == "to_pivot" else SIDES[::-1]
     return lambda source, target: (language_map.project(source, source_side), language_map.project(target, pivot_side))
+
+
+def _anchor_entries(entries: Entries, anchors: Anchors, pivot: Anchors) -> list[tuple[str, str]]:
+    """Return entries as (other word, pivot word). Test words match anchors in another case too, as learnt words do."""
+    others = _anchor_words([other for _, other in entries], anchors)
+    return list(zip(others, _anchor_words([word for word, _ in entries], pivot)))
 
 
 def _anchor_words(words: Sequence[str], anchors: Anchors) -> list[str]:

@@ -97,7 +97,7 @@ class WordVectorTrainer(MapLearner):
         known = source.lookup([word for _, word in test]).ge(0) & target.lookup([word for word, _ in test]).ge(0)
         if not known.any():
             raise InputError(f"test_dictionary: no entry of {len(test)} has a vector in {code} and in {target.lang}")
-        self.dictionary, self.test_dictionary = {code: train}, {code: test}
+        self.dictionary, self.test_dictionary, self.known = {code: train}, {code: test}, {code: entries}
 
     def train(self) -> dict[str, LanguageMap]:
         """Learn the map, map the vectors of both languages in place, score lexicon induction, and return the map."""

@@ -6,11 +6,14 @@ import json
 import logging
 import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import needs, setting
 from hf_xalign.cli.pairs import PairOptions
 from hf_xalign.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +28,25 @@ With one argument, PAIRS is a text: LANG=FILE (TSV, CSV, JSONL, JSON, Parquet, T
 line), a Hub dataset, or builtin:de. Pharaoh format has one line of links for each pair, such as `0-0 1-2`, with the
 source word first. Its words are source_words and target_words if the text has these columns (JSONL, JSON, Parquet).
 Otherwise text is split at spaces only, so tokenize it first. The rows of jsonl contain their words, and the recipes
-read them as --eval_links.
+read them as --eval_links. --gold FILE scores the links against hand-made ones (Pharaoh, TALP, `14p19`, NAACL's .wa
+with S and P): precision, recall and alignment error rate (AER). If FILE has fewer pairs than the text, it is of the
+first ones.
 
 With several arguments, PAIRS are Parquet files, or folders of them, and the last one is the folder to write. It gets
 part-*.parquet, with all columns and source_words, target_words and links, and align-words.json (settings and counts).
 Recipes read the folder. Run the same command again to resume a killed run. The result does not depend on --workers or
 --ray."""
 
-_TEXT_ONLY = ("max_pairs", "source_column", "target_column", "dataset_revision", "on_empty", "format", "output")
+_TEXT_ONLY = (
+    "max_pairs",
+    "source_column",
+    "target_column",
+    "dataset_revision",
+    "on_empty",
+    "format",
+    "output",
+    "gold",
+)
 _SHARDS_ONLY = ("shards", "workers", "ray")
 _SAMPLE, _SHARE, _SHORTEST = 1000, 0.1, 4  # texts to check, share without a space to warn of, their least letters
 
@@ -67,6 +81,12 @@ class Arguments(PairOptions):
     )
     output: str | None = setting(
         None, group="output of one text", metavar="FILE", help="file to write (default: standard output)"
+    )
+    gold: str | None = setting(
+        None,
+        group="output of one text",
+        metavar="FILE",
+        help="print precision, recall and AER against these links; the links themselves are written to --output alone",
     )
     shards: int | None = setting(
         None, group="shards", least=1, help="shards to write (default: one for each 100,000 pairs)"
@@ -125,11 +145,13 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
 def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     from hf_xalign.cache import check_output, map_rows, replacing
     from hf_xalign.data.parallel import load_sources
+    from hf_xalign.data.sources import check_files
     from hf_xalign.links import align_words
     from hf_xalign.links.frozen import COLUMNS
 
     if args.output is not None:
         check_output(args.output, file=True)
+    check_files([args.gold] if args.gold else [])
     text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     if args.format != "jsonl":
         _warn_of_unsplit(text[:_SAMPLE])
@@ -146,6 +168,10 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
         sample_size=args.fit_pairs,
         **options,
     )
+    if args.gold is not None:
+        print(_score(linked, args.gold))
+        if args.output is None:
+            return
     if args.format != "jsonl":
         lines = (" ".join(f"{i}-{j}" for i, j in row["links"]) + "\n" for row in linked.select_columns(["links"]))
     else:
@@ -155,6 +181,22 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
         return
     with replacing(args.output) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(lines)
+
+
+def _score(linked: Dataset, path: str) -> str:
+    """Describe the links against the gold links of a file."""
+    from hf_xalign.evaluation.alignment_error import alignment_error_rate
+    from hf_xalign.links.files import read_gold
+
+    sides = (map(len, linked[f"{side}_words"][:]) for side in ("source", "target"))
+    gold = read_gold(path, list(zip(*sides)))
+    scores = alignment_error_rate(linked["links"][: len(gold.sure)], gold.sure, gold.possible)
+    pairs = f"{len(gold.sure):,} of {len(linked):,} sentence pairs"
+    possible = sum(map(len, gold.possible))
+    return (
+        f"gold: {pairs}, {sum(map(len, gold.sure)):,} sure and {possible:,} possible links, counted from {gold.base}\n"
+        f"precision {scores['precision']:.1%}  recall {scores['recall']:.1%}  AER {scores['alignment_error_rate']:.1%}"
+    )
 
 
 def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:

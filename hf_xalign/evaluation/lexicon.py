@@ -24,6 +24,7 @@ def lexicon_induction(
     target_words: Sequence[str],
     entries: Iterable[Sequence[str]],
     *,
+    more: Iterable[Sequence[str]] = (),
     ks: Sequence[int] = (1, 5, 10),
     similarity: Similarity = "csls",
     k: int = 10,
@@ -53,6 +54,8 @@ def lexicon_induction(
         entries: (source word, target word) pairs; repeat the source word for several translations. Words are matched
             exactly: lower-case the vocabularies for a lower-cased dictionary (MUSE's).
             [`~hf_xalign.data.readers.load_dictionary`] gives (English word, other word).
+        more: further entries, such as those learnt from. Translations that they give to the test's source words are
+            right too.
         ks: values of K.
         similarity: "csls" or "cosine".
         k: neighbourhood size of CSLS.
@@ -104,6 +107,9 @@ def lexicon_induction(
     golds: dict[int, set[int]] = defaultdict(set)
     for word, translation in covered:
         golds[source_row[word]].add(target_row[translation])
+    for word, translation in more:
+        if source_row.get(word) in golds and translation in target_row:
+            golds[source_row[word]].add(target_row[translation])
     queries = torch.tensor(list(golds), device=source.device)
     ranked = nearest(source[queries], target, max(ks), similarity=similarity, k=k, neighbourhood=source)
     lists = ranked.indices.tolist()

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pyarrow
 import pyarrow.compute
-import regex
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, map_rows, work_folder
@@ -34,7 +33,7 @@ from hf_xalign.data.corpus import draw_pairs
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.mapped import scan_columns
 from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
-from hf_xalign.data.readers import DictionaryLinker, load_dictionary, open_parquet, read_lines
+from hf_xalign.data.readers import DictionaryLinker, load_dictionary, open_parquet
 from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
 from hf_xalign.data.words import (
     WORDS,
@@ -43,6 +42,7 @@ from hf_xalign.data.words import (
     lower_word,
     lower_words,
     split_pairs,
+    split_words,
     splitter_version,
 )
 from hf_xalign.environment import progress
@@ -50,6 +50,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.executors import MarkedTasks, local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
+from hf_xalign.links.files import PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
 from hf_xalign.record import write_text
@@ -61,55 +62,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
-
-
-def read_pharaoh(path: str | Path) -> Iterator[list[tuple[int, int]]]:
-    """Yield the links of each line, which may be empty."""
-    for row, line in read_lines(path):
-        links = []
-        for token in line.split():
-            match = _TOKEN.fullmatch(token)
-            if match is None:
-                raise InputError(
-                    f"{path}, row {row}: {token!r} is not a link. Write i-j, source word first, counting from 0."
-                )
-            links.append((int(match[1]), int(match[2])))
-        yield links
-
-
-class PharaohReader:
-    """Linker that reads the links of consecutive sentence pairs, and checks each line against the words."""
-
-    def __init__(self, path: str | Path, pairs: int):
-        self.path = path
-        lines = sum(1 for _ in read_pharaoh(path))
-        if lines != pairs:
-            raise InputError(
-                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
-                "order, and an empty line for a pair without links."
-            )
-        self._links = enumerate(read_pharaoh(path), start=1)
-
-    def __call__(
-        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
-    ) -> list[list[tuple[int, int]]]:
-        """Return the links of the next `len(sources)` pairs."""
-        batch = []
-        # `zip` reads its last argument last, so no line is lost at the end of a batch.
-        for source, target, (row, links) in zip(sources, targets, self._links):
-            for i, j in links:
-                if i >= len(source) or j >= len(target):
-                    raise InputError(
-                        f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
-                        f"and the target {len(target)}. Check that the text was split into the same words, and that "
-                        "the links are from source to target."
-                    )
-            batch.append(links)
-        return batch
-
-
-VERSION = 3  # raise it when the same call may give other links: cached links are then replaced
+VERSION = 4  # raise it when the same call may give other links: cached links are then replaced
 RECORD = "align-words.json"
 _LAYER_PAIRS = 256  # pairs on which the encoder's layer is chosen
 _PART = 100_000  # pairs in a shard
@@ -876,6 +829,7 @@ def _linker(job: _Job, key: Pair | None) -> Linker:
         return functools.partial(encoder_links, *_load_encoder(job.encoder), batch_size=rules.batch_size, **options)
     if rules.kind == "dictionary":
         entries, (source, target) = load_dictionary(rules.file(key)), key
+        _count_matchable(rules.file(key), entries, source, target)
         return DictionaryLinker(
             [(lower_word(t, target), lower_word(s, source)) for t, s in entries] if rules.lowercase else entries
         )
@@ -883,6 +837,20 @@ def _linker(job: _Job, key: Pair | None) -> Linker:
     folders = [job.tasks.work / name for marker in markers for name in marker["folders"]]
     forward, backward = (statistical.load_model(rules.kind, folder) for folder in folders)
     return StatisticalLinker(forward, backward, rules.symmetrization)
+
+
+def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str, target: str) -> None:
+    """Log how many entries of a dictionary can match a word of each side, and name three that cannot."""
+    cannot = [
+        f"{word} / {other}"
+        for word, other in entries
+        if len(split_words(word, target)) != 1 or len(split_words(other, source)) != 1
+    ]
+    count = f"{len(entries) - len(cannot):,} of {len(entries):,}"
+    if cannot:
+        logger.warning("%s: %s entries can match words; not, such as: %s", path, count, "; ".join(cannot[:3]))
+    else:
+        logger.info("%s: %s entries can match words", path, count)
 
 
 def _load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

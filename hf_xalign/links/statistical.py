@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,24 @@ _CHAINS: dict[str, tuple[str, ...]] = {
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
 _NAME = "model"
+# Thot takes these for its empty position and for unknown words.
+_RESERVED = {"NULL", "UNKNOWN_WORD", "<UNUSED_WORD>"}
+# Private-use character that no text has; it stands for what Thot's saved vocabulary cannot hold.
+_STAND_IN = "\ue000"
+_WHITE_SPACE = re.compile(r"\s")
+
+
+def safe_words(words: Sequence[str]) -> Sequence[str]:
+    """Return words as Thot can tell them apart and save them: without white space, and none empty or reserved.
+
+    Thot saves its vocabulary as lines of `number word`, reads a word up to its first blank, and reports no error.
+    """
+    if " ".join(words).split() == words and _RESERVED.isdisjoint(words):
+        return words
+    return [
+        _STAND_IN + word if not word or word in _RESERVED else _STAND_IN.join(_WHITE_SPACE.split(word))
+        for word in words
+    ]
 
 
 def import_thot() -> Any:
@@ -80,7 +99,7 @@ class StatisticalLinker:
         self.too_long += len(sources) - len(fitting)
         links: list[list[list[int]]] = [[] for _ in sources]
         # For the others, Thot would allocate whole matrices: 100 MB for two sides of 10,000 words.
-        fitting_sides = ([side[k] for k in fitting] for side in (sources, targets))
+        fitting_sides = ([safe_words(side[k]) for k in fitting] for side in (sources, targets))
         for k, (_, matrix) in zip(fitting, self._aligner.get_best_alignments(*fitting_sides), strict=True):
             links[k] = np.argwhere(matrix.to_numpy()).tolist()
         return links
@@ -103,6 +122,7 @@ def fit(
     fitted = [chain[0]() for _ in directions]
     for source, target in pairs:
         if source and target:
+            source, target = safe_words(source), safe_words(target)
             for model, direction in zip(fitted, directions):
                 model.add_sentence_pair(*((source, target) if direction == FORWARD else (target, source)))
     with one_thread():

@@ -31,6 +31,12 @@ logger = logging.getLogger(__name__)
 
 _ROWS = 2_000  # rows of text in memory at a time
 _MOST_DIMENSIONS, _LONGEST_WORD = 100_000, 10_000  # files beyond these limits are of another kind
+# No published vector is longer. A value beyond it is read from the wrong bytes.
+_LARGEST = 1e10
+_BLANK = (
+    "In this format a word ends at its first blank, so a word with a blank in it spoils all after it. Join such words "
+    "by _ in gensim, or copy the file again."
+)
 _FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model
 
 
@@ -102,6 +108,10 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
     """
     check_range(least=1, limit=limit)
     path = Path(path)
+    if path.suffix == ".kv":
+        raise InputError(
+            f"{path} is gensim's own file, a pickle. Write it by save_word2vec_format, as text, and name that file."
+        )
     promised, blocks = _read_binary(path) if file_format(path) == ".bin" else _read_text(path)
     words: dict[str, int] = {}
     good_rows: list[np.ndarray] = []
@@ -227,7 +237,13 @@ def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
                     else:
                         faults.append(f"word {row}: {name[:40]!r} is empty or not UTF-8")
                 vectors = np.frombuffer(b"".join(data), "<f4").reshape(-1, size).astype(np.float32)
+                absurd = np.abs(vectors).max(axis=1) > _LARGEST  # False for NaN, which is a fault of its own
+                if absurd.any():
+                    word, value = words[absurd.argmax()], np.abs(vectors[absurd.argmax()]).max()
+                    raise InputError(f"{path}: {word!r} has the value {value:.0e}. {_BLANK}")
                 yield _finite(words, vectors, rows, faults)
+            if stream.read(_LONGEST_WORD).strip():
+                raise InputError(f"{path}: more bytes follow the {promised} words of row 1. {_BLANK}")
 
     return promised, blocks()
 

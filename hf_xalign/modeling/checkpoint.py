@@ -207,7 +207,8 @@ def safetensors_alone(name: str) -> Iterator[None]:
 def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor]]:
     """Return the prefix of the encoder's weights in `model`'s checkpoint, and the weights that `model` does not have.
 
-    The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on.
+    The prefix is "" or for example "bert."; the weights, by name, are those of the pooler, the MLM head and so on. If
+    the embeddings were resized, those with a row for each token are too.
     """
     present, files = published_names(model, model.state_dict()), _checkpoint_files(model)
     prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
@@ -216,7 +217,6 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
     sizes = ((present.get(name.removeprefix(prefix)), shape[:1]) for name, shape, _ in _read(files))
     tokens = next((count for tensor, count in sizes if tensor is not None and tensor.shape == size), size[:1])
     carried: dict[str, torch.Tensor] = {}
-    resized = []
     prefixed = False
     for name, shape, reader in _read(files):
         bare = name.removeprefix(prefix)
@@ -225,17 +225,12 @@ def carried_weights(model: PreTrainedModel) -> tuple[str, dict[str, torch.Tensor
             continue
         if shape == (*tokens, *size[1:]) and model.config.tie_word_embeddings:
             continue  # the output embeddings; loading ties them to the trained input embeddings
+        weight = reader()
         if shape[:1] == tokens != size[:1]:
-            resized.append(name)
-            continue
-        carried[name] = reader()
-    if resized:
-        logger.warning(
-            "the embeddings have %d tokens and the checkpoint's %d, so weights of its head are left out: %s",
-            size[0],
-            *tokens,
-            ", ".join(resized),
-        )
+            # A head's bias or untied decoder. New tokens get the mean row, as by transformers' own resizing.
+            new = weight.float().mean(dim=0, keepdim=True).to(weight.dtype)
+            weight = torch.cat([weight[: size[0]], new.expand(max(size[0] - tokens[0], 0), *weight.shape[1:])])
+        carried[name] = weight
     return (prefix if prefixed else ""), carried
 
 

@@ -22,7 +22,7 @@ from hf_xalign.data.readers import load_dictionary, read_lines
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import read_pharaoh
+from hf_xalign.links.files import read_pharaoh
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.tasks.examples import LABELLED
 from hf_xalign.tasks.examples import read_rows as read_labelled

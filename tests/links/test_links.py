@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 from unittest.mock import patch
@@ -361,6 +362,41 @@ def test_dictionary_links(tmp_path):
     for encoding in ("utf-8", "utf-8-sig"):
         path.write_bytes(text.encode(encoding))
         assert load_dictionary(path) == entries
+
+
+def test_entries_that_no_word_can_match_are_counted(tmp_path, caplog):
+    (tmp_path / "en-de.txt").write_text(
+        "cat\tKatze, Kater\n/c/en/dog\t/c/de/hund\nhouse\thaus\nhot dog\twurst\n", "utf-8"
+    )
+    align_words(bitext(("das Haus", "the house")), f"dictionary:{tmp_path}/en-de.txt")
+    [said] = [record.getMessage() for record in caplog.records if "entries can match" in record.msg]
+    assert (
+        "1 of 4 entries can match words" in said
+        and "cat / katze, kater; /c/en/dog / /c/de/hund; hot dog" in said.lower()
+    )
+
+
+def written(special, **names):
+    """Return a corpus of given words in which those of `names` are written in other ways."""
+    rng, rows = np.random.default_rng(0), []
+    for _ in range(80):
+        words = rng.choice([*VOCABULARY[:8], *special], size=4, replace=False).tolist()
+        pair = {"source": "x", "target": "y", "source_lang": "vi", "target_lang": "en"}
+        words = {"source_words": [names.get(word, word) for word in words], "target_words": [w[::-1] for w in words]}
+        rows.append(pair | words)
+    return Dataset.from_list(rows)
+
+
+@pytest.mark.parametrize("aligner", STATISTICAL_ALIGNERS)
+def test_words_with_a_blank_empty_words_and_null_are_words_like_others(aligner, tmp_path):
+    special = ["xin_chào", "leer", "null", "unknown"]
+    odd = written(special, xin_chào="xin chào", leer="", null="NULL", unknown="UNKNOWN_WORD")
+    found = [align_words(data, aligner, lowercase=False, keep_unlinked=True) for data in (written(special), odd)]
+    assert found[0]["links"][:] == found[1]["links"][:] and sum(map(len, found[0]["links"])) > 200
+    assert found[1]["source_words"][:] == odd["source_words"][:]
+    align_shards([write_parquet(odd, tmp_path / "in.parquet")], tmp_path / "out", aligner, lowercase=False, shards=2)
+    shards = [Dataset.from_parquet(str(path))["links"][:] for path in sorted((tmp_path / "out").glob("*.parquet"))]
+    assert list(chain(*shards)) == found[0]["links"][:]
 
 
 def test_text_of_a_dataset_is_read_as_that_of_a_file(tmp_path):

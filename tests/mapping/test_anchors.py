@@ -375,3 +375,14 @@ def test_binary_files_of_word2vec(tmp_path, caplog, monkeypatch, end):
         assert found.vectors[:, 0].tolist() == [[1, 0.5], [0, 2], [5, 6]]
     assert "2 of 6 rows are bad and left out; the first is row 3: not all fields of 'x'" in caplog.text
     assert "1 rows of repeated words are ignored" in caplog.text  # the first row of a word counts
+
+
+def test_a_word_with_a_blank_in_a_binary_file_is_named(tmp_path):
+    rows = [("a", [1.0, 0.5]), ("New York", [0.25, 2.0]), ("b", [1.5, 0.0])]
+    for name, order in {"inside": rows, "last": [rows[0], rows[2], rows[1]]}.items():
+        content = b"3 2\n" + b"".join(word.encode() + b" " + np.float32(v).tobytes() + b"\n" for word, v in order)
+        (tmp_path / f"{name}.bin").write_bytes(content)
+        with pytest.raises(InputError, match="a word ends at its first blank, so a word with a blank"):
+            read_word2vec(tmp_path / f"{name}.bin")
+    with pytest.raises(InputError, match="gensim's own file, a pickle"):
+        read_word2vec(tmp_path / "v.kv")

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -449,3 +450,19 @@ def test_whole_vocabularies_are_not_copied(method):
         word_vectors.map_in_place(one.vectors, word_vectors.of_any_length(learned), "source")
     # One copy of each side, in which it takes its steps.
     assert len(copies.made) == (2 if method == "rcsls" else 0), copies.made
+
+
+def test_a_learnt_translation_of_a_pivot_word_is_right_too(tmp_path):
+    # Each pivot word has two translations of nearly its vector; the test has the second of some.
+    pivot = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+    english = Anchors([f"p{k}" for k in range(40)], pivot[:, None], torch.ones(40), lang="en")
+    german = torch.cat([pivot, pivot + 1e-3 * pivot.roll(1)])[:, None].roll(1, -1)
+    german = Anchors([f"{name}{k}" for name in "st" for k in range(40)], german, torch.ones(80), lang="de")
+    entries = [(f"p{k}", f"{name}{k}") for name in "st" for k in range(40)]
+    for test in (None, entries[-9:]):  # by the fixed split, and a dictionary of one's own
+        vectors = (replace(part, vectors=part.vectors.clone()) for part in (german, english))
+        args = MappingConfig(str(tmp_path), center=False, device="cpu", overwrite_output_dir=True)
+        trainer = WordVectorTrainer(*vectors, args, dictionary=entries, test_dictionary=test)
+        trainer.train()
+        scores = trainer.record["scores"]["after"]["de"]
+        assert scores["bli_p@1_to_pivot"] == scores["bli_p@1_from_pivot"] == scores["bli_p@1"] == 1.0

@@ -39,7 +39,7 @@ from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import PharaohReader, read_pharaoh
+from hf_xalign.links.files import PharaohReader, read_pharaoh
 from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap

@@ -1,0 +1,148 @@
+"""Files of word links: Pharaoh's format, and the formats in which gold links are published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import regex
+
+from hf_xalign.data.readers import read_lines
+from hf_xalign.errors import InputError
+
+Link = tuple[int, int]
+
+_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+# Gold links are sure (`3-4`, TALP's `3s4`) or possible (`3p4`, `3?4`).
+_GOLD_TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
+# A line of the NAACL 2003 shared task: sentence, source and target position, sure or possible, confidence.
+_NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.]+)?\s*")
+# So many linked rows without one link to a first word are no accident: the file counts from 1.
+_ENOUGH = 100
+
+
+def read_pharaoh(path: str | Path) -> Iterator[list[Link]]:
+    """Yield the links of each line, which may be empty."""
+    for row, line in read_lines(path):
+        links = []
+        for token in line.split():
+            match = _TOKEN.fullmatch(token)
+            if match is None:
+                raise InputError(
+                    f"{path}, row {row}: {token!r} is not a link. Write i-j, source word first, counting from 0."
+                )
+            links.append((int(match[1]), int(match[2])))
+        yield links
+
+
+class PharaohReader:
+    """Linker that reads the links of consecutive sentence pairs, and checks each line against the words."""
+
+    def __init__(self, path: str | Path, pairs: int):
+        self.path = path
+        lines = linked = 0
+        self._lowest = -1  # of all word numbers in the file
+        for links in read_pharaoh(path):
+            lines += 1
+            if links:
+                lowest = min(map(min, links))
+                self._lowest = lowest if not linked else min(self._lowest, lowest)
+                linked += 1
+        if lines != pairs:
+            raise InputError(
+                f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
+                "order, and an empty line for a pair without links."
+            )
+        if self._lowest > 0 and linked >= _ENOUGH:
+            raise InputError(f"{path} {self._base()}")
+        self._links = enumerate(read_pharaoh(path), start=1)
+
+    def _base(self) -> str:
+        return "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
+
+    def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[Link]]:
+        """Return the links of the next `len(sources)` pairs."""
+        batch = []
+        # `zip` reads its last argument last, so no line is lost at the end of a batch.
+        for source, target, (row, links) in zip(sources, targets, self._links):
+            for i, j in links:
+                if i >= len(source) or j >= len(target):
+                    remedy = (
+                        "Check that the text was split into the same words, and that the links are from source to "
+                        "target."
+                    )
+                    if self._lowest > 0:
+                        remedy = f"The file {self._base()}"
+                    raise InputError(
+                        f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
+                        f"and the target {len(target)}. {remedy}"
+                    )
+            batch.append(links)
+        return batch
+
+
+class GoldLinks(NamedTuple):
+    """Sure and possible links [i, j] of the first sentence pairs, from word 0; the file counts from `base`."""
+
+    sure: list[list[Link]]
+    possible: list[list[Link]]
+    base: int
+
+
+def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
+    """Read the gold links of the first sentence pairs, given by the numbers of words of both sides.
+
+    Reads one line of links for each pair (Pharaoh, TALP, `14p19`), or one line for each link (NAACL, `1 14 19 P`). A
+    file counts from 0 if it has a word 0, else from 1; NAACL counts from 1, and its word 0 is the empty word.
+
+    Raises:
+        InputError: a line is not of these forms, there are more lines than pairs, or a link is out of range.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "gold.wa"
+        >>> _ = path.write_text("1 1 1 S\\n1 2 3 P\\n")
+        >>> read_gold(path, [(2, 3)])
+        GoldLinks(sure=[[(0, 0)]], possible=[[(1, 2)]], base=1)
+    """
+    lines = [line for _, line in read_lines(path)]
+    first = next((line for line in lines if line.strip()), "")
+    is_naacl = _NAACL.fullmatch(first) is not None
+    links = list(_naacl_links(path, lines) if is_naacl else _line_links(path, lines))
+    base = 1 if is_naacl or all(i and j for _, _, i, j in links) else 0
+    pairs = max((row for row, *_ in links), default=0) if is_naacl else len(lines)
+    if pairs > len(words):
+        raise InputError(f"{path} has links of {pairs} sentence pairs, and the text has {len(words)}.")
+    gold = GoldLinks([[] for _ in range(pairs)], [[] for _ in range(pairs)], base)
+    for row, mark, i, j in links:
+        if i - base >= words[row - 1][0] or j - base >= words[row - 1][1]:
+            raise InputError(
+                f"{path}, sentence pair {row}: link {i}-{j} is out of range: the sides have {words[row - 1][0]} and "
+                f"{words[row - 1][1]} words, counted from {base}. Check that the text is split into the gold's words."
+            )
+        side = gold.possible if mark in "pP?" else gold.sure
+        side[row - 1].append((i - base, j - base))
+    return gold
+
+
+def _naacl_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, str, int, int]]:
+    """Yield sentence number, mark, source and target position of each line."""
+    for row, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        match = _NAACL.fullmatch(line)
+        if match is None or int(match[1]) == 0:
+            raise InputError(f"{path}, row {row}: {line!r:.60} is not a link. Write 1 14 19 S, counting from 1.")
+        if int(match[2]) and int(match[3]):  # 0 is the empty word
+            yield int(match[1]), match[4] or "S", int(match[2]), int(match[3])
+
+
+def _line_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, str, int, int]]:
+    """Yield row, mark, source and target word of each link."""
+    for row, line in enumerate(lines, start=1):
+        for token in line.split():
+            match = _GOLD_TOKEN.fullmatch(token)
+            if match is None:
+                raise InputError(f"{path}, row {row}: {token!r} is not a link. Write 3-4, or 3p4 if it is possible.")
+            yield row, match[2], int(match[1]), int(match[3])

@@ -1,0 +1,75 @@
+"""Files of links: gold links in every published form, and files that count from 1."""
+
+import pytest
+from support.text import bitext
+
+from hf_xalign.cli.main import main
+from hf_xalign.errors import InputError
+from hf_xalign.links.align import align_words
+from hf_xalign.links.files import read_gold
+
+WORDS = [(3, 3), (2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("content", "possible", "base"),
+    [
+        ("0-0 1-1 2-2\n1-19\n", [[], []], 0),
+        ("1-1 2-2 3-3\n2-20\n", [[], []], 1),
+        ("1-1 2p2 3-3\n2p20\n", [[(1, 1)], [(1, 19)]], 1),
+        ("1s1 2?2 3s3\n2s20\n", [[(1, 1)], []], 1),
+        ("0-0 1p1 2-2\n1-19\n", [[(1, 1)], []], 0),
+        ("1 1 1 S\n1 2 2 P\n1 3 3\n\n2 0 1\n0002 2 20 P 0.5\n", [[(1, 1)], [(1, 19)]], 1),
+    ],
+)
+def test_gold_links_of_every_form(content, possible, base, tmp_path):
+    (tmp_path / "gold").write_text(content)
+    gold = read_gold(tmp_path / "gold", WORDS)
+    assert gold.possible == possible and gold.base == base
+    assert [sorted(sure + more) for sure, more in zip(gold.sure, gold.possible)] == [
+        [(0, 0), (1, 1), (2, 2)],
+        [(1, 19)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("0-0\n\n\n", "3 sentence pairs, and the text has 2"),
+        ("0-3\n", "sentence pair 1: link 0-3 is out of range: the sides have 3 and 3 words, counted from 0"),
+        ("1 1 1\n1-1\n", "row 2: '1-1' is not a link. Write 1 14 19 S"),
+        ("0-0 a\n", "row 1: 'a' is not a link"),
+    ],
+)
+def test_gold_links_that_are_not_of_the_text(content, said, tmp_path):
+    (tmp_path / "gold").write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_gold(tmp_path / "gold", WORDS)
+
+
+def test_the_command_scores_the_first_pairs(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("de\ten\n" + "a b\tx y\nc d\tz w\n" * 4)
+    (tmp_path / "gold").write_text("1-1 2p2\n1-1\n")
+    words = ["align-words", f"de={tmp_path}/pairs.tsv", "--gold", str(tmp_path / "gold")]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "gold: 2 of 8 sentence pairs, 2 sure and 1 possible links, counted from 1",
+        "precision 75.0%  recall 100.0%  AER 16.7%",
+    ]
+    assert main([*words, "--output", str(tmp_path / "links")]) == 0
+    assert len((tmp_path / "links").read_text().splitlines()) == 8
+    assert main(["align-words", "a", "b", "--gold", "c"]) == 2
+    assert "--gold is an option for one text" in capsys.readouterr().err
+
+
+def test_links_to_train_on_that_count_from_1_are_refused(tmp_path):
+    path = tmp_path / "links"
+    path.write_text("1-1 2-2\n")
+    with pytest.raises(InputError, match=r"out of range.* counts words from 1: no link names word 0\. Subtract 1"):
+        align_words(bitext(("a b", "x y")), f"pharaoh:{path}")
+    path.write_text("1-1\n" * 100)  # in range, but each link is that of the next word
+    with pytest.raises(InputError, match="counts words from 1"):
+        align_words(bitext(*[("a b c", "x y z")] * 100), f"pharaoh:{path}")
+    path.write_text("1-0\n" + "1-1\n" * 99)
+    assert len(align_words(bitext(*[("a b c", "x y z")] * 100), f"pharaoh:{path}")) == 100

@@ -101,7 +101,13 @@ def train(corpus: Corpus, options: list[str], encoder: str) -> Run:
         (args,) = parse((MAOConfig,), [*options, "--output_dir", folder])
         set_seed(args.seed)
         start = time.perf_counter()
-        trainer = corpus.trainer(MAOTrainer, args)
+        trainer = MAOTrainer(
+            corpus.encoder(args),
+            args,
+            train_dataset=corpus.train,
+            eval_dataset=corpus.evaluation,
+            processing_class=corpus.tokenizer,
+        )
         prepared = time.perf_counter()
         trainer.train()
         trained = time.perf_counter()

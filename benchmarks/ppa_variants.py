@@ -76,7 +76,13 @@ class Step:
         freeze(self.bare, embeddings=args.freeze_embeddings)
         self.bare.train()
         self.key = copy.deepcopy(self.bare).eval()
-        self.trainer = corpus.trainer(PPATrainer, args)
+        self.trainer = PPATrainer(
+            corpus.encoder(args),
+            args,
+            train_dataset=corpus.train,
+            eval_dataset=corpus.evaluation,
+            processing_class=corpus.tokenizer,
+        )
         self.trainer.current_gradient_accumulation_steps = 1
         self.wrapped = self.trainer.accelerator.prepare_model(self.trainer.model)
 

@@ -76,7 +76,7 @@ def parse(
 class CommandLine:
     """Command line of a recipe: names are checked and the imported classes are filled at once, the others later.
 
-    So a misspelt option, a missing file and a bad row are reported before the imports that take seconds.
+    So a misspelt option and a missing file are reported before the imports that take seconds.
 
     Args: those of [`parse`].
 
@@ -110,10 +110,9 @@ class CommandLine:
             self.check_files()
 
     def check_files(self) -> None:
-        """Refuse missing files and bad rows of small ones, as the arguments' own methods find them."""
+        """Refuse missing files, by the arguments' own methods."""
         for arguments in self._early:
-            for check_more in ("check_files", "check_rows"):
-                getattr(arguments, check_more, lambda: None)()
+            getattr(arguments, "check_files", lambda: None)()
 
     def fill(self) -> tuple[Any, ...]:
         """Import the other classes, and return an instance of each class."""

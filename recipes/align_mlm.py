@@ -20,11 +20,51 @@ reproduce align_mlm_small` runs all objectives and derived languages and prints 
 
 from __future__ import annotations
 
-from hf_xalign.recipes.parts.command import recipe, run
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.config import CommandLine, parse
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
+if TYPE_CHECKING:
+    from hf_xalign.recipes.parts.pretraining import PretrainingCorpus
+    from hf_xalign.trainers import AlignMLMTrainer
+
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
-main = recipe(ARGUMENTS, __doc__, "AlignMLMTrainer", "pretraining:load_pretraining")
+
+
+def main(argv: CommandLine | list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.pretraining import load_pretraining
+    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores
+    from hf_xalign.trainers import AlignMLMTrainer
+
+    checkpoint = prepare(data, args, data.model_name_or_path)
+    text = load_text(load_pretraining, data, args, checkpoint)
+
+    def make_trainer(args: Any, text: PretrainingCorpus) -> AlignMLMTrainer:
+        return AlignMLMTrainer(
+            text.model,
+            args,
+            train_dataset=text.train,  # rows of all languages, and of sentence pairs for XLM
+            entries=text.dictionary,  # whose embeddings ALIGN-MLM pulls together
+            eval_dataset=text.evaluation,
+            test_entries=text.test_entries,
+            candidates=text.candidates,
+            processing_class=text.tokenizer,
+            name=data.model_name_or_path,
+            reporting=text.reporting(data),
+        )
+
+    if data.dry_run:
+        estimate(make_trainer, text, args)
+        return
+    trainer = make_trainer(args, text)
+    trainer.train(resume_from_checkpoint=checkpoint or False)
+    trainer.save_model()
+    print_scores(trainer)
 
 
 if __name__ == "__main__":

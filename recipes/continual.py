@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from hf_xalign.config import CommandLine, parse
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import PairColumns, option, read_small
-from hf_xalign.recipes.parts.command import recipe, run
+from hf_xalign.recipes.parts.arguments import PairColumns, option
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers import ContinualConfig, TaskConfig
+    from hf_xalign.recipes.parts.task_data import TaskData
+    from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig
 
 _PAIRS = "Sentence pairs"
 
@@ -50,10 +52,6 @@ class ContinualArguments(TaskArguments, PairColumns):
         self.check_pivot(pairs=self.pairs)
         check_files(self.pairs)
 
-    def check_rows(self) -> None:
-        """Read small files, so that a bad row is reported before torch is imported, which takes seconds."""
-        read_small(self.pairs, split=self.pairs_split, on_empty=self.on_empty, **self.columns())
-
     def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
         from hf_xalign.data.corpus import source_entry
@@ -61,7 +59,7 @@ class ContinualArguments(TaskArguments, PairColumns):
         drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
         return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
 
-    def more_text(self, args: ContinualConfig) -> dict[str, Any]:
+    def aligned(self, args: ContinualConfig) -> tuple[Any, Any]:
         """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
         from hf_xalign.data.builtin import resolve_model
         from hf_xalign.data.corpus import draw_pairs
@@ -75,11 +73,53 @@ class ContinualArguments(TaskArguments, PairColumns):
             pairs, entries = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
             drawn = [{**entry} for entry in entries]  # each seed draws anew
             pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
-        return {"pairs": pairs, "reference": load_encoder(reference)}
+        return pairs, load_encoder(reference)
 
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
-main = recipe(ARGUMENTS, __doc__, "ContinualTrainer", "task_data:load_task")
+
+
+def main(argv: CommandLine | list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, train_seeds
+    from hf_xalign.recipes.parts.task_data import load_task
+    from hf_xalign.trainers import ContinualTrainer
+
+    checkpoint = prepare(data, args)
+    text = load_text(load_task, data, args, checkpoint)
+
+    def make_trainer(args: Any, text: TaskData) -> ContinualTrainer:
+        encoder, module = data.named(args.seed)
+        pairs, reference = data.aligned(args)
+        model, tokenizer = text.model(args)
+        return ContinualTrainer(
+            model,
+            args,
+            task=text.task,
+            train_dataset=text.train_rows(args.seed),  # labelled text of one language
+            pairs=pairs,  # word-linked
+            reference=reference,  # f0, the encoder before any alignment
+            eval_dataset=text.selection or text.evaluation,  # on which a checkpoint may be chosen
+            held_out=text.evaluation,
+            processing_class=tokenizer,
+            module=module,
+            name=encoder,
+            reporting=text.reporting(data),
+        )
+
+    def train(args: Any, checkpoint: bool | str | None) -> ContinualTrainer:
+        trainer = make_trainer(args, text)
+        trainer.train(resume_from_checkpoint=checkpoint or False)
+        if data.save_models:
+            trainer.save_model()
+        return trainer
+
+    if data.dry_run:
+        estimate(make_trainer, text, args)
+    else:
+        train_seeds(train, text, ContinualTrainer.headline(args), data, args)
 
 
 @cache

@@ -1,27 +1,75 @@
 r"""FAO: fine-tune an encoder on word links to align its languages (Cao et al. 2020).
 
-The built-in encoder and text, five to ten minutes on two CPU cores, no network:
+The recommended variant (`preset: joint`) on the built-in encoder and text, five to ten minutes on two CPU cores, no
+network:
 
-    hf-xalign train fao --config fao_builtin
+    hf-xalign train fao --config fao_joint_builtin
 
 Your own encoder and text (fields go on the command line or into a YAML file):
 
-    hf-xalign train fao --config fao_builtin \
-        --model_name_or_path FacebookAI/xlm-roberta-base --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl \
-        --output_dir runs/my_bengali
+    hf-xalign train fao --model_name_or_path FacebookAI/xlm-roberta-base \
+        --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl --output_dir runs/my_bengali
 
-Prints the scores before and after and where everything was saved. Load the result with `AutoModel.from_pretrained`.
+On several GPUs, `hf-xalign train fao --processes 2 ...` or `accelerate launch recipes/fao.py ...`.
+
+The words of the pairs are linked, and the vectors of linked words are pulled together, while English stays close to
+the encoder before training (f0). Prints the scores before and after. Load the result with `AutoModel.from_pretrained`.
 The folder also holds `results.json` (the record of the run), `eval_links.jsonl` (held-out links) and a model card.
 `--seeds 0 1 2` trains each seed in a folder `seed-<number>`, and `hf-xalign compare` reads all of them.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.command import recipe, run
+from hf_xalign.recipes.parts.command import run
+
+if TYPE_CHECKING:
+    from hf_xalign.recipes.parts.parallel import Corpus
+    from hf_xalign.trainers import FAOTrainer
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.fao_config:FAOConfig")
-main = recipe(ARGUMENTS, __doc__, "FAOTrainer", "parallel:load_word_corpus")
+
+
+def main(argv: CommandLine | list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.parallel import load_word_corpus
+    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores, train_seeds
+    from hf_xalign.trainers import FAOTrainer
+
+    checkpoint = prepare(data, args, data.model_name_or_path)
+    text = load_text(load_word_corpus, data, args, checkpoint)
+
+    def make_trainer(args: Any, text: Corpus) -> FAOTrainer:
+        return FAOTrainer(
+            text.encoder(args),
+            args,
+            train_dataset=text.train,  # word-linked pairs
+            eval_dataset=text.evaluation,  # links to score on, fixed before training
+            processing_class=text.tokenizer,
+            name=data.model_name_or_path,
+            probes=text.probes,
+            protocols=text.protocols,
+            reporting=text.reporting(data),
+        )
+
+    def train(args: Any, checkpoint: bool | str | None) -> FAOTrainer:
+        trainer = make_trainer(args, text)
+        trainer.train(resume_from_checkpoint=checkpoint or False)
+        trainer.save_model()
+        print_scores(trainer)
+        return trainer
+
+    if data.dry_run:
+        estimate(make_trainer, text, args)
+    elif data.seeds:
+        train_seeds(train, text, FAOTrainer.headline(args), data, args)
+    else:
+        train(args, checkpoint)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,17 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import needs
+from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import option
-from hf_xalign.recipes.parts.command import recipe, run
+from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
+
+if TYPE_CHECKING:
+    from hf_xalign.recipes.parts.task_data import TaskData
+    from hf_xalign.trainers import TaskTrainer
 
 
 def _tagger(help: str, default: Any) -> Any:
@@ -54,7 +59,46 @@ class FinetuneArguments(TaskArguments):
 
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
-main = recipe(ARGUMENTS, __doc__, "TaskTrainer", "task_data:load_task")
+
+
+def main(argv: CommandLine | list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, train_seeds
+    from hf_xalign.recipes.parts.task_data import load_task
+    from hf_xalign.trainers import TaskTrainer
+
+    checkpoint = prepare(data, args)
+    text = load_text(load_task, data, args, checkpoint)
+
+    def make_trainer(args: Any, text: TaskData) -> TaskTrainer:
+        encoder, module = data.named(args.seed)
+        model, tokenizer = text.model(args)
+        return TaskTrainer(
+            model,
+            args,
+            task=text.task,
+            train_dataset=text.train_rows(args.seed),  # labelled text of one language
+            eval_dataset=text.selection or text.evaluation,  # on which a checkpoint may be chosen
+            held_out=text.evaluation,
+            processing_class=tokenizer,
+            module=module,
+            name=encoder,
+            reporting=text.reporting(data),
+        )
+
+    def train(args: Any, checkpoint: bool | str | None) -> TaskTrainer:
+        trainer = make_trainer(args, text)
+        trainer.train(resume_from_checkpoint=checkpoint or False)
+        if data.save_models:
+            trainer.save_model()
+        return trainer
+
+    if data.dry_run:
+        estimate(make_trainer, text, args)
+    else:
+        train_seeds(train, text, TaskTrainer.headline(args), data, args)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,56 @@ and where everything was saved. The folder is an adapter: `hf_xalign.load` loads
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
-from hf_xalign.recipes.parts.command import recipe, run
+from hf_xalign.recipes.parts.command import run
+
+if TYPE_CHECKING:
+    from hf_xalign.recipes.parts.parallel import Corpus
+    from hf_xalign.trainers import MAOTrainer
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
-main = recipe(ARGUMENTS, __doc__, "MAOTrainer", "parallel:load_word_corpus")
+
+
+def main(argv: CommandLine | list[str] | None = None) -> None:
+    """Run the recipe with `argv` (default: the command line)."""
+    data, args = parse(ARGUMENTS, argv, description=__doc__)
+
+    from hf_xalign.recipes.parts.parallel import load_word_corpus
+    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores, train_seeds
+    from hf_xalign.trainers import MAOTrainer
+
+    checkpoint = prepare(data, args, data.model_name_or_path)
+    text = load_text(load_word_corpus, data, args, checkpoint)
+
+    def make_trainer(args: Any, text: Corpus) -> MAOTrainer:
+        return MAOTrainer(
+            text.encoder(args),
+            args,
+            train_dataset=text.train,  # word-linked pairs
+            eval_dataset=text.evaluation,  # links to score on, fixed before training
+            processing_class=text.tokenizer,
+            name=data.model_name_or_path,
+            probes=text.probes,
+            protocols=text.protocols,
+            reporting=text.reporting(data),
+        )
+
+    def train(args: Any, checkpoint: bool | str | None) -> MAOTrainer:
+        trainer = make_trainer(args, text)
+        trainer.train(resume_from_checkpoint=checkpoint or False)
+        trainer.save_model()
+        print_scores(trainer)
+        return trainer
+
+    if data.dry_run:
+        estimate(make_trainer, text, args)
+    elif data.seeds:
+        train_seeds(train, text, MAOTrainer.headline(args), data, args)
+    else:
+        train(args, checkpoint)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (5044, 114),
     "objectives": (1259, 11),
     "prepare": (900, 4),
-    "recipes": (3_160, 39),
+    "recipes": (3365, 39),
     "report": (476, 4),
     "search": (883, 10),
     "statistics": (698, 21),

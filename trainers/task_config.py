@@ -51,7 +51,7 @@ class TaskConfig(AlignmentConfig):
     transformers' example scripts (no warm-up, no weight decay):
 
     - `default` (chosen unless `head=tagger`): 5e-5, 3 epochs, warm-up over a tenth of the steps.
-    - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its XLM-R: 4).
+    - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its mBERT and XLM-R: 4).
     - `align_mlm_xnli`, `align_mlm_tagging`: 2e-5, 5 epochs for XNLI, 10 for NER and POS.
     - `continual`, `continual_ner`, `continual_qa`: CONTINUAL's NLI (5e-5, 2 epochs), NER (2e-5, 3 epochs) and
       questions (3e-5, 2 epochs, 384 tokens), in batches of 32, without clipping.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot, parse_source
+from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot
 from hf_xalign.errors import InputError
 
 _DATA = "Model and data"
-_SMALL = 10_000_000  # bytes of a file that is read in a second
 
 
 def option(group: str, help: str, default: Any = MISSING, **checks: Any) -> Any:
@@ -65,25 +62,6 @@ class PairColumns:
                 check_pivot(self.target_lang, f"{name} {where} text of the package", name)
 
 
-def read_small(items: list[str], **options: Any) -> None:
-    """Load the sources that are small local text files into the cache, where the run finds them."""
-
-    def is_small(path: Path) -> bool:
-        # Which rows of Parquet with links are read depends on the loss.
-        return path.is_file() and path.suffix != ".parquet" and path.stat().st_size < _SMALL
-
-    paths = {item: [Path(path).expanduser() for path in parse_source(item)[0].split(",")] for item in items}
-    if small := [item for item in items if all(map(is_small, paths[item]))]:
-        from hf_xalign.data import parallel
-
-        level = parallel.logger.level
-        parallel.logger.setLevel(logging.WARNING)  # the run says what it reads
-        try:
-            parallel.load_sources(small, **options)
-        finally:
-            parallel.logger.setLevel(level)
-
-
 @dataclass
 class ParallelText(PairColumns):
     """Parallel text of a run."""
@@ -111,13 +89,6 @@ class ParallelText(PairColumns):
             del texts["eval_data"]
         self.check_pivot(**texts)
         check_files([item for items in texts.values() for item in items])
-
-    def check_rows(self) -> None:
-        """Read small files, so that a bad row is reported before torch is imported, which takes seconds."""
-        read_small(self.train_data, split=self.train_split, on_empty=self.on_empty, **self.columns())
-        if not getattr(self, "eval_links", None):
-            options = {"max_pairs": self.max_eval_pairs, "on_empty": self.on_empty, **self.columns()}
-            read_small(self.eval_data, split=self.eval_split, **options)
 
 
 @dataclass

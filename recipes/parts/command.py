@@ -6,35 +6,13 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from hf_xalign.cache import held
-from hf_xalign.config import CommandLine, imported, parse
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
+from hf_xalign.recipes.parts import launcher_words
 
 logger = logging.getLogger(__name__)
-
-
-def recipe(arguments: Sequence[Any], description: str | None, trainer: str, load: str) -> Callable[..., None]:
-    """Return the `main` of a recipe that trains: it takes the command line, by default that of the process.
-
-    Args:
-        arguments: dataclasses of the recipe's arguments and of its settings, as `config.parse` takes them.
-        description: what `--help` says of the recipe.
-        trainer: name of the trainer's class.
-        load: function that reads the text, `module:name` in this package, as `run.train` takes it.
-    """
-
-    def main(argv: CommandLine | list[str] | None = None) -> None:
-        data, args = parse(arguments, argv, description=description)
-
-        from hf_xalign import trainers
-        from hf_xalign.recipes.parts.run import train
-
-        train(getattr(trainers, trainer), data, args, imported(f"hf_xalign.recipes.parts.{load}"))
-
-    return main
 
 
 def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> None:
@@ -42,6 +20,8 @@ def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> Non
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
+    if "RANK" not in os.environ:
+        _warn_of_one_process()
     try:
         main()
         _leave_processes()
@@ -60,7 +40,8 @@ def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> Non
             "or set $HF_XALIGN_CACHE, $HF_HOME or output_dir to a larger disk, and run again",
         )
     except KeyboardInterrupt:
-        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}")
+        # One process speaks: the others know of no checkpoint.
+        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}" if rank == 0 else "")
 
 
 def _how_to_resume() -> str:
@@ -68,13 +49,28 @@ def _how_to_resume() -> str:
         if folder.parent in held and folder.name.startswith("seed-"):
             return "run the same command again: finished seeds are kept"
         if any(folder.glob("checkpoint-*/complete.json")):
-            return "resume from the last complete checkpoint with resume_from_checkpoint=true"
+            return "add --resume_from_checkpoint true to resume from the last complete checkpoint"
     return "no checkpoint was written before it: run the same command again to start over"
 
 
 def _exit(status: int, message: str) -> None:
-    print(message, file=sys.stderr)
+    if message:
+        print(message, file=sys.stderr)
     sys.exit(status)
+
+
+def _warn_of_one_process() -> None:
+    """Log a warning if accelerate was asked for several processes and started one, as with `--cpu`."""
+    words = launcher_words()
+    pairs = zip(words, [*words[1:], ""])
+    asked = [value for word, value in pairs if word.replace("-", "_") == "__num_processes"]
+    asked += [word.partition("=")[2] for word in words if word.replace("-", "_").startswith("__num_processes=")]
+    if asked and asked[-1] != "1":
+        logger.warning(
+            "accelerate was asked for %s processes and started one, which trains alone. Replace --cpu by --multi_gpu "
+            "and give the recipe --use_cpu true, or run hf-xalign train METHOD --processes %s",
+            *asked[-1:] * 2,
+        )
 
 
 def _leave_processes() -> None:

@@ -32,7 +32,6 @@ from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
 from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
 from hf_xalign.record import EVAL_LINKS, base_entry
 from hf_xalign.trainers.base.probes import Probe, read_probes
-from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
 
@@ -89,20 +88,10 @@ class Corpus(RunText):
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
         return {"data": self.sources, "links": self.link_counts, "linked_by": self.linked_by}
 
-    def trainer(self, trainer_class: type[Any], args: Any, reporting: Reporting | None = None) -> Any:
-        """Return a trainer of the given class for this encoder and text."""
+    def encoder(self, args: Any) -> PreTrainedModel:
+        """Return the encoder for a trainer, which is loaded again when another trainer has taken it."""
         model, self.model = self.model or load_checked(self.data, args)[0], None
-        return trainer_class(
-            model,
-            args,
-            train_dataset=self.train,
-            eval_dataset=self.evaluation,
-            processing_class=self.tokenizer,
-            name=self.data.model_name_or_path,
-            probes=self.probes,
-            protocols=self.protocols,
-            reporting=reporting,
-        )
+        return model
 
     def about_seed(self, *about: Any) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`, as [`~hf_xalign.recipes.parts.run.about_seed`] does."""

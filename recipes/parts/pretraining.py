@@ -33,7 +33,6 @@ from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.parallel import encoder_line
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
 from hf_xalign.recipes.parts.run import RunText
-from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Reporting
 
@@ -65,29 +64,15 @@ class PretrainingCorpus(RunText):
         pivot, *others = self.languages
         return {"languages": others, "pivot": pivot, "data": self.sources}
 
-    def trainer(
-        self, trainer_class: type[AlignMLMTrainer], args: AlignMLMConfig, reporting: Reporting | None = None
-    ) -> AlignMLMTrainer:
-        """Return the trainer, which saves the derived language and the dictionary too."""
-        reporting, folder = reporting or Reporting(), Path(args.output_dir)
+    def reporting(self, data: Any) -> Reporting:
+        """Return what the recipe adds to the record, and save the derived language and the dictionary too."""
         exports: dict[str, Callable[[Any], str]] = {}
         if self.derived is not None:
             save = self.derived.save
-            exports["derived language"] = lambda _: save(folder / DERIVED_FILE)
+            exports["derived language"] = lambda trainer: save(Path(trainer.args.output_dir) / DERIVED_FILE)
         if self.dictionary is not None:
-            exports["dictionary"] = lambda _: str(folder / ENTRIES_FILE)
-        return trainer_class(
-            self.model,
-            args,
-            train_dataset=self.train,
-            entries=self.dictionary,
-            eval_dataset=self.evaluation,
-            test_entries=self.test_entries,
-            candidates=self.candidates,
-            processing_class=self.tokenizer,
-            name=self.base_model,
-            reporting=replace(reporting, exports={**exports, **reporting.exports}),
-        )
+            exports["dictionary"] = lambda trainer: str(Path(trainer.args.output_dir) / ENTRIES_FILE)
+        return replace(super().reporting(data), exports=exports)
 
     def describe(self) -> list[str]:
         """Describe encoder, text, vocabulary and dictionary, one line each."""

@@ -1,4 +1,4 @@
-"""Run a recipe: read the text, train under each seed, and print the scores."""
+"""Functions of the recipe scripts: prepare a run, read its text, estimate its time, train under several seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from datasets import Dataset
@@ -41,6 +41,8 @@ from hf_xalign.trainers.base.probes import Probe, keep_examples
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.tracking import finish_run
 
+Text = TypeVar("Text", bound="RunText")
+
 # Timed steps of an estimate, after one warm-up step, and rows to prepare for it.
 _TIMED_STEPS, _SAMPLE_ROWS = 5, 200
 # Settings that change no score.
@@ -51,19 +53,13 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfig, load: Callable[..., Any]) -> None:
-    """Read the text, train under each seed, and print the scores.
+def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> bool | str | None:
+    """Check settings and output folder, hold the folder, and seed; return the checkpoint to resume from, if any.
 
-    Args:
-        trainer_class: the method's trainer.
-        data: the recipe's arguments.
-        args: the method's config.
-        load: function of `data`, `args` and the checkpoint to resume from (`resume`), which returns the text. It
-            can `describe` itself, has the record's `entries`, makes a `trainer`, and gives a `sample` for an
-            estimate. With seeds it has `about_seed` and `keep_seed` too.
+    `base_model` is the encoder that the card of a pushed run names.
 
     Raises:
-        InputError: the output folder holds another run, or settings and text do not fit.
+        InputError: the output folder holds another run, or settings do not fit.
     """
     if not args.record:
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
@@ -79,56 +75,28 @@ def train(trainer_class: type[AlignmentTrainer], data: Any, args: AlignmentConfi
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
     set_seed(args.seed)
-    if args.push_to_hub and trainer_class.scores_start:  # a task's card names its encoder by the encoder's own record
-        check_recorded_base({"base_model": base_entry(data.model_name_or_path)}, "push_to_hub: the base model")
+    if args.push_to_hub and base_model:
+        check_recorded_base({"base_model": base_entry(base_model)}, "push_to_hub: the base model")
     check_push(args)
+    return checkpoint
+
+
+def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig, checkpoint: bool | str | None) -> Text:
+    """Read the text of a run by `load`, and describe it on the main process."""
     started = time.perf_counter()
-    corpus = load(data, args, resume=checkpoint)
-    seconds = {"loading": round(time.perf_counter() - started, 3)}
-    seeds = getattr(data, "seeds", [])
+    text = load(data, args, resume=checkpoint)
+    text.seconds = round(time.perf_counter() - started, 3)
     if args.process_index == 0:
-        print("\n".join(corpus.describe()))
-    if data.dry_run:
-        if seeds:
-            print(f"seeds    {len(seeds)}: the time is that of one")
-        estimate(trainer_class, corpus, args)
-        return
+        print("\n".join(text.describe()))
+        if data.dry_run and getattr(data, "seeds", []):
+            print(f"seeds    {len(data.seeds)}: the time is that of one")
+    return text
 
-    def train_one(run_args: AlignmentConfig, checkpoint: bool | str | None) -> Any:
-        folder = getattr(data, "sentence_transformer", None)
-        reporting = Reporting(
-            settings=non_default_fields(data),
-            text=corpus.entries(),
-            seconds=seconds,
-            exports={"for sentence-transformers": partial(_export, folder=folder)} if folder else {},
-            show=partial(print, flush=True),
-            pictures=not data.smoke,
-        )
-        trainer = corpus.trainer(trainer_class, run_args, reporting)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
-        if getattr(data, "save_models", True):
-            trainer.save_model()
-        if run_args.should_save and trainer.scores_start:
-            print("\n" + format_table(trainer.run.record))
-        return trainer
 
-    def train_seed(seed_args: AlignmentConfig, how: dict[str, Any]) -> dict[str, Any]:
-        if seed_args.should_save:
-            hold_folder(seed_args.output_dir)
-        set_seed(seed_args.seed)
-        trainer = train_one(seed_args, seed_args.resume_from_checkpoint)
-        content = corpus.keep_seed(trainer, Path(seed_args.output_dir), how) if seed_args.should_save else {}
-        trainer.accelerator.wait_for_everyone()
-        trainer.accelerator.free_memory()
-        finish_run(seed_args)  # the tracked run, before that of the next seed
-        return content
-
-    if seeds or hasattr(data, "save_models"):
-        settings = score_settings({**non_default_fields(data), **args.changed()}) | {"preset": args.preset}
-        about = partial(corpus.about_seed, trainer_class.headline(args), settings, args.seed)
-        run_unfinished(seeds or [args.seed], args, about, train_seed)
-    else:
-        train_one(args, checkpoint)
+def print_scores(trainer: AlignmentTrainer) -> None:
+    """Print the scores before and after training, on the main process."""
+    if trainer.args.should_save and trainer.run:
+        print("\n" + format_table(trainer.run.record))
 
 
 def _export(trainer: AlignmentTrainer, folder: str) -> str:
@@ -146,26 +114,45 @@ def every(dataset: Dataset, rows: int) -> Dataset:
 
 
 class RunText:
-    """Text of a run whose training rows are one dataset."""
+    """Text of a run: it can `describe` itself, has the record's `entries`, and gives a `sample` for an estimate."""
 
-    train: Dataset
+    train: Any
+    seconds: float = 0.0  # that it took to read
+
+    def reporting(self, data: Any) -> Reporting:
+        """Return what a recipe with the arguments `data` adds to the record of its run."""
+        folder = getattr(data, "sentence_transformer", None)
+        return Reporting(
+            settings=non_default_fields(data),
+            text=cast(Any, self).entries(),
+            seconds={"loading": self.seconds},
+            exports={"for sentence-transformers": partial(_export, folder=folder)} if folder else {},
+            show=partial(print, flush=True),
+            pictures=not data.smoke,
+        )
 
     def sample(self, rows: int) -> tuple[Self, float]:
         """Return the text with about this many training rows, and how many times as many it has."""
         part = every(self.train, rows)
         return replace(cast(Any, self), train=part), len(self.train) / len(part)
 
+    def reuse(self, trainer: Any) -> None:
+        """Keep what the trainer of the next seed can use."""
 
-def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> None:
-    """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept."""
+
+def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText, args: Any) -> None:
+    """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept.
+
+    `make_trainer` returns a trainer of settings and text.
+    """
     if wants_sharding(args):
         raise InputError("dry_run: training with FSDP cannot be estimated. Remove fsdp or dry_run.")
-    part, times = corpus.sample(_SAMPLE_ROWS)
+    part, times = text.sample(_SAMPLE_ROWS)
     with tempfile.TemporaryDirectory() as folder:
         args.output_dir = folder  # the Trainer makes its folder at once
         args.cache_dir = str(Path(folder) / "cache")
         start = time.perf_counter()
-        trainer = part.trainer(trainer_class, args)
+        trainer = make_trainer(args, part)
         trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
         cache_bytes = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
@@ -193,6 +180,36 @@ def estimate(trainer_class: type[AlignmentTrainer], corpus: Any, args: Any) -> N
 
 
 # ---- Seeds: each has its own folder, and one that is finished is not run again ----
+
+
+def train_seeds(
+    train: Callable[[Any, bool | str | None], AlignmentTrainer], text: Any, headline: str, data: Any, args: Any
+) -> None:
+    """Train under each seed of the arguments `data`, or under that of `args`, and print a table over languages.
+
+    Args:
+        train: function of a seed's settings and the checkpoint to resume from, which returns its trainer.
+        text: the text, which has `about_seed` and `keep_seed`.
+        headline: the score of the table.
+        data: the recipe's arguments.
+        args: the method's settings.
+    """
+
+    def train_seed(seed_args: Any, how: dict[str, Any]) -> dict[str, Any]:
+        if seed_args.should_save:
+            hold_folder(seed_args.output_dir)
+        set_seed(seed_args.seed)
+        trainer = train(seed_args, seed_args.resume_from_checkpoint)
+        text.reuse(trainer)
+        content = text.keep_seed(trainer, Path(seed_args.output_dir), how) if seed_args.should_save else {}
+        trainer.accelerator.wait_for_everyone()
+        trainer.accelerator.free_memory()
+        finish_run(seed_args)  # the tracked run, before that of the next seed
+        return content
+
+    settings = score_settings({**non_default_fields(data), **args.changed()}) | {"preset": args.preset}
+    about = partial(text.about_seed, headline, settings, args.seed)
+    run_unfinished(data.seeds or [args.seed], args, about, train_seed)
 
 
 def score_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,10 +127,6 @@ class TaskArguments(SmokeTest):
         adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
         return self.model_name_or_path.replace("{seed}", str(seed)), adapter
 
-    def more_text(self, args: Any) -> dict[str, Any]:
-        """Return further inputs of the trainer of one seed, `args.seed`."""
-        return {}
-
     def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
         """Return the record's entries of further training text."""
         return {}

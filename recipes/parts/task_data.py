@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from datasets import concatenate_datasets
-from transformers import set_seed
+from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
-from hf_xalign.recipes.parts.run import every, weights
+from hf_xalign.recipes.parts.run import RunText, every, weights
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
 from hf_xalign.record import find_warnings
 from hf_xalign.tasks import (
@@ -38,8 +38,7 @@ from hf_xalign.tasks import (
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.tasks.results import write_scores
 from hf_xalign.trainers.base.checkpoints import clear_run
-from hf_xalign.trainers.base.run import Reporting
-from hf_xalign.trainers.task import TaskTrainer, text_entry
+from hf_xalign.trainers.task import text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 
 logger = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ _TAGGER = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropou
 
 
 @dataclass
-class TaskData:
+class TaskData(RunText):
     """Task of a run, its training text of one language or several, and its evaluation text by language."""
 
     task: Task
@@ -93,35 +92,29 @@ class TaskData:
         kinds = {kind: kind_entries for kind, entries in texts.items() if (kind_entries := list(entries))}
         return {"data": kinds | data.extra_data(self.args)}
 
-    def trainer(self, trainer_class: type[Any], args: Any, reporting: Reporting | None = None) -> TaskTrainer:
-        """Return the trainer of one seed, `args.seed`, with its own model."""
+    def model(self, args: Any) -> tuple[Any, PreTrainedTokenizerBase]:
+        """Return the task's model with a new head for one seed, `args.seed`, and its tokenizer."""
         encoder, module = self.data.named(args.seed)
         with args.main_process_first(desc="making the built-in encoder"):
             path = resolve_model(encoder)
         set_seed(args.seed)
         revision = self.data.model_revision
-        texts: dict[str, Any] = {"train_dataset": self.train, "eval_dataset": self.selection or self.evaluation}
-        texts |= self.data.more_text(args)
         options: dict[str, Any] = {"adapter": module, "revision": revision, "seed": args.seed}
-        tagger = self.task if isinstance(self.task, TaggingTask) else None
-        if tagger:
-            # An earlier seed has read it, if that was on the same frozen encoder.
-            texts["train_dataset"] = self.read.get((encoder, module), self.train)
+        if isinstance(self.task, TaggingTask):
             options |= {name: getattr(self.data, f"tagger_{name}") for name in _TAGGER}
-            model: Any = load_tagger(encoder, tagger, **options)
+            model: Any = load_tagger(encoder, self.task, **options)
         else:
             model = load_task_model(encoder, self.task, **options)
-        tokenizer = load_tokenizer(path, revision=revision)
-        of_run: dict[str, Any] = {
-            "held_out": self.evaluation,
-            "module": module,
-            "name": encoder,
-            "reporting": reporting,
-        }
-        trainer = trainer_class(model, args, task=self.task, processing_class=tokenizer, **texts, **of_run)
-        if tagger and tagger.keep_vectors:
-            self.read = {(encoder, module): trainer.train_dataset}
-        return trainer
+        return model, load_tokenizer(path, revision=revision)
+
+    def train_rows(self, seed: int) -> Any:
+        """Return the training text, read by an earlier seed if that was on the same frozen encoder."""
+        return self.read.get(self.data.named(seed), self.train)
+
+    def reuse(self, trainer: Any) -> None:
+        """Keep the training text that a tagger has read."""
+        if isinstance(self.task, TaggingTask) and self.task.keep_vectors:
+            self.read = {self.data.named(trainer.args.seed): trainer.train_dataset}
 
     def about_seed(self, metric: str, settings: dict[str, Any], drawn_by: int, seed: int) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`."""

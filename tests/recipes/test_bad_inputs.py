@@ -88,7 +88,10 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
     for place, advice in (
         ("hf_xalign.recipes.parts.parallel.load_word_corpus", "no checkpoint was written before it"),
         ("hf_xalign.trainers.FAOTrainer.training_step", "no checkpoint was written before it"),
-        ("hf_xalign.trainers.base.run.vector_drift", "resume from the last complete checkpoint"),
+        (
+            "hf_xalign.trainers.base.run.vector_drift",
+            "add --resume_from_checkpoint true to resume from the last complete checkpoint",
+        ),
     ):
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
             patch.setattr(place, Mock(side_effect=KeyboardInterrupt))
@@ -113,20 +116,13 @@ for method in train.METHODS:
             except InputError as error:
                 print(error)
 assert not {"torch", "datasets"} & set(sys.modules)
-for method, files in (("fao", "--train_data"), ("ppa", "--eval_data"), ("continual", "--pairs")):
-    try:
-        import_module(f"hf_xalign.recipes.{method}").main([files, f"de={sys.argv[2]}"])
-    except InputError as error:
-        assert str(error).startswith(f"{sys.argv[2]}, row 2: empty target side"), error
-assert "datasets" in sys.modules and "torch" not in sys.modules
 """
 
 
-def test_names_files_and_rows_are_checked_before_torch_is_imported(tmp_path):
+def test_names_and_files_are_checked_before_torch_is_imported(tmp_path):
     config = tmp_path / "mine.yaml"
     config.write_text("outptu_dir: x\n")
-    (tmp_path / "holes.tsv").write_text("Hund\tdog\nKatze\t\n")
-    words = [sys.executable, "-P", "-c", EARLY, str(config), str(tmp_path / "holes.tsv")]
+    words = [sys.executable, "-P", "-c", EARLY, str(config)]
     done = subprocess.run(words, capture_output=True, text=True)
     said = done.stdout.splitlines()
     assert done.returncode == 0 and len(said) == 6 * len(METHODS), done.stderr

@@ -101,7 +101,7 @@ def make_text(folder):
         write_pairs(data / f"{language}-en.tsv.gz", language)
         write_pairs(data / f"{language}-en.test.tsv", language)
     for language in ("hi", "ru", "es", "vi"):
-        write_pairs(data / f"WikiMatrix.en-{language}.tmx.gz", language)
+        write_pairs(data / f"WikiMatrix.en-{language}.250k.tmx.gz", language)
     sides = [[text for text, _, _ in SENTENCES * 3], [english for _, english, _ in SENTENCES * 3]]
     for name, language in (("europarl", "de"), ("opensubtitles", "hi")):
         write(data / f"{name}.{language}", sides[0])

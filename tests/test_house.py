@@ -36,7 +36,7 @@ CAPS = {
     "model_cards": (666, 0),
     "modeling": (5044, 114),
     "objectives": (1259, 11),
-    "prepare": (900, 4),
+    "prepare": (968, 4),
     "recipes": (3365, 39),
     "report": (476, 4),
     "search": (883, 10),

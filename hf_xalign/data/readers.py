@@ -696,6 +696,8 @@ class DictionaryLinker:
         """Return the links (i, j) of each sentence pair, given as words."""
         links = []
         for source, target in zip(sources, targets, strict=True):
+            # A soft hyphen shows where a word may be cut, and no dictionary has it.
+            source, target = ([word.replace("\u00ad", "") for word in side] for side in (source, target))
             source_words, target_words = set(source), set(target)
             pair_links = []
             for i, word in enumerate(source):

@@ -18,11 +18,10 @@ import regex
 import xxhash
 
 from hf_xalign.cache import read_mark, replacing, write_mark
-from hf_xalign.data.mapped import release_pages
 from hf_xalign.environment import progress
 from hf_xalign.executors import local_executor
 from hf_xalign.language_codes import canonical_language
-from hf_xalign.prepare.rules import Limits, Pair, bare, clean, decode_entities, length_ratio, make_rules
+from hf_xalign.prepare.rules import Limits, Pair, bare, clean, decode_entities, length_ratio, make_rules, visible
 
 KEPT, EXACT, NEAR = range(3)
 _BANDS, _ROWS, _GRAM = 24, 6, 5
@@ -31,7 +30,7 @@ _DIGIT = regex.compile(r"\p{Nd}")
 
 def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
     """Return the hash of each pair and, if `near`, of each band of its signature: uint64 (pairs, 1 or 25)."""
-    texts = ("\0".join([*pair[:2], *map(canonical_language, pair[2:])]) for pair in pairs)
+    texts = ("\0".join([*map(visible, pair[:2]), *map(canonical_language, pair[2:])]) for pair in pairs)
     exact = np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)[:, None]
     if not near:
         return exact
@@ -52,13 +51,11 @@ def find_duplicates(
     *,
     exact: bool = True,
     near: float | None = None,
-    release: Callable[[], None] = lambda: None,
 ) -> np.ndarray:
     """Return for each pair whether it is KEPT, or repeats an earlier one EXACT or NEAR: uint8 (pairs,).
 
     `parts` are the pairs' [`hashes`] in order, and may be memory-mapped. `pair_at` returns a pair by its number, and
-    `near` is the least Jaccard similarity of near duplicates. `release` is called after each band to release the
-    memory of the pairs that were read.
+    `near` is the least Jaccard similarity of near duplicates.
     """
     verdicts = np.zeros(sum(map(len, chunk_hashes)), np.uint8)
     if exact:
@@ -72,7 +69,6 @@ def find_duplicates(
                     other_grams = _grams(pair_at(other))
                     if len(grams & other_grams) >= near * len(grams | other_grams):
                         verdicts[other] = NEAR
-            release()
     return verdicts
 
 
@@ -85,18 +81,10 @@ def _grams(pair: Pair) -> set[str]:
     return grams
 
 
-def _column(hashes: np.ndarray, column: int) -> np.ndarray:
-    """Copy a column, and release the memory of a mapped file, which has 25 columns side by side."""
-    values = np.array(hashes[:, column])
-    if isinstance(hashes, np.memmap) and hashes.filename is not None:
-        release_pages(frozenset([str(Path(hashes.filename).resolve())]))
-    return values
-
-
 def _groups(chunk_hashes: Sequence[np.ndarray], column: int, verdicts: np.ndarray) -> Iterator[tuple[int, list[int]]]:
     """Yield the kept pairs with an equal hash: the number of the first, and those of the others."""
     rows = np.flatnonzero(verdicts == KEPT)
-    values = np.concatenate([_column(hashes, column) for hashes in chunk_hashes])[rows]
+    values = np.concatenate([hashes[:, column] for hashes in chunk_hashes])[rows]
     order = np.argsort(values, kind="stable")
     values = values[order]
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
@@ -215,15 +203,10 @@ class Survivors:
         self.tables = [
             pyarrow.ipc.open_file(pyarrow.memory_map(str(work / f"{name}.arrow"))).read_all() for name in names
         ]
-        self._files = frozenset(str((work / f"{name}.arrow").resolve()) for name in names)
         self.starts = np.cumsum([0, *map(len, self.tables)])
         self.chunks = list(itertools.starmap(slice, itertools.pairwise(self.starts.tolist())))
         self.left = np.ones(self.starts[-1], bool)
         self.margin = np.full(self.starts[-1], np.nan, np.float32)
-
-    def release(self) -> None:
-        """Release the memory of the pairs that were read, which are mapped from disk."""
-        release_pages(self._files)
 
     def pair(self, row: int) -> Pair:
         """Return a pair by its number."""
@@ -239,7 +222,6 @@ class Survivors:
         for table, chunk_rows, start in zip(self.tables, rows_by_chunk, self.starts):
             gone = table.select(["source_lang", "target_lang"]).take(chunk_rows - start)
             counts.update(f"{row['source_lang']}-{row['target_lang']}" for row in gone.to_pylist())
-        self.release()
         return counts
 
     def table(self, chunk: int) -> Any:

@@ -83,7 +83,6 @@ def _batches(
             yield (piece := table.slice(0, room))
             table = table.slice(len(piece))
             room = room - len(piece) or shard_pairs
-        survivors.release()
 
 
 def render_report(
@@ -275,7 +274,7 @@ def _compare(
     """Yield each step that compares pairs, with the numbers of the pairs that it removes."""
     near = None if "near_duplicate" in limits.skip else limits.near
     exact = "duplicate" not in limits.skip
-    verdicts = find_duplicates(survivors.hashes, survivors.pair, exact=exact, near=near, release=survivors.release)
+    verdicts = find_duplicates(survivors.hashes, survivors.pair, exact=exact, near=near)
     yield "duplicate", np.flatnonzero(verdicts == EXACT)
     yield "near_duplicate", np.flatnonzero(verdicts == NEAR)
     if encoder is not None:

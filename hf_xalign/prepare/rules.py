@@ -40,9 +40,15 @@ STEPS = {
     "margin": "a margin below min_margin",
 }
 _CONTROL = regex.compile(r"\p{Cc}+")
+# Soft hyphens, joiners, marks of direction and variation: no reader sees them, so no comparison may either.
+_INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 _OTHER = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _LETTERS = regex.compile(r"\p{L}")
 _DIGITS = regex.compile(r"\p{Nd}")
+_NUMBERS = regex.compile(r"\p{Nd}+")
+# Numbers without decimal digits: Chinese numerals, circled and Roman numbers.
+_NUMERALS = regex.compile(r"[\p{Numeric_Type=Numeric}\p{Numeric_Type=Digit}]|\b[IVXLCDM]+\b")
+_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 # Unlike in browsers, a named entity needs its semicolon: `?a=1&copy=2` has no copyright sign. A number does not.
 _ENTITY = regex.compile(r"&(?:#\d{2,7}+(?:;|(?!\d))|#\d;|#x[0-9a-f]{1,6};|[a-z][a-z0-9]{1,31};)", regex.IGNORECASE)
 
@@ -59,7 +65,7 @@ class Limits:
     )
     min_numbers: float = setting(0.5, least=0, most=1, metavar="N", help="least share of digits that both sides have")
     min_language: float = setting(
-        0.1, least=0, most=1, metavar="N", help="least confidence of the language identifier in the expected language"
+        0.05, least=0, most=1, metavar="N", help="least confidence of the language identifier in the expected language"
     )
     near: float = setting(
         0.7, least=0, most=1, metavar="N", help="least Jaccard similarity of the character 5-grams of near duplicates"
@@ -105,8 +111,13 @@ def _decode(match: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """Normalize a text to NFC, with single spaces for all white space and control characters."""
-    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
+    """Normalize a text to NFC, without soft hyphens, and with single spaces for white space and control characters."""
+    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text.replace("\u00ad", ""))).split())
+
+
+def visible(text: str) -> str:
+    """Return a text without invisible characters."""
+    return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
 def bare(text: str) -> str:
@@ -114,7 +125,7 @@ def bare(text: str) -> str:
 
     i, ı, I and İ become one letter, because the pairs of upper and lower case depend on the language.
     """
-    return _OTHER.sub(" ", text.casefold().replace("ı", "i").replace("i\u0307", "i")).strip()
+    return _OTHER.sub(" ", visible(text).casefold().replace("ı", "i").replace("i\u0307", "i")).strip()
 
 
 def length_ratio(pair: Pair) -> float:
@@ -137,7 +148,7 @@ def make_rules(limits: Limits, test: frozenset[int] = frozenset()) -> dict[str, 
         "script": lambda pair: any(_script_share(*side) < limits.min_script for side in _sides(pair)),
         "numbers": lambda pair: _shared_digits(pair) < limits.min_numbers,
         "urls": lambda pair: _urls(pair.source) != _urls(pair.target),
-        "language": lambda pair: any(_confidence(*side) < limits.min_language for side in _sides(pair)),
+        "language": lambda pair: any(_is_foreign(*side, limits.min_language) for side in _sides(pair)),
         "test": lambda pair: any(not test.isdisjoint(_hashes(bare(side))) for side in pair[:2]),
     }
     skipped = {*limits.skip, *([] if test else ["test"])}
@@ -150,8 +161,9 @@ def test_hashes(texts: Iterable[str]) -> frozenset[int]:
 
 
 def _sides(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the text of each side without addresses, and its language."""
-    return (_without_urls(pair.source), pair.source_lang), (_without_urls(pair.target), pair.target_lang)
+    """Return the text of each side without addresses and code, and its language."""
+    source, target = (_CODE.sub(" ", _without_urls(side)) for side in pair[:2])
+    return (source, pair.source_lang), (target, pair.target_lang)
 
 
 def _is_long(text: str, words: int) -> bool:
@@ -229,12 +241,53 @@ def _letters_in(names: frozenset[str]) -> Any:
     return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + "]")
 
 
-@lru_cache(maxsize=1)
-def _identifier() -> Any:
-    """Return lingua's detector of all its languages (0.9 GB); its fast mode is often wrong on short sentences."""
+@cache
+def _words_in(names: frozenset[str]) -> Any:
+    """Return a pattern that matches a word in one of these scripts."""
+    return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + r"\p{M}]+")
+
+
+# Languages that a text is compared with, by script: those of most crawled text. The identifier takes the features of
+# rare languages for theirs in short technical text. Comparing with all of its 75 languages takes three times as long.
+_COMPARED = {
+    "Latn": "az ca cs da de en es et eu fi fr hr hu id is it lt lv nb nl pl pt ro sl sq sv tr vi",
+    "Cyrl": "be bg kk mk mn ru sr uk",
+}
+# The identifier finds Kazakh in Ukrainian and Belarusian text with certain letters, with full confidence.
+_MISTAKEN = {"uk": {"kk"}, "be": {"kk"}}
+# Languages whose short sentences are often the same: the confidence in any of them counts.
+_ALIKE = [{"bs", "hr"}, {"da", "nb", "nn", "no"}, {"id", "ms"}]
+# Names of variables, markup, options and paths, which are in no language.
+_CODE = regex.compile(
+    r"%\([^)\s]*\)\w?|%[-\d$]*\w+|\$\{?\w+\}?|\{[^{}\s]*\}|<[^<>]*>|&\w+;|\B--?\w[\w-]*|\w*[_/\\]\w[\w./\\]*"
+)
+
+
+@cache
+def _identifier(code: str, script: str, fast: bool) -> Any:
+    """Return lingua's detector of a language and of those that it is compared with.
+
+    The fast mode knows sequences of three letters only, and is often wrong on short text.
+    """
     from lingua import LanguageDetectorBuilder
 
-    return LanguageDetectorBuilder.from_all_languages().build()
+    codes = {code, *_COMPARED.get(script, "").split(), *_alike(code)} - _MISTAKEN.get(code, set())
+    known = _lingua_languages()
+    languages = {language for name in sorted(codes) for language, scripts in known.get(name, []) if script in scripts}
+    # All languages of a script with few of them. lingua needs two.
+    languages |= {
+        language
+        for pairs in known.values()
+        for language, scripts in pairs
+        if script in scripts and script not in _COMPARED
+    }
+    languages |= {language for language, _ in known["en"]}
+    builder = LanguageDetectorBuilder.from_languages(*languages)
+    return (builder.with_low_accuracy_mode() if fast else builder).build()
+
+
+def _alike(code: str) -> set[str]:
+    return next((codes for codes in _ALIKE if code in codes), {code})
 
 
 @cache
@@ -271,17 +324,27 @@ def unjudged(language: str, skip: Sequence[str] = ()) -> dict[str, str]:
     return {step: reason for step, reason in reasons.items() if step not in skip}
 
 
-def _confidence(text: str, language: str) -> float:
-    """Return the identifier's confidence in a language, or 1 for short texts and languages that it does not know."""
-    identified, written = identified_scripts(language), scripts(language)
-    letters = _LETTERS.findall(text)
-    if not identified or len(letters) < 20:
-        return 1.0
+def _is_foreign(text: str, language: str, least: float) -> bool:
+    """Return True if the identifier finds another language; short texts and languages that it does not know pass."""
+    identified = identified_scripts(language)
+    if not identified:
+        return False
+    code = parse_language(language).language
+    if "Latn" not in identified:  # names in Latin letters say nothing about Hindi text
+        text = " ".join(_words_in(identified).findall(text))
+    letters = "".join(_LETTERS.findall(text))
+    if len(letters) < 20:
+        return False
     # The identifier may know a language in one of its scripts only.
-    if written != identified and 2 * len(_letters_in(written - identified).findall("".join(letters))) > len(letters):
-        return 1.0
-    languages = _lingua_languages()[parse_language(language).language]
-    return sum(_identifier().compute_language_confidence(text, candidate) for candidate, _ in languages)
+    script = max(sorted(scripts(language)), key=lambda name: len(_letters_in(frozenset([name])).findall(letters)))
+    if script not in identified:
+        return False
+    expected = {entry for name in _alike(code) for entry, _ in _lingua_languages().get(name, [])}
+    for fast, needed in ((True, 0.5), (False, least)):
+        values = _identifier(code, script, fast).compute_language_confidence_values(text)
+        if sum(value.value for value in values if value.language in expected) >= needed:
+            return False
+    return True
 
 
 def _script_share(text: str, language: str) -> float:
@@ -290,11 +353,35 @@ def _script_share(text: str, language: str) -> float:
 
 
 def _shared_digits(pair: Pair) -> float:
-    """Return the share of digits that both sides have, without zeros, which thousands and units add."""
+    """Return the share of digits that both sides have, without zeros, which thousands and units add.
+
+    A digit may be in a numeral on the other side. A side without any digit may spell up to two small numbers.
+    """
     left, right = (Counter(str(unicodedata.decimal(d)) for d in _DIGITS.findall(side)) for side in pair[:2])
     del left["0"], right["0"]
-    total = max(left.total(), right.total())
-    return (left & right).total() / total if total else 1.0
+    if left == right:
+        return 1.0
+    if not (left and right):
+        numbers = _NUMBERS.findall(pair.source if left else pair.target)
+        if len(numbers) <= 2 and max(map(len, numbers)) <= 2:
+            return 1.0
+    spelled_left, spelled_right = (right - left) & _spelled(pair.source), (left - right) & _spelled(pair.target)
+    left, right = left + spelled_left, right + spelled_right
+    return (left & right).total() / max(left.total(), right.total())
+
+
+def _spelled(text: str) -> Counter[str]:
+    """Count the digits of the numerals in a text, without zeros."""
+    digits: Counter[str] = Counter()
+    for numeral in _NUMERALS.findall(text):
+        if numeral[0] in _ROMAN:
+            values = [_ROMAN[letter] for letter in numeral]
+            number = sum(-value if value < max(values[i:]) else value for i, value in enumerate(values))
+        else:
+            number = int(unicodedata.numeric(numeral))
+        digits.update(str(number))
+    del digits["0"]
+    return digits
 
 
 # Letters that may follow an address without a space: those of scripts without spaces, and Korean particles.

@@ -1,11 +1,37 @@
-"""Tiny models, tokenizers and links, built in memory."""
+"""Tiny models, tokenizers and links, built in memory.
+
+`HF_XALIGN_PERTURB` is a seed by which each weight of each new model of transformers moves by up to 1e-6. This stands
+for the CPUs that nobody here has: a test that fails then rests on rounding.
+"""
+
+import os
+import zlib
 
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from hf_xalign.modeling.languages import add_language_embeddings
+
+_post_init = PreTrainedModel.post_init
+
+
+def _perturb(model):
+    _post_init(model)
+    if not type(model).__module__.startswith("transformers."):  # ours wrap models whose weights moved before
+        return
+    for name, weight in model.named_parameters():
+        if weight.is_floating_point() and not weight.is_meta:
+            # By the weight's name and shape alone, so that models made alike stay alike.
+            key = f"{os.environ['HF_XALIGN_PERTURB']} {name} {tuple(weight.shape)}"
+            generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
+            noise = torch.rand(weight.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            weight.data.add_(1e-6 * noise.to(weight.dtype))
+
+
+if "HF_XALIGN_PERTURB" in os.environ:
+    PreTrainedModel.post_init = _perturb
 
 
 def make_multilingual_encoder(seed: int = 0):

@@ -188,7 +188,8 @@ class ContinualTrainer(TaskTrainer):
         if args.cache_reference and self.objective.reads("f0"):
             if rows is not None:
                 raise InputError("cache_reference=true: the cache cannot use language embeddings. Remove it.")
-            of_pairs.reference, pairs = cache_f0(self, reference, pairs)
+            start = cache_f0(self, reference, pairs)
+            of_pairs.reference, pairs = start.words, start.dataset
             del self._reference  # its memory
         collator = PairedCollator(collator, of_pairs, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator

@@ -132,7 +132,7 @@ class MAOTrainer(WordAlignmentTrainer):
         if self.objective.kept_words != "linked":
             needed[self.objective.kept_side] = "all"
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
-            features, dataset = cache_features(
+            start = cache_features(
                 encoder.get_base_model(),
                 cast(Dataset, self.train_dataset),
                 needed=needed,
@@ -146,7 +146,7 @@ class MAOTrainer(WordAlignmentTrainer):
                 folder=args.cache_dir,
                 ray=args.ray,
             )
-        self.train_dataset, self.data_collator = self._batches(module, dataset, features)
+        self.train_dataset, self.data_collator = self._batches(module, start.dataset, start.words)
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
         if not self._word_view:

@@ -1,4 +1,8 @@
-"""Reference vectors f0 that are computed once: what is computed, in which order, and the cache on disk."""
+"""Vectors and states of the encoder before training, computed in one pass over the distinct sentences.
+
+The cache on disk holds vectors of words (f0), vectors of sentences, and states of frozen layers. It is whole or made
+again.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow
@@ -23,11 +28,11 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, read_mark, write_mark
+from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, replacing
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.modeling.freezing import model_fingerprint, outputs_of_layers
 from hf_xalign.modeling.pooling import pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
@@ -52,6 +57,7 @@ class FeaturePlan:
         word_offsets: int64; sentence `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`.
         stored: bool (words,), whether a word has a row.
         row_offsets: int64; sentence `s` has the rows `row_offsets[s]` to `row_offsets[s + 1]`.
+        token_offsets: int64; sentence `s` has the tokens `token_offsets[s]` to `token_offsets[s + 1]`.
         text: hash of all sentences.
         words: hash of `stored`.
     """
@@ -62,6 +68,7 @@ class FeaturePlan:
     word_offsets: np.ndarray
     stored: np.ndarray
     row_offsets: np.ndarray
+    token_offsets: np.ndarray
     text: str
     words: str
 
@@ -96,25 +103,35 @@ class FeaturePlan:
             spans[specials + 1] = np.stack([lengths - 1, lengths], axis=1)
         return ids, spans
 
-    def add_rows(self) -> Dataset:
-        """Return the dataset with a column `{side}_rows` for each cached side: see [`cache_features`]."""
+    def add_rows(self, sides: Collection[Side]) -> Dataset:
+        """Return the dataset with a column `{side}_rows` for each of these sides: see [`cache_features`]."""
+        if not sides:
+            return self.dataset
         # Unlike add_column, map leaves the table on disk.
         return map_rows(
             self.dataset,
-            partial(_row_columns, self.sentence, self.word_offsets, self.stored, self.row_offsets),
+            partial(
+                _row_columns,
+                {side: self.sentence[side] for side in sides},
+                self.word_offsets,
+                self.stored,
+                self.row_offsets,
+            ),
             with_indices=True,
             desc="Indexing word vectors",
         )
 
 
-def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens: LinkedTokens) -> FeaturePlan:
+def plan_features(
+    dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens: LinkedTokens, *, both_sides: bool = False
+) -> FeaturePlan:
     """Find the distinct sentences and the words to store, in a result of `encode_pairs`.
 
-    The `linked` words of a sentence are those linked in any pair that it occurs in. For the arguments see
-    [`cache_features`].
+    The `linked` words of a sentence are those linked in any pair that it occurs in. `both_sides` adds the sentences of
+    a side whose words are not needed. For the other arguments see [`cache_features`].
     """
     arrow = dataset.with_format("arrow")
-    sides: list[Side] = [side for side in SIDES if side in needed]
+    sides: list[Side] = [side for side in SIDES if both_sides or side in needed]
     columns = {side: [f"{side}_ids", f"{side}_starts", f"{side}_ends"] for side in sides}
     hashed = [_keys(table, names) for names in columns.values() for table in arrow.select_columns(names).iter(_ROWS)]
     keys = np.frombuffer(b"".join(key for table_keys, _, _ in hashed for key in table_keys), dtype="V16")
@@ -126,7 +143,7 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
     sentence = dict(zip(sides, rank[inverse].reshape(len(sides), -1), strict=True))
     word_offsets = _offsets(words[first_pair[order]] + 2)
     stored = np.zeros(word_offsets[-1], dtype=bool)
-    for side in sides:
+    for side in needed:
         stores_all = needed[side] == "all"
         specials = word_offsets[1:][np.unique(sentence[side])] - 2
         stored[specials] |= stores_all or linked_tokens != "words"
@@ -151,6 +168,7 @@ def plan_features(dataset: Dataset, needed: Mapping[Side, Needed], linked_tokens
         word_offsets=word_offsets,
         stored=stored,
         row_offsets=_offsets(np.add.reduceat(stored, word_offsets[:-1], dtype=np.int64)),
+        token_offsets=_offsets(tokens[first_pair[order]]),
         text=_hash(distinct),
         words=_hash(np.packbits(stored)),
     )
@@ -206,12 +224,54 @@ def _hash(array: np.ndarray) -> str:
     return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
 
 
-_SCHEMA = 1  # version of the folder's layout; a new number invalidates older caches
+@dataclass
+class FrozenStates:
+    """States of every token after the encoder's first `layer` layers, which are frozen, by sentence.
+
+    `keys` uint64 are the sorted hashes of the sentences' token ids, `starts` and `lengths` int64 the places of their
+    tokens in the file, which holds (tokens, dim). `outputs` is the result of [`outputs_of_layers`].
+    """
+
+    layer: int
+    path: Path
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    keys: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    outputs: int
+    _map: np.ndarray | None = field(default=None, init=False, repr=False)
+
+    def find(self, input_ids: torch.Tensor, inside: torch.Tensor) -> torch.Tensor | None:
+        """Return the states of a batch's real tokens, float (tokens, dim), or None if a sentence is not here.
+
+        `input_ids` int64 (rows, width) are padded; `inside` bool (rows, width) is False at padding.
+        """
+        lengths = inside.sum(1).cpu().numpy()
+        rows = [ids[:length] for ids, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
+        keys = _sentence_keys(rows)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        if (self.keys[places] != keys).any() or (self.lengths[places] != lengths).any():
+            return None
+        if self._map is None:
+            self._map = np.memmap(self.path, dtype=_NUMPY[self.dtype], mode="r", shape=self.shape)
+        return torch.from_numpy(self._map[ranges(self.starts[places], lengths)]).to(input_ids.device)
+
+
+class Start(NamedTuple):
+    """Result of [`cache_features`]: vectors of words, the dataset with its new columns, states of frozen layers."""
+
+    words: CachedVectors
+    dataset: Dataset
+    frozen: FrozenStates | None
+
+
+_SCHEMA = 2  # version of the folder's layout; a new number invalidates older caches
 _BLOCK = 16_384  # sentences whose token ids are in memory at a time, rounded to whole batches
-_MARK_EVERY = 50  # batches in a block with a checksum: the most that an interrupted run repeats
-_BLOCKS = "blocks.json"
-_READ = 1 << 24
-Block = tuple[int, str]  # number of sentences up to the block's end, and the block's checksum
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}  # dtypes of states that NumPy can map
+# Bytes of states that are kept at most: the cache must not fill a disk unasked. It holds 10 million tokens of 384
+# dimensions in float32, so about 200,000 short pairs.
+_MOST_STATES = 16e9
 _ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
 
@@ -224,31 +284,49 @@ def cache_features(
     pooling: Pooling,
     pad_token_id: int,
     linked_tokens: LinkedTokens = "words",
+    sentences: bool = False,
+    frozen_layers: int = 0,
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
     batch_size: int = 64,
     folder: str | os.PathLike | None = None,
     ray: str | None = None,
-) -> tuple[CachedVectors, Dataset]:
-    """Run the encoder over a dataset once and store the word vectors on disk.
+) -> Start:
+    """Run the encoder over a dataset once and store what training reads of it on disk.
 
-    Each distinct sentence is encoded and stored once. After an interruption, the same call resumes; on a CPU with the
-    same `batch_size`, the file is then equal byte for byte. If several processes make the same call, one computes and
-    the others wait for its file. The folder holds `cache.json` (the settings), `vectors.bin` (`vectors.part` until it
-    is complete) and `blocks.json`, the checksums of its blocks. A damaged cache is recomputed from its first damaged
-    block, with a warning.
+    Each distinct sentence is encoded and stored once. If several processes make the same call, one computes and the
+    others wait for its files. `cache.json`, which is written last, holds the settings; a folder with other settings,
+    or without it, is made again.
 
-    `dataset` is a result of `encode_pairs`. `needed` says for each side whether `all` words are stored, with [CLS] and
-    [SEP], or only the `linked` ones; `linked_tokens` says which tokens are linked. `layers` are positions in
-    `hidden_states`. `dtype` is that of the stored vectors (float32 or bfloat16), `autocast` that of the forward
-    passes. The default `folder` is in the user's cache, named by a hash of all that determines the vectors. `ray` is
-    the address of a Ray cluster that runs the encoder; `local` starts one on this machine.
+    Args:
+        model: encoder.
+        dataset: result of `encode_pairs`.
+        needed: for each side whose words are stored, `all` words, with [CLS] and [SEP], or only the `linked` ones.
+        layers: positions in `hidden_states` of the stored vectors.
+        pooling: pooling of subwords into words.
+        pad_token_id: padding id.
+        linked_tokens: which tokens count as linked.
+        sentences: also store the mean of each sentence's tokens, of both sides.
+        frozen_layers: also store the states after this many layers, of both sides.
+        dtype: dtype of the stored word vectors (float32 or bfloat16).
+        autocast: dtype of the forward passes.
+        batch_size: sentences a pass.
+        folder: folder of the files; by default one in the user's cache, named by a hash of all that determines them.
+        ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Returns:
-        The vectors, and the dataset with a column `{side}_rows` (list of int64) for each side of `needed`: the row of
-        each word's vector, then those of [CLS] and [SEP]; -1 for a word that is not stored.
+        The vectors of words, the dataset with new columns, and the states of frozen layers or None. `{side}_rows`
+        (list of int64), for each side of `needed`, has the row of each word's vector, then those of [CLS] and [SEP],
+        and -1 for a word that is not stored. With `sentences`, there are `source_sentence` and `target_sentence`,
+        float32 (layers, dim).
     """
-    plan = plan_features(dataset, needed, linked_tokens)
+    plan = plan_features(dataset, needed, linked_tokens, both_sides=sentences or frozen_layers > 0)
+    states_size = int(plan.token_offsets[-1]) * model.config.hidden_size * model.dtype.itemsize
+    if frozen_layers and states_size > _MOST_STATES:
+        logger.info(
+            "%s of states of frozen layers are too many to keep: they are computed in each step", _gb(states_size)
+        )
+        frozen_layers = 0
     identity = {
         "schema": _SCHEMA,
         "encoder": _encoder_fingerprint(model),
@@ -258,6 +336,8 @@ def cache_features(
         "linked_tokens": linked_tokens if "linked" in needed.values() else None,
         "pooling": pooling,
         "layers": list(layers),
+        "sentences": sentences,
+        "frozen_layers": frozen_layers,
         "dtype": str(dtype).removeprefix("torch."),
         "autocast": None if autocast is None else str(autocast).removeprefix("torch."),
         "rows": plan.rows,
@@ -268,124 +348,124 @@ def cache_features(
         folder = cache_dir("features", key)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    vectors = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), model.config.hidden_size), dtype)
-    with locked(folder), disk_errors(folder, f"free space and run again to resume; or remove it and {_ELSEWHERE}"):
-        _check_identity(folder, identity)
-        blocks = _whole_blocks(folder, plan.row_offsets * _row_bytes(vectors))
-        size = _row_bytes(vectors) * plan.rows
-        if vectors.path.exists() and _done(blocks) == len(plan) and vectors.path.stat().st_size == size:
+    dim = model.config.hidden_size
+    words = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), dim), dtype)
+    means = CachedVectors(folder / "sentences.bin", (len(plan), len(layers), dim), torch.float32)
+    states = CachedVectors(folder / "states.bin", (int(plan.token_offsets[-1]), 1, dim), model.dtype)
+    files = [words, *([means] if sentences else []), *([states] if frozen_layers else [])]
+    with locked(folder), disk_errors(folder, f"free space and run again; or remove it and {_ELSEWHERE}"):
+        if _is_whole(folder, identity, files):
             logger.info("using the cached word vectors in %s", folder)
         else:
-            if vectors.path.exists():
-                logger.warning(
-                    "%s is damaged: sentences from number %d on are encoded again", vectors.path, _done(blocks)
-                )
-                os.replace(vectors.path, folder / "vectors.part")
+            (folder / "cache.json").unlink(missing_ok=True)
+            _check_room(folder, sum(map(_size, files)), dtype)
+            logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(sum(map(_size, files))), plan.rows,
+                        len(plan), folder)  # fmt: skip
             with ray_encoders(model, ray) as cluster:
                 options: Any = {"batch_size": batch_size, "dtype": autocast, "cluster": cluster}
-                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=layers, **options)
-                _write(vectors, blocks, identity, plan, encode, pooling, batch_size)
-    return vectors, plan.add_rows()
+                wanted = [*layers, frozen_layers] if frozen_layers else layers
+                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=wanted, **options)
+                _write(files, plan, encode, pooling, batch_size)
+            with replacing(folder / "cache.json") as mark:
+                mark.write_text(json.dumps(identity), encoding="utf-8")
+    indexed = plan.add_rows(needed)
+    if sentences:
+        indexed = map_rows(
+            indexed,
+            partial(_sentence_columns, plan.sentence, means),
+            with_indices=True,
+            desc="Indexing sentence vectors",
+            new_fingerprint=Hasher.hash([indexed._fingerprint, identity]),
+        )
+    return Start(words, indexed, _frozen_states(model, frozen_layers, plan, states) if frozen_layers else None)
+
+
+def can_cache_layers(model: PreTrainedModel, layers: int) -> bool:
+    """Return whether the states after a model's first `layers` layers can be cached, so that steps start there."""
+    return model.dtype in _NUMPY and outputs_of_layers(model, layers) is not None
 
 
 def _write(
-    vectors: CachedVectors,
-    blocks: list[Block],
-    identity: dict[str, Any],
+    files: list[CachedVectors],
     plan: FeaturePlan,
     encode: Callable[..., Any],
     pooling: Pooling,
     batch_size: int,
 ) -> None:
-    """Encode and store the sentences after the given blocks; `encode` is [`hidden_batches`] of the token ids."""
-    folder, row_bytes = vectors.path.parent, _row_bytes(vectors)
-    part_file, done = folder / "vectors.part", _done(blocks)
-    digest = xxhash.xxh3_64()
-    resumed, size = int(plan.row_offsets[done]) * row_bytes, plan.rows * row_bytes
-    _check_room(folder, size - resumed, vectors.dtype)
-    logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(size), plan.rows, len(plan), folder)
-    if done:
-        logger.info("resuming after %d cached sentences", done)
-    write_mark(folder / "cache.json", identity)
-    write_mark(folder / _BLOCKS, {"blocks": blocks})
+    """Encode all sentences and write the files; `encode` is [`hidden_batches`] of the token ids."""
     block = max(1, _BLOCK // batch_size) * batch_size
-    with (
-        open(part_file, "ab") as file,
-        progress(total=len(plan), initial=done, desc="Caching word vectors", unit="sentence") as bar,
-    ):
-        file.truncate(resumed)
-        for start in range(done, len(plan), block):
+    words, others = files[0], {file.path.stem: file for file in files[1:]}
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(progress(total=len(plan), desc="Caching word vectors", unit="sentence"))
+        streams = {
+            file.path.stem: stack.enter_context(open(stack.enter_context(replacing(file.path)), "wb"))
+            for file in files
+        }
+        for start in range(0, len(plan), block):
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
             # Closing restores the model's mode at once, also if the disk is full.
             with contextlib.closing(encode(ids)) as batches:
                 for rows, mask, states in batches:
+                    pooled = states[: words.shape[1]]
                     # Sentences are sorted by length, as in hidden_batches, so a batch holds consecutive ones.
                     offsets = plan.word_offsets[start + rows[0] : start + rows[-1] + 2]
                     stored = plan.stored[offsets[0] : offsets[-1]]
                     owners = np.repeat(np.arange(len(rows)), np.diff(offsets))[stored]
-                    words = spans[offsets[0] - first_word : offsets[-1] - first_word][stored]
-                    tokens = word_token_index(words, owners, mask.shape[1], pooling).to(mask.device)
-                    pooled = torch.stack([pool_words(hidden, tokens).to(vectors.dtype) for hidden in states], dim=1)
-                    written = pooled.cpu().view(torch.uint8).numpy().data
-                    file.write(written)
-                    digest.update(written)
+                    chosen = spans[offsets[0] - first_word : offsets[-1] - first_word][stored]
+                    if len(chosen):
+                        tokens = word_token_index(chosen, owners, mask.shape[1], pooling).to(mask.device)
+                        _append(streams["vectors"], [pool_words(hidden, tokens) for hidden in pooled], words.dtype)
+                    if "sentences" in others:
+                        means = [pool_sentences(hidden, mask, "mean") for hidden in pooled]
+                        _append(streams["sentences"], means, torch.float32)
+                    if "states" in others:
+                        _append(streams["states"], [states[-1][mask.bool()]], others["states"].dtype)
                     bar.update(len(rows))
-                    ready = start + int(rows[-1]) + 1
-                    if ready - _done(blocks) >= batch_size * _MARK_EVERY or ready == len(plan):
-                        _sync(file)
-                        blocks = [*blocks, (ready, digest.hexdigest())]
-                        write_mark(folder / _BLOCKS, {"blocks": blocks})
-                        digest.reset()
-    os.replace(part_file, vectors.path)
 
 
-def _whole_blocks(folder: Path, ends: np.ndarray) -> list[Block]:
-    """Return the undamaged blocks on disk up to the first damaged one; `ends` are the bytes before each sentence."""
-    undamaged: list[Block] = []
-    file = next((path for name in ("vectors.bin", "vectors.part") if (path := folder / name).exists()), None)
-    if file is None or (mark := read_mark(folder / _BLOCKS)) is None:
-        return undamaged
-    with open(file, "rb") as stream:
-        for ready, due in mark["blocks"]:
-            start, end = int(ends[_done(undamaged)]), int(ends[min(ready, len(ends) - 1)])
-            digest = xxhash.xxh3_64()
-            while start < end and (chunk := stream.read(min(_READ, end - start))):
-                digest.update(chunk)
-                start += len(chunk)
-            if digest.hexdigest() != due:
-                break
-            undamaged.append((ready, due))
-    return undamaged
+def _append(stream: BinaryIO, vectors: list[torch.Tensor], dtype: torch.dtype) -> None:
+    """Write vectors of several layers, each float (rows, dim), as (rows, layers, dim)."""
+    stacked = torch.stack([layer.to(dtype) for layer in vectors], dim=1)
+    stream.write(stacked.cpu().contiguous().view(torch.uint8).numpy().data)
 
 
-def _done(blocks: list[Block]) -> int:
-    """Return the number of sentences in all blocks."""
-    return blocks[-1][0] if blocks else 0
+def _sentence_columns(
+    sentence: dict[Side, np.ndarray], means: CachedVectors, batch: dict[str, list], pairs: list[int]
+) -> dict[str, np.ndarray]:
+    return {f"{side}_sentence": means.read(sentence[side][pairs]).numpy() for side in SIDES}
 
 
-def _check_identity(folder: Path, identity: dict[str, Any]) -> None:
-    """Raise an InputError if the folder holds another cache."""
-    path = folder / "cache.json"
-    remedy = "Give another folder, or remove this one."
-    if (cached := read_mark(path)) is None:
-        files = [file for name in ("vectors.bin", "vectors.part", _BLOCKS) if (file := folder / name).exists()]
-        if files and not path.exists():
-            raise InputError(f"{folder} holds vectors without the cache.json that describes them. {remedy}")
-        for file in files:
-            file.unlink()
-        return
-    differing = [name for name, value in identity.items() if cached.get(name) != value]
-    if not differing:
-        return
-    # Text and settings determine which words are stored, unless only the links differ.
-    hashes = {"encoder": "another encoder", "text": "another text"}
-    differences = [text for name, text in hashes.items() if name in differing]
-    settings = [name for name in differing if name not in {*hashes, "words", "rows", "dim"}]
-    if settings:
-        values = (f"{name} is {cached.get(name)} there and {identity[name]} here" for name in settings)
-        differences.append(f"other settings ({', '.join(values)})")
-    raise InputError(f"{folder} holds word vectors of {' and '.join(differences or ['other word links'])}. {remedy}")
+def _frozen_states(model: PreTrainedModel, layer: int, plan: FeaturePlan, states: CachedVectors) -> FrozenStates:
+    keys = np.concatenate(
+        [_sentence_keys(plan.block(start, min(start + _BLOCK, len(plan)))[0]) for start in range(0, len(plan), _BLOCK)]
+    )
+    # Sentences that differ in the spans of their words alone have the same states.
+    keys, first = np.unique(keys, return_index=True)
+    return FrozenStates(
+        layer=layer,
+        path=states.path,
+        shape=(states.shape[0], states.shape[2]),
+        dtype=states.dtype,
+        keys=keys,
+        starts=plan.token_offsets[first],
+        lengths=np.diff(plan.token_offsets)[first],
+        outputs=cast(int, outputs_of_layers(model, layer)),
+    )
+
+
+def _sentence_keys(rows: Iterable[np.ndarray]) -> np.ndarray:
+    """Return a hash of each sentence's token ids, uint64."""
+    return np.array([xxhash.xxh3_64_intdigest(np.ascontiguousarray(ids, dtype=np.int64)) for ids in rows], np.uint64)
+
+
+def _is_whole(folder: Path, identity: dict[str, Any], files: list[CachedVectors]) -> bool:
+    """Return whether a folder holds these files, of this identity."""
+    try:
+        written = json.loads((folder / "cache.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return written == identity and all(f.path.exists() and f.path.stat().st_size == _size(f) for f in files)
 
 
 def _encoder_fingerprint(model: PreTrainedModel) -> str:
@@ -409,51 +489,9 @@ def _check_room(folder: Path, size: int, dtype: torch.dtype) -> None:
         )
 
 
-def _row_bytes(vectors: CachedVectors) -> int:
-    return vectors.shape[1] * vectors.shape[2] * vectors.dtype.itemsize
+def _size(vectors: CachedVectors) -> int:
+    return math.prod(vectors.shape) * vectors.dtype.itemsize
 
 
 def _gb(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def add_sentences(
-    model: PreTrainedModel,
-    dataset: Dataset,
-    *,
-    layers: list[int],
-    pad_token_id: int,
-    autocast: torch.dtype | None = None,
-    ray: str | None = None,
-) -> Dataset:
-    """Add the columns `source_sentence` and `target_sentence`, float32 (layers, dim), to a result of `encode_pairs`.
-
-    Each is the mean over all tokens. `layers` are positions in `hidden_states`, `autocast` is the dtype of the forward
-    passes, `ray` the address of a Ray cluster that runs them.
-    """
-
-    def encode(rows: dict[str, list]) -> dict[str, np.ndarray]:
-        sentences = [*rows["source_ids"], *rows["target_ids"]]
-        vectors = np.empty((len(sentences), len(layers), model.config.hidden_size), dtype=np.float32)
-        for batch_rows, mask, states in hidden_batches(
-            model, sentences, pad_token_id, layers, dtype=autocast, cluster=cluster
-        ):
-            pooled = [pool_sentences(hidden, mask, "mean") for hidden in states]
-            vectors[batch_rows] = torch.stack(pooled, dim=1).float().cpu().numpy()
-        source, target = np.split(vectors, 2)
-        return {"source_sentence": source, "target_sentence": target}
-
-    settings = [dataset._fingerprint, model_fingerprint(model), layers, str(autocast)]
-    with ray_encoders(model, ray) as cluster:
-        return map_rows(
-            dataset,
-            encode,
-            batch_size=1000,  # pairs within which sentences are sorted by length
-            new_fingerprint=Hasher.hash(["sentences", *settings]),
-            desc="Encoding the sentences of pairs",
-        )

@@ -6,6 +6,7 @@ alone, they are laid out in padded form.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +17,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput
 
+from hf_xalign.modeling.features import FrozenStates
+from hf_xalign.modeling.freezing import started_after
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.top import TopLayer
 
@@ -109,6 +112,7 @@ def encode_batch(
     *,
     packed: bool = True,
     reruns: bool = False,
+    frozen: FrozenStates | None = None,
 ) -> Any:
     """Run a model over a padded batch; where [`can_pack`] is true, over its real tokens in one row.
 
@@ -120,6 +124,7 @@ def encode_batch(
         layers: positions in `hidden_states` of the states that are needed; the others may be None.
         packed: False computes padding too.
         reruns: True if layers run again in the backward pass, as in gradient checkpointing.
+        frozen: states of frozen layers, which are then not computed for a batch whose sentences are all among them.
 
     Returns:
         The encoder's output, with states float (rows, width, d). Those of packed padding are zero.
@@ -128,15 +133,28 @@ def encode_batch(
     depth = base.config.num_hidden_layers
     below = list(layers) != [depth]
     inside = attention_mask.bool()
-    # DataParallel splits a batch by rows.
-    if not packed or isinstance(model, nn.DataParallel) or not can_pack(encoder) or inside.all():
-        return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=below)
     layout = Layout(inside.flatten().nonzero()[:, 0], inside)
-    first = FIRST_POSITIONS[base.config.model_type]
+    # DataParallel splits a batch by rows.
+    packed = packed and not isinstance(model, nn.DataParallel) and can_pack(encoder) and not bool(inside.all())
+    known = frozen.find(input_ids, inside) if frozen else None
+    with contextlib.ExitStack() as stack:
+        if frozen is not None and known is not None:
+            states = known.unsqueeze(0) if packed else layout.pad(known)
+            stack.enter_context(started_after(base, frozen.layer, states, frozen.outputs))
+        if not packed:
+            return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=below)
+        return _run_packed(model, base, input_ids, layout, layers, reruns)
+
+
+def _run_packed(
+    model: nn.Module, base: PreTrainedModel, input_ids: Tensor, layout: Layout, layers: Sequence[int], reruns: bool
+) -> BaseModelOutput:
+    config, inside, depth = cast(Any, base.config), layout.inside, base.config.num_hidden_layers
+    first = FIRST_POSITIONS[config.model_type]
     if first is None:
-        first = base.config.pad_token_id + 1
+        first = config.pad_token_id + 1
     positions = inside.cumsum(1) - 1 + first
-    config, attention = base.config, base.config._attn_implementation
+    attention = config._attn_implementation
     config._attn_implementation_internal = _ATTENTION
     try:
         output = model(
@@ -144,7 +162,7 @@ def encode_batch(
             # A 4-D mask reaches the attention function unchanged, which does not read it: `packed` has the padding.
             attention_mask=inside.new_ones(1, 1, 1, 1),
             position_ids=positions[inside].unsqueeze(0),
-            output_hidden_states=below,
+            output_hidden_states=list(layers) != [depth],
             packed=layout,
         )
     finally:

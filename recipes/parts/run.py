@@ -40,6 +40,7 @@ from hf_xalign.trainers.base.hub import check_push
 from hf_xalign.trainers.base.probes import Probe, keep_examples
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.tracking import finish_run
+from hf_xalign.trainers.fao import FAOTrainer
 
 Text = TypeVar("Text", bound="RunText")
 
@@ -158,6 +159,10 @@ def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText
         cache_bytes = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
         if cache_bytes:
             print(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
+        if isinstance(trainer, FAOTrainer):
+            _, note = trainer.layers_computed_once(trainer.model, round(times * len(cast(Any, part).train)))
+            if note:
+                print(f"frozen   {note}")
         loader = trainer.get_train_dataloader()
         model = trainer.accelerator.prepare_model(trainer.model)
         seconds = []

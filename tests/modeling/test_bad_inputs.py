@@ -10,7 +10,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from support.adapters import SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
 from support.families import CONFIGS, save_base
-from support.features import cache, pairs
 from support.maps import make_rotated
 from support.momentum import trained_momentum
 from support.refusals import assert_refused
@@ -344,23 +343,3 @@ def test_encoders_without_an_mlm_head():
         (lambda: mlm_head(untied), "tie_word_embeddings is false"),
         (lambda: mlm_head(clip), "no masked language model of type clip_text_model"),
     )
-
-
-def test_feature_caches(tmp_path):
-    fewer = pairs().map(lambda row: {"links": row["links"][:1]})
-    vectors, _ = cache(tmp_path)
-    whole = vectors.path.read_bytes()
-
-    def changed(message, **change):
-        return lambda: cache(tmp_path, **change), f"{re.escape(str(tmp_path))}.*holds.* {re.escape(message)}.*remove"
-
-    two = "of another encoder and another text and other settings (layers is [2] there and [1] here). Give"
-    refused(
-        changed("of another text. Give", links=pairs(7)),
-        changed("of other settings (pooling is mean there and last here). Give", pooling="last"),
-        changed("of other word links. Give", links=fewer),
-        changed(two, model=make_encoder(seed=1), links=pairs(7), layers=(1,)),
-    )
-    assert vectors.path.read_bytes() == whole and cache(tmp_path)[0].path == vectors.path
-    (tmp_path / "cache.json").unlink()
-    refused((lambda: cache(tmp_path), r"without the cache\.json"))

@@ -1,6 +1,5 @@
 """The feature cache: what it holds and refuses, and its making cut short: killed, out of disk, wanted by two."""
 
-import json
 import multiprocessing
 import os
 import pickle
@@ -11,12 +10,10 @@ import pytest
 import torch
 from support.adapters import adapt
 from support.families import PASS
-from support.faults import flip_byte
-from support.features import ALL, LINKED, cache, counted, many, pairs
+from support.features import ALL, cache, counted, many, pairs
 from support.numeric import assert_rounding
-from support.tiny import make_encoder, make_tokenizer
+from support.tiny import make_encoder
 
-from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import features
 
@@ -136,94 +133,34 @@ def compute(folder, model=None, batch_size=8):
     return cache(folder, model=model, links=many(), batch_size=batch_size)[0]
 
 
-def marked(folder):
-    """Sentences up to the end of the last block."""
-    return json.loads((folder / "blocks.json").read_text())["blocks"][-1][0]
-
-
-def sentence_ends():
-    """Bytes of the file before each sentence: one layer of 16 numbers a word."""
-    plan = features.plan_features(encode_pairs(many(), make_tokenizer()), LINKED, "words")
-    return (plan.row_offsets * 64).tolist()
-
-
 @pytest.fixture
 def whole(tmp_path):
     return compute(tmp_path / "whole")
 
 
-def test_a_disk_that_fills_up_leaves_what_can_be_resumed_with_another_batch_size(tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(features, "_MARK_EVERY", 2)
-    model, batches = counting()
-    sync, calls = features._sync, []
-
-    def full(file):
-        calls.append(file.name)
-        if len(calls) == 2:
-            raise OSError(28, "No space left on device")
-        sync(file)
-
-    monkeypatch.setattr(features, "_sync", full)
-    with pytest.raises(InputError, match=r"No space left on device.*to resume.*XALIGN_CACHE"):
-        compute(tmp_path / "full", model.train())
-    assert model.training
-    assert {path.name for path in (tmp_path / "full").glob("vec*")} == {"vectors.part"}
-    assert 4 <= len(batches) < 15  # some are computed ahead of those that are written
-    assert marked(tmp_path / "full") == 16
-    monkeypatch.setattr(features, "_sync", sync)
-    batches.clear()
-    vectors = compute(tmp_path / "full", model, batch_size=12)
-    assert sorted(batches) == [8] + 8 * [12]  # threads take them, and end in any order
-    rows = np.arange(whole.shape[0])
-    assert_rounding(vectors.read(rows), whole.read(rows), PASS)
-    assert {path.name for path in (tmp_path / "full").glob("vec*")} == {"vectors.bin"}
-
-
-@pytest.mark.parametrize(
-    ("left", "done", "block"),
-    [
-        ("whole", 6, 16_384),  # all that was marked
-        ("cut", 3, 16),  # the file is shorter than the mark says: the last whole block that is there
-        ("flipped", 3, 16),
-        ("none", 0, 16),
-        ("unmarked", 0, 16_384),
-    ],
-)
-def test_resuming_trusts_mark_and_file_alike(left, done, block, tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(features, "_MARK_EVERY", 3)
-    monkeypatch.setattr(features, "_BLOCK", block)
+def test_what_is_not_whole_is_made_again(tmp_path, whole):
     model, batches = counting()
 
     def stop(module, args):
         if len(batches) == 8:
             raise KeyboardInterrupt
 
-    hook = model.register_forward_pre_hook(stop)
+    hook = model.train().register_forward_pre_hook(stop)
     with pytest.raises(KeyboardInterrupt):
         compute(tmp_path / "part", model)
     hook.remove()
-    part = tmp_path / "part" / "vectors.part"
-    if left == "cut":
-        os.truncate(part, sentence_ends()[38] + 1)
-    elif left == "none":
-        part.unlink()
-    elif left == "unmarked":
-        (tmp_path / "part" / "blocks.json").write_text("[[24")
-    elif left == "flipped":
-        flip_byte(part, sentence_ends()[30] / part.stat().st_size)
-    batches.clear()
-    vectors = compute(tmp_path / "part", model)
-    assert len(batches) == 15 - done and vectors.path.read_bytes() == whole.path.read_bytes()
+    assert model.training and not list((tmp_path / "part").glob("*.bin"))
+    vectors, content = compute(tmp_path / "part", model), whole.path.read_bytes()
+    assert vectors.path.read_bytes() == content
+    for name, damage in {"cache.json": "", "vectors.bin": "cut"}.items():
+        (tmp_path / "part" / name).write_text(damage)
+        assert compute(tmp_path / "part").path.read_bytes() == content
 
 
-@pytest.mark.parametrize("at", [0, 0.5, 1])
-def test_a_damaged_cache_is_made_again_from_the_damaged_block(at, tmp_path, monkeypatch, caplog, whole):
-    monkeypatch.setattr(features, "_MARK_EVERY", 5)
-    content = compute(tmp_path / "again").path.read_bytes()
-    flip_byte(tmp_path / "again" / "vectors.bin", at)
-    model, batches = counting()
-    assert compute(tmp_path / "again", model).path.read_bytes() == content == whole.path.read_bytes()
-    assert len(batches) == {0: 15, 0.5: 10, 1: 5}[at] and "vectors.bin is damaged" in caplog.text
+def test_another_encoder_or_text_in_the_same_folder_is_encoded_again(tmp_path):
+    for change in ({}, {"model": make_encoder(seed=1)}, {"links": pairs(7)}, {"layers": (1,)}):
+        expected = cache(None, **change)[0].path.read_bytes()
+        assert cache(tmp_path, **change)[0].path.read_bytes() == expected
 
 
 @pytest.mark.slow

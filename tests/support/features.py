@@ -31,7 +31,7 @@ def many(n=60):
 
 def cache(folder, model=None, links=None, needed=LINKED, pooling="mean", layers=(2,), max_length=None, **settings):
     encoded = encode_pairs(links or pairs(), make_tokenizer(), max_length=max_length)
-    return cache_features(
+    start = cache_features(
         model or make_encoder(),
         encoded,
         needed=needed,
@@ -41,6 +41,7 @@ def cache(folder, model=None, links=None, needed=LINKED, pooling="mean", layers=
         folder=folder,
         **settings,
     )
+    return start.words, start.dataset
 
 
 def counted(model):

@@ -26,6 +26,8 @@ KEPT = {"regularizer_weight": 0.5, "regularized_words": "linked"}
 RANDOM = {"trainer": "mao", "init": "random"}
 FAO = {"trainer": "fao", "freeze_embeddings": False}
 JOINT = {**FAO, "preset": "joint", "objective": "infonce", "sentence_weight": 0.5}
+# More steps than the pairs fill, so that the states of the frozen layer are computed once.
+FROZEN = {"trainer": "fao", "preset": "joint", "objective": "infonce", "freeze_layers": 1, "count": 16}
 PAGE = {**FAO, "page": True}  # the objective of the page on adding one
 BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
 TEMPERATURE = {"trainer": "fao", **BY_LENGTH, "language_sampling": "temperature", "count": 28}
@@ -59,6 +61,7 @@ MORE_ACCUMULATED = {
     # Similarities are among the vectors of one micro-batch.
     "fao distances": {"trainer": "fao", **DISTANCES, "similarity_weight": 0.0},
     "fao efimov": {"trainer": "fao", "preset": "efimov"},
+    "fao frozen": {**FROZEN, "objective": "l2", "similarity_weight": 0.0},
     "fao page": PAGE,
     "fao temperature": TEMPERATURE,
     "mao linear": RANDOM,
@@ -225,6 +228,7 @@ TWO = {
     "continual": {"trainer": "continual", "preset": "efimov", "alpha": 0.3, **ALONE},
     "ppa": {"trainer": "ppa", "preset": "paper"},
     "page": PAGE,
+    "fao frozen": {**FROZEN, "count": 8},
 }
 CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
 MORE_TWO = {
@@ -293,6 +297,7 @@ RESUMED = {
     "mao": {"trainer": "mao", "preset": "adapter", "objective": "infonce", "regularizer_weight": 1.0},
     "ppa": {"trainer": "ppa"},
     "page": PAGE,
+    "fao frozen": FROZEN,
 }
 MORE_RESUMED = {
     "fao joint": JOINT,

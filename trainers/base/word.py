@@ -18,7 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.batches.pairs import CachedVectors, LinkCollator, PairCollator, TokenIndex
+from hf_xalign.data.batches.pairs import LinkCollator, PairCollator, TokenIndex
 from hf_xalign.data.batches.sampling import LanguageBandit
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.parallel import COLUMNS
@@ -36,7 +36,7 @@ from hf_xalign.evaluation.scores import (
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.align import align_words
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
-from hf_xalign.modeling.features import cache_features
+from hf_xalign.modeling.features import FrozenStates, Start, cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import encode_batch
@@ -119,14 +119,14 @@ def pair_collator(trainer: Any) -> PairCollator:
     )
 
 
-def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: Any) -> tuple[CachedVectors, Dataset]:
-    """Compute f0 of the kept words of all pairs once; `options` are those of `cache_features`."""
+def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: Any) -> Start:
+    """Compute once what training reads of the encoder before it; `options` are those of `cache_features`."""
     args = trainer.args
+    options = {"needed": {trainer.objective.kept_side: "all"}, **options}
     with args.main_process_first(desc="caching the reference vectors"):
         return cache_features(
             model,
             pairs,
-            needed={trainer.objective.kept_side: "all"},
             layers=trainer.layers,
             pooling=args.pooling,
             pad_token_id=trainer.processing_class.pad_token_id,
@@ -161,6 +161,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
     _pairs_are_numbered: bool = False
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
+    # States of the frozen layers of all training sentences, if they are computed once.
+    frozen_states: FrozenStates | None = None
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
 
@@ -417,6 +419,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 self.layers,
                 packed=not self.args.torch_compile,
                 reruns=reruns_layers,
+                frozen=self.frozen_states,
             )
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:

@@ -26,6 +26,7 @@ training. Rank correlation is that of the similarities of English sentences and 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import resource
@@ -201,15 +202,44 @@ def score(
         scores[f"sentences {language}"] = 100 * values["sentence_mean"]
     for language, values in score_retrieval(model, tokenizer, held_out, dtype=dtype).items():
         scores[f"words {language}"] = 100 * values["retrieval_mean"]
+    if given.questions:
+        scores |= search(given, model, tokenizer)
     after = english_vectors(model, tokenizer, english)
     drift = {kind: vector_drift(before[kind], after[kind]) for kind in before}
     return scores | {f"rank, {kind}": values["rank_correlation"] for kind, values in drift.items()}
 
 
+def search(given: argparse.Namespace, model: Any, tokenizer: Any) -> dict[str, float]:
+    """Return, by language, the share of questions (in %) whose nearest English paragraph is their own.
+
+    The pool has every English paragraph of --questions; the file of another language translates that of its position.
+    """
+    files = [source.split("=", 1) for source in given.questions]
+    read = [(language, json.loads(Path(path).read_text("utf-8"))["data"]) for language, path in files]
+    texts: dict[str, list[dict[str, Any]]] = {}
+    for language, articles in read:
+        texts.setdefault(language, []).extend(paragraph for article in articles for paragraph in article["paragraphs"])
+    pool = [paragraph["context"] for paragraph in texts["en"]]
+    own = {question["id"]: row for row, paragraph in enumerate(texts["en"]) for question in paragraph["qas"]}
+    keys = encode_sentences(model, tokenizer, pool, -1, prompt=given.prompts[1], normalize=True, batch_size=16)
+    scores = {}
+    for language, paragraphs in texts.items():
+        asked = [question for paragraph in paragraphs for question in paragraph["qas"]]
+        if language == "en":  # the questions that the other languages translate
+            others = {q["id"] for name, own_text in texts.items() if name != "en" for p in own_text for q in p["qas"]}
+            asked = [question for question in asked if question["id"] in others]
+        words = [question["question"] for question in asked]
+        queries = encode_sentences(model, tokenizer, words, -1, prompt=given.prompts[0], normalize=True)
+        right = (queries @ keys.T).argmax(1) == torch.tensor([own[question["id"]] for question in asked])
+        scores[f"search {language}"] = 100 * right.double().mean().item()
+    scores["search others"] = mean(value for name, value in scores.items() if name != "search en")
+    return scores
+
+
 def report(runs: list[dict[str, Any]]) -> str:
     """Return the table: a row a system, mean and standard deviation over seeds."""
     systems = list(dict.fromkeys(run["system"] for run in runs))
-    shown = [name for name in runs[0]["scores"] if re.search("^sentences|^words|^rank| en$| others$", name)]
+    shown = [name for name in runs[0]["scores"] if re.search("^sentences|^words|^rank|^search| en$| others$", name)]
     base = {run["seed"]: run["step"] for run in runs if run["system"] == BASELINE}
     rows = [["system", "seeds", *shown, "s a step", "against mnrl, CPU", "preparing, s", "peak, GiB"]]
     for system in systems:
@@ -239,6 +269,8 @@ def main(argv: list[str] | None = None) -> None:
         "--eval", nargs="+", default=["builtin:de", "builtin:bn"], help="text for words and rank correlations"
     )
     parser.add_argument("--sentences", nargs="+", help="text for sentence retrieval; default: --eval")
+    parser.add_argument("--questions", nargs="+", help="XQuAD's files, en=FILE and others: search English paragraphs")
+    parser.add_argument("--prompts", nargs=2, default=["query: ", "passage: "], help="of questions and paragraphs")
     pos = ["pos", "builtin:en", "builtin:en", "builtin:de", "builtin:bn"]
     parser.add_argument("--probe", nargs="+", action="append", help="as in `hf-xalign evaluate --probe`")
     parser.add_argument("--examples", type=int, default=150, help="most examples of a probe's test")

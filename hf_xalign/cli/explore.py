@@ -18,7 +18,7 @@ DESCRIPTION = """Open a page to look at an encoder before and after alignment (e
     hf-xalign explore builtin
 
 Tabs: word similarities and predicted links of two sentences; nearest words of a word in each language; search for
-sentences; linked words in two dimensions.
+sentences.
 
 Base, text, links, layer and prompt are the run's, as in `hf-xalign evaluate`. A model that is no run is shown alone,
 with builtin:de and builtin:bn; --base, and --data or --links, take others. The page answers on this machine only,
@@ -39,7 +39,7 @@ def run(args: Arguments) -> None:
     job = pairs.find_model(args)
 
     from hf_xalign.explore.held_out import HeldOut
-    from hf_xalign.explore.page import Views, make_page, serve
+    from hf_xalign.explore.page import make_page, serve
     from hf_xalign.modeling.loading import choose_device
 
     require("gradio", "the page", "app")  # before models are loaded
@@ -57,7 +57,7 @@ def run(args: Arguments) -> None:
     if len(stages) == 1:
         stages = {names["after"]: stages["after"]}
         title, models = "An encoder of several languages", f"Model: {names['after']}"
-    page = make_page(Views(stages, text), title, f"{models}. Text: {'. '.join(lines)}.")
+    page = make_page(stages, text, title, f"{models}. Text: {'. '.join(lines)}.")
     print(f"open {serve(page, args.host, args.port)} (Ctrl-C ends it)", flush=True)
     page.block_thread()
 

@@ -231,7 +231,7 @@ def view(record: Mapping[str, Any]) -> dict[str, Any]:
     data = record["data"]
     return {
         "record": {"trainable": None, "adapter": None, **record},
-        "warnings": record.get("warnings") or [],
+        "warnings": [warning.rstrip(".") for warning in record.get("warnings") or []],  # templates end them
         "columns": score_columns(record),
         "rows": score_rows(record),
         "intervals": interval_rows(record),

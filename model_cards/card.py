@@ -104,6 +104,7 @@ def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[
         **_maps(record, repo_id),
         **_adapter(record),
         **_pretraining(record),
+        "modules": ", ".join(map(code, dict.fromkeys(one.metric_type for one in metadata.eval_results(record)))),
         "first": table(columns, top, numbers=score_columns),
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=score_columns),

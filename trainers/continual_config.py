@@ -123,6 +123,6 @@ class ContinualConfig(TaskConfig):
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, as plain text."""
         return (
-            f"L_task + {self.alpha:g} ({(objective or self.loss).formula()}); f: {self.pooling} "
+            f"L_task + {self.alpha:g} ({(objective or self.loss).formula()})\nf: {self.pooling} "
             f"subword, layers {', '.join(map(str, self.layers))}{self.start_and_end()}"
         )

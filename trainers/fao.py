@@ -91,7 +91,7 @@ class FAOTrainer(WordAlignmentTrainer):
 
     def formula(self) -> str:
         """Return the objective and the final average of weights, if there is one, as plain text."""
-        return super().formula() + (f"; {final_weights(self.args.start_share)}" if self._average else "")
+        return super().formula() + (f"\n{final_weights(self.args.start_share)}" if self._average else "")
 
     def _encode_start(self, model: PreTrainedModel) -> None:
         args, dataset = self.args, cast(Dataset, self.train_dataset)

@@ -173,5 +173,5 @@ class PPAConfig(AlignmentConfig):
         objective = objective or self.loss
         queue = f"; {self.queue_size} keys in the queue" if objective.reads("keys") else ""
         head = "W2 ReLU(W1 h / |h|)" if self.normalize == "before" else "W2 ReLU(W1 h), divided by its length"
-        vectors = f"{queue}; q, k: {head}, h: {self.sentence_pooling} of the last layer"
+        vectors = f"{queue}\nq, k: {head}, h: {self.sentence_pooling} of the last layer"
         return objective.formula() + (vectors if objective.reads("keys", "projections") else "")

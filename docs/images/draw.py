@@ -121,12 +121,13 @@ def draw_matrix(run: Path) -> None:
 
 def main() -> None:
     """Draw all pictures; the matrix if a run is named."""
-    # Text stays text: matplotlib does not shape Bengali, a browser does.
+    # Words are paths, so that a page shows them without a Bengali font. Drawing them needs one (Debian's
+    # fonts-lohit-beng-bengali) and matplotlib 3.11, the first that shapes Bengali.
     plt.rcParams |= {
         "svg.hashsalt": "hf_xalign",
-        "svg.fonttype": "none",
+        "svg.fonttype": "path",
         "font.size": 10,
-        "font.family": ["DejaVu Sans"],
+        "font.family": ["DejaVu Sans", "Lohit Bengali"],
     }
     for name, settings in BARS.items():
         draw_bars(name, *settings)

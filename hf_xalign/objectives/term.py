@@ -225,8 +225,9 @@ class Objective(Sequence[Term]):
 
     Example:
         >>> from hf_xalign.objectives import KeepPivot, Objective, WordDistance
-        >>> Objective([WordDistance(norm="l2"), KeepPivot(weight=5.0, norm="l2")]).formula()
-        'mean over links ||f(i, s) - f(j, t)|| + 5 mean over all target words ||f - f0||'
+        >>> print(Objective([WordDistance(norm="l2"), KeepPivot(weight=5.0, norm="l2")]).formula())
+        mean over links ||f(i, s) - f(j, t)||
+        + 5 mean over all target words ||f - f0||
     """
 
     def __init__(self, terms: Iterable[Term]):
@@ -281,8 +282,8 @@ class Objective(Sequence[Term]):
         return any(term.reports_links for term in self)
 
     def formula(self) -> str:
-        """Return the sum as plain text."""
-        return " + ".join(("" if term.weight == 1 else f"{term.weight:g} ") + term.formula() for term in self)
+        """Return the sum as plain text, a term a line."""
+        return "\n+ ".join(("" if term.weight == 1 else f"{term.weight:g} ") + term.formula() for term in self)
 
     def all_layers(self, default: Sequence[int], number: Callable[[Sequence[int]], list[int]]) -> list[int]:
         """Return the numbers of the hidden states that the terms read; `number` resolves negative layers."""

@@ -227,8 +227,8 @@ def test_terms_of_ones_own_train_in_ppa_and_align_mlm(tmp_path):
     rows = {"train_dataset": make_rows(), "entries": make_entries()}
     terms = [MaskedTokens(), EntryDistance(weight=3.0)]
     mlm = AlignMLMTrainer(make_encoder(), args, **rows, objective=terms, **given)
-    assert ppa.formula().startswith("2 mean over pairs of 1 - q.k + 0.5 mean over masked tokens")
-    assert mlm.formula().endswith("+ 3 mean over entries of |E[a] - E[b]|^2")
+    assert ppa.formula().startswith("2 mean over pairs of 1 - q.k\n+ 0.5 mean over masked tokens")
+    assert mlm.formula().endswith("\n+ 3 mean over entries of |E[a] - E[b]|^2")
     for trainer, weights in ((ppa, {"keys": 2.0, "mlm": 0.5}), (mlm, {"mlm": 1.0, "entries": 3.0})):
         trainer.train()
         logs = [row for row in trainer.state.log_history if "loss" in row]

@@ -234,7 +234,7 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, and the definition of f as plain text."""
-        return f"{(objective or self.loss).formula()}; f: {self.word_vector()}"
+        return f"{(objective or self.loss).formula()}\nf: {self.word_vector()}"
 
     def word_vector(self) -> str:
         """Return the definition of a word's vector f as plain text."""

@@ -51,7 +51,7 @@ from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, enco
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.corpus import draw_pairs
-from hf_xalign.data.parallel import load_sources
+from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation.scores import score_retrieval, score_sentences
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.links.frozen import make_evaluation_links
@@ -151,14 +151,14 @@ def measure(given: argparse.Namespace, system: str, seed: int) -> dict[str, Any]
     device = torch.device("cpu" if given.use_cpu else "cuda")
     settle_cpu(device.type)
     model, tokenizer = load_encoder(folder, device)
-    text = load_sources(given.eval, split="test")
-    held_out = make_evaluation_links(text, load_sources(given.train))
+    text = load_parallel(given.eval, split="test")
+    held_out = make_evaluation_links(text, load_parallel(given.train))
     english = list(dict.fromkeys(text["target"][:]))[:SENTENCES]
     before = english_vectors(model, tokenizer, english)
     found: dict[str, Any] = {"system": system, "seed": seed}
     if system != "raw":
-        text = load_sources(given.train)
-        sources: list[dict[str, Any]] = [{"pairs": len(load_sources([source]))} for source in given.train]
+        text = load_parallel(given.train)
+        sources: list[dict[str, Any]] = [{"pairs": len(load_parallel([source]))} for source in given.train]
         pairs = draw_pairs(text, np.ones(len(text), dtype=bool), sources, given.pairs, seed)
         clock = Clock()
         with tempfile.TemporaryDirectory() as made:
@@ -197,7 +197,7 @@ def score(
         others = [value for language, value in own.items() if language != probe.train.language]
         scores |= {f"{probe.name} others": mean(others)}
     for language, values in score_sentences(
-        model, tokenizer, load_sources(given.sentences or given.eval, split="test"), poolings=("mean",), dtype=dtype
+        model, tokenizer, load_parallel(given.sentences or given.eval, split="test"), poolings=("mean",), dtype=dtype
     ).items():
         scores[f"sentences {language}"] = 100 * values["sentence_mean"]
     for language, values in score_retrieval(model, tokenizer, held_out, dtype=dtype).items():

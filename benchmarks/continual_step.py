@@ -35,7 +35,7 @@ from datasets import Dataset, disable_progress_bars
 from torch.nn.functional import pad
 from turns import in_turns
 
-from hf_xalign.data import load_sources
+from hf_xalign.data import load_parallel
 from hf_xalign.data.batches.sampling import PAIR
 from hf_xalign.links import align_words
 from hf_xalign.modeling.loading import load, load_tokenizer
@@ -47,7 +47,7 @@ Batch = dict[str, torch.Tensor]
 
 def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer, ContinualTrainer]:
     """The trainers: plain, continual, and continual with cached reference vectors."""
-    parallel = load_sources(["builtin:de"], target_lang="en", max_pairs=given.examples)
+    parallel = load_parallel(["builtin:de"], target_lang="en", max_pairs=given.examples)
     words = [row.split()[:100] for row in parallel["target"]]
     labels = LabelSet.of(["O", "B-a"])
     draw = np.random.default_rng(0)

@@ -20,7 +20,7 @@ import torch
 from kept import open_runs, write_runs
 
 from hf_xalign.cli.main import main as command
-from hf_xalign.data.parallel import load_sources
+from hf_xalign.data.load import load_parallel
 from hf_xalign.data.pretraining.vocabulary import rebuild, tokenizer_spec
 from hf_xalign.evaluation import score_retrieval
 from hf_xalign.links.frozen import make_evaluation_links
@@ -89,7 +89,7 @@ def remove_script(model: str, script: str, folder: Path) -> None:
 
 def score(model: str, evaluation: str, train: str) -> float:
     """Score word retrieval, mean subword."""
-    links = make_evaluation_links(load_sources([evaluation], split="test"), load_sources([train]))
+    links = make_evaluation_links(load_parallel([evaluation], split="test"), load_parallel([train]))
     found = score_retrieval(*load_encoder(model, torch.device("cpu")), links, poolings=("mean",))
     return next(iter(found.values()))["retrieval_mean"]
 

@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 from transformers import AutoTokenizer
 
-from hf_xalign.data import load_sources
+from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     torch.set_flush_denormal(True)
-    path, pairs = resolve_model("builtin"), load_sources(["builtin:de"], max_pairs=400)
+    path, pairs = resolve_model("builtin"), load_parallel(["builtin:de"], max_pairs=400)
     settings = {"preset": "mao", "freeze_embeddings": True, "dropout": False, "reference": "cache"}
     args = FAOConfig(tempfile.mkdtemp(), layers=[given.layer], use_cpu=True, report_to="none", **settings)
     tokenizer = AutoTokenizer.from_pretrained(path)

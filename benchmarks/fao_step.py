@@ -53,7 +53,7 @@ from datasets import disable_progress_bars
 from fao_variants import MEMORY_STEPS, VARIANTS, Setup, Variant
 from transformers import AutoTokenizer, TrainerCallback
 
-from hf_xalign.data import load_sources
+from hf_xalign.data import load_parallel
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.links import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -286,7 +286,7 @@ def main() -> None:
         setup = Setup(
             load=lambda: load_encoder(path),
             tokenizer=AutoTokenizer.from_pretrained(path),
-            linked=align_words(load_sources(arguments.data)),
+            linked=align_words(load_parallel(arguments.data)),
             output_dir=output_dir,
             batch_size=arguments.batch_size,
             device=arguments.device,

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import psutil  # type: ignore[import-untyped]
 import pyarrow
 
-from hf_xalign.data.parallel import stream_parallel
-from hf_xalign.data.shards import shard_name, write_shard
+from hf_xalign.data.arrow import shard_name, write_shard
+from hf_xalign.data.load import stream_parallel
 from hf_xalign.data.sources import parse_source
 
 LONGEST, CHUNK = 10, 100_000

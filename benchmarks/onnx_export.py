@@ -21,7 +21,7 @@ import onnxruntime
 import torch
 from torch import nn
 
-from hf_xalign.data.parallel import load_sources
+from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import score_retrieval
 from hf_xalign.evaluation.scores import score_sentences
 from hf_xalign.links.frozen import make_evaluation_links
@@ -55,8 +55,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--data", nargs="+", default=["builtin:de", "builtin:bn"], help="parallel text to score on")
     given = parser.parse_args(argv)
     model, tokenizer = encoder_of(load(given.model)).eval(), load_tokenizer(given.model)
-    data = load_sources(given.data, split="test")
-    links = None if given.lang else make_evaluation_links(data, load_sources(given.data, split="train"))
+    data = load_parallel(given.data, split="test")
+    links = None if given.lang else make_evaluation_links(data, load_parallel(given.data, split="train"))
     batch = tokenizer(data["source"][:SENTENCES], padding=True, truncation=True, return_tensors="pt")
     inputs, real = {name: batch[name] for name in INPUTS}, batch["attention_mask"].bool()
     with tempfile.TemporaryDirectory() as work, language_context(model, given.lang), torch.inference_mode():

@@ -75,7 +75,7 @@ def generate(folder: Path, pairs: int, form: str) -> str:
 
 def child(source: str) -> None:
     """Loads `source` (nothing when empty) and prints pairs, seconds and this process's peak memory in MiB."""
-    from hf_xalign.data.parallel import load_parallel
+    from hf_xalign.data.load import load_parallel
 
     start = time.perf_counter()
     pairs = len(load_parallel(source, source_lang="de")) if source else 0

@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pyarrow.parquet
 
-from hf_xalign.data.parallel import stream_parallel
+from hf_xalign.data.load import stream_parallel
 from hf_xalign.data.sources import parse_source
 
 KINDS = ("empty", "identical", "length", "duplicate", "near_duplicate", "test")

@@ -26,8 +26,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from hf_xalign.data.parallel import load_parallel
-from hf_xalign.data.shards import shard_name, write_shard
+from hf_xalign.data.arrow import shard_name, write_shard
+from hf_xalign.data.load import load_parallel
 from hf_xalign.data.sources import parse_source
 from hf_xalign.links import align_words
 

@@ -54,7 +54,7 @@ class ContinualArguments(TaskArguments, PairColumns):
 
     def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
         """Return the sentence pairs for the record."""
-        from hf_xalign.data.corpus import source_entry
+        from hf_xalign.data.load import source_entry
 
         drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
         return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
@@ -127,11 +127,11 @@ def _linked(
     items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return all pairs, word-linked, and the entry of each source; computed once for all seeds."""
-    from hf_xalign.data.corpus import load_parts
+    from hf_xalign.data.load import load_parallel, sources
     from hf_xalign.links import align_words
 
-    pairs, entries = load_parts(items, **dict(options))
-    return align_words(pairs, aligner, drop_identical=drop_identical, keep_unlinked=True), entries
+    pairs = load_parallel([*items], **dict(options))
+    return align_words(pairs, aligner, drop_identical=drop_identical, keep_unlinked=True), sources(pairs)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     data.check_files()
 
     from hf_xalign.cache import check_output
-    from hf_xalign.data.corpus import load_parts
+    from hf_xalign.data.load import load_parallel
     from hf_xalign.data.sources import check_models
     from hf_xalign.errors import InputError
     from hf_xalign.evaluation.distances import NUMBERS, distance_grid, write_distances
@@ -65,8 +65,9 @@ def main(argv: list[str] | None = None) -> None:
     if data.eval_links:
         dataset = read_links(data.eval_links)
     else:
-        train, _ = load_parts(data.train_data, data.train_split, **data.reading())
-        test, _ = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, **data.reading())
+        train = load_parallel(data.train_data, split=data.train_split, **data.reading())
+        most = data.max_eval_pairs
+        test = load_parallel(data.eval_data, split=data.eval_split, max_pairs=most, **data.reading())
         dataset = make_evaluation_links(test, train)
     settings = {name: getattr(data, name) for name in ("layers", "pairs", "bins", "seed", "device")}
     grid = distance_grid(stages, dataset, **settings)

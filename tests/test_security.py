@@ -13,8 +13,8 @@ from support.refusals import assert_refused
 import hf_xalign
 from hf_xalign.cache import inside
 from hf_xalign.config import parse
+from hf_xalign.data.load import load_parallel
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.pretrained import load_tokenizer

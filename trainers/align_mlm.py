@@ -14,9 +14,9 @@ from datasets import Dataset, DatasetDict
 from torch import nn
 from transformers import PreTrainedModel
 
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
-from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
 from hf_xalign.errors import InputError

@@ -23,7 +23,8 @@ from hf_xalign.data.batches.sampling import (
 )
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_limit
-from hf_xalign.data.parallel import only_language, read_dataset
+from hf_xalign.data.load import read_dataset
+from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.modeling.checkpoint import load_encoder

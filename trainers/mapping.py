@@ -18,10 +18,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
 from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder, inside
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
-from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import COLUMNS, check_columns, join_languages, only_language
+from hf_xalign.data.load import join_languages
+from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction

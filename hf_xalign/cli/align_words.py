@@ -144,7 +144,7 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
 
 def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     from hf_xalign.cache import check_output, map_rows, replacing
-    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.data.load import load_parallel
     from hf_xalign.data.sources import check_files
     from hf_xalign.links import align_words
     from hf_xalign.links.frozen import COLUMNS
@@ -152,7 +152,7 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     if args.output is not None:
         check_output(args.output, file=True)
     check_files([args.gold] if args.gold else [])
-    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
+    text = load_parallel(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     if args.format != "jsonl":
         _warn_of_unsplit(text[:_SAMPLE])
         text = map_rows(text, _split_at_blanks, desc="Splitting at blanks")

@@ -49,14 +49,14 @@ def run(args: Arguments) -> None:
 
     import torch
 
-    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.data.load import load_parallel
     from hf_xalign.data.pretraining.vocabulary import add_pieces
     from hf_xalign.links import align_words
     from hf_xalign.modeling.checkpoint import carried_weights, save_encoder
     from hf_xalign.modeling.loading import load_encoder
     from hf_xalign.modeling.vocabulary import extend_embeddings
 
-    text = load_sources(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
+    text = load_parallel(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     model, old = load_encoder(args.model, torch.device("cpu"))
     tokenizer = add_pieces(old, text["source"][:], args.pieces, split_over=args.split_over)
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))

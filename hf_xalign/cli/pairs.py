@@ -35,7 +35,7 @@ class PairColumns:
     dataset_revision: str | None = setting(None, metavar="NAME", help="branch, tag or commit of Hub datasets")
 
     def columns(self) -> dict[str, Any]:
-        """Return the arguments of `load_sources` for these options, without the split."""
+        """Return the arguments of `load_parallel` for these options, without the split."""
         names = {name: getattr(self, name) for name in ("target_lang", "source_column", "target_column")}
         return {**names, "revision": self.dataset_revision}
 
@@ -49,7 +49,7 @@ class PairOptions(PairColumns):
     )
 
     def columns(self) -> dict[str, Any]:
-        """Return the arguments of `load_sources` for these options, without the split."""
+        """Return the arguments of `load_parallel` for these options, without the split."""
         return super().columns() | ({"on_empty": self.on_empty} if self.on_empty else {})
 
 
@@ -191,7 +191,7 @@ def read_text(
     By default it is the run's held-out text. A run without sentence pairs is scored on the built-in text in its
     languages, and any other model on all built-in text. `shown` shortens the name of a run or file in the lines.
     """
-    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.data.load import load_parallel
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.links.frozen import read_links
 
@@ -200,13 +200,13 @@ def read_text(
     if args.links:
         text, name = read_links(args.links), shown(args.links)
     elif args.data:
-        text, name = load_sources(args.data, split=args.split, **options), " ".join(map(shown, args.data))
+        text, name = load_parallel(args.data, split=args.split, **options), " ".join(map(shown, args.data))
     elif run and (held_out := _held_out(run)) is not None:
         text, name = held_out, f"the held-out text of {shown(run.name)}"
     else:
         items = _builtin_text(run)
         check_pivot(args.target_lang, f"without --data the text is {' '.join(items)}", "data")
-        text, name = load_sources(items, split=args.split, **options), " ".join(items)
+        text, name = load_parallel(items, split=args.split, **options), " ".join(items)
     linked_by = dict.fromkeys(language_rows(text), "")
     if linked and (args.links or (run and not args.data and (run.folder / EVAL_LINKS).is_file())):
         linked_by = dict.fromkeys(linked_by, "from the file" if args.links else "from the run")
@@ -259,8 +259,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     """Read texts of a run again, as the recipe did; missing or changed text raises an InputError."""
     from dataclasses import fields, replace
 
-    from hf_xalign.data.corpus import load_parts
-    from hf_xalign.data.parallel import concatenate
+    from hf_xalign.data.load import concatenate, load_parallel, sources
     from hf_xalign.recipes.parts.arguments import ParallelText
 
     settings = run.record["settings"]
@@ -274,10 +273,14 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
         keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
         for entry in pair_sources(run.record, kind):
             options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
-            text, [now_entry] = load_parts(
-                [entry["source"]], entry.get("split") or "", most, keep_unlinked=keep_unlinked, **options.reading()
+            text = load_parallel(
+                entry["source"],
+                split=entry.get("split") or "",
+                max_pairs=most,
+                keep_unlinked=keep_unlinked,
+                **options.reading(),
             )
-            if now_entry["fingerprint"] != entry.get("fingerprint"):
+            if sources(text)[0]["fingerprint"] != entry.get("fingerprint"):
                 raise InputError(f"{entry['source']} has changed since the run")
             texts.append(text)
     if not texts:
@@ -291,8 +294,8 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
     The aligner is fitted on the text and the run's training text. If that has none of the languages, built-in text is
     linked by an aligner that is fitted on the built-in training text.
     """
-    from hf_xalign.data.mapped import count_languages
-    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.data.arrow import count_languages
+    from hf_xalign.data.load import load_parallel
     from hf_xalign.evaluation.vectors import language_rows
     from hf_xalign.links.frozen import FITTED, make_evaluation_links, read_links
 
@@ -312,7 +315,7 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
     counts = Counter[str]() if text_to_fit is None else count_languages(text_to_fit)
     inside = [item for item in args.data or _BUILTIN_TEXT if item.removeprefix(BUILTIN) in languages]
     if inside and not set(languages) & set(counts):
-        text_to_fit, whose = load_sources(inside, split="train", **args.columns()), "pairs of the package"
+        text_to_fit, whose = load_parallel(inside, split="train", **args.columns()), "pairs of the package"
         counts = count_languages(text_to_fit)
     linked_by = {}
     for language, row_ids in languages.items():

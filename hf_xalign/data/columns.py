@@ -49,6 +49,7 @@ class Pair(NamedTuple):
     source: str
     target: str
     directed: bool = True
+    language: str | None = None  # of the source side, if only the column's name says it
 
 
 class _Meaning(NamedTuple):
@@ -118,11 +119,14 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
 
     Example:
         >>> find_columns(("id", "English text", "Hindi text"), "hi", "en")
-        Pair(source='Hindi text', target='English text', directed=True)
+        Pair(source='Hindi text', target='English text', directed=True, language=None)
     """
     asked = (source_lang, target_lang)
     meanings = {name: _meaning(name, asked) for name in names}
     source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
+    others = [name for name, m in meanings.items() if m.language and not m.indirect and [name] != target]
+    if source_lang is None and len(others) == len(target) == 1:
+        return Pair(others[0], target[0], language=meanings[others[0]].language)
     if len(source) > 1 or len(target) > 1 or (source and source == target):
         return None
     if source and target:

@@ -10,35 +10,10 @@ import numpy as np
 import pyarrow.compute
 from datasets import Dataset
 
-from hf_xalign.data.mapped import count_languages, scan_columns
-from hf_xalign.data.parallel import concatenate, describe_pair, hub_commit, load_sources
-from hf_xalign.data.sources import parse_source
-from hf_xalign.record import hub_id
+from hf_xalign.data.arrow import count_languages, scan_columns
+from hf_xalign.data.parallel import describe_pair
 
 logger = logging.getLogger(__name__)
-
-
-def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
-    """Return the record's entry of a text."""
-    source, language = parse_source(item)
-    revision = None if text is None else hub_commit(text)
-    entry = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
-    return {**entry, **more}
-
-
-def load_parts(
-    items: Sequence[str], split: str, max_pairs: int | None = None, **options: Any
-) -> tuple[Dataset, list[dict[str, Any]]]:
-    """Load sources, each up to `max_pairs`, as one corpus, with the record's entry of each.
-
-    `options` are those of [`~hf_xalign.data.parallel.load_sources`].
-    """
-    texts, entries = [], []
-    for item in items:
-        text = load_sources([item], split=split, max_pairs=max_pairs, **options)
-        entries.append(source_entry(item, text, split=split, pairs=len(text), fingerprint=text._fingerprint))
-        texts.append(text)
-    return concatenate(texts), entries
 
 
 def warn_of_mixed_texts(train: Dataset, test: Dataset) -> None:

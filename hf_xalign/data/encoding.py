@@ -20,7 +20,7 @@ from tokenizers.normalizers import Sequence as Normalizers
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.mapped import mapped_files, release_pages, scan_columns
+from hf_xalign.data.arrow import mapped_files, release_pages, scan_columns
 from hf_xalign.data.parallel import check_columns, check_dataset
 from hf_xalign.data.words import clean_text, lettered_words
 from hf_xalign.errors import InputError

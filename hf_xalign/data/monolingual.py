@@ -14,8 +14,9 @@ from datasets import Dataset, LargeList, List
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
 from hf_xalign.checks import check_range
 from hf_xalign.data import readers
+from hf_xalign.data.arrow import hash_file, write_rows
 from hf_xalign.data.derived.word_order import load_treebank
-from hf_xalign.data.parallel import hash_file, load_hub, write_rows
+from hf_xalign.data.load import load_hub
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
 from hf_xalign.errors import InputError

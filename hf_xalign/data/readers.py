@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 from xml.etree.ElementTree import Element
 
-import pyarrow
-import pyarrow.parquet
 import regex
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
+from hf_xalign.data.arrow import open_parquet, parquet_batches
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import MARK, WORDS, clean_text
@@ -43,9 +42,6 @@ Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 _LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
-# Except for small files of repeated lines, text is never compressed to a thousandth of its size: bytes, and the
-# factor.
-_SUSPICIOUS, _DENSEST = 16 << 20, 1000
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # Columns of a row's own languages.
@@ -371,7 +367,7 @@ def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Seq
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns and languages of the two sides, see [`~hf_xalign.data.parallel.load_parallel`]."""
+    """Columns and languages of the two sides, see [`~hf_xalign.data.load_parallel`]."""
 
     source_lang: str | None
     target_lang: str
@@ -414,7 +410,8 @@ class Columns:
         flat, pair = self.locate(record)
         if pair is None:
             raise self.missing(flat, where)
-        source_lang = check_row_language(record, "source_lang", self.source_lang, where)
+        named = self.source_lang or (None if "source_lang" in record else pair.language)
+        source_lang = check_row_language(record, "source_lang", named, where)
         target_lang = check_row_language(record, "target_lang", self.target_lang, where)
         texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in pair[:2])
         source, target = (clean_text(text).strip() for text in texts)
@@ -426,13 +423,16 @@ class Columns:
         source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
         if not isinstance(translation, Mapping):
             return record, self.find(record, source_lang)
+        if {"language", "translation"} <= translation.keys():  # TranslationVariableLanguages of `datasets`
+            translation = dict(zip(translation["language"], translation["translation"], strict=True))
         flat = {name: value for name, value in record.items() if name != "translation"} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
     def announce(self, pair: Pair, where: str) -> None:
         """Log which column holds which side."""
-        source, target, directed = pair
-        line = f"{where}: {source!r} is the source ({self.source_lang or 'of any language'}), {target!r} the target "
+        source, target, directed, language = pair
+        language = self.source_lang or language or "of any language"
+        line = f"{where}: {source!r} is the source ({language}), {target!r} the target "
         line += f"({self.target_lang}, the pivot)"
         if directed:
             logger.info(line)
@@ -520,38 +520,9 @@ def read_aligned(source: Path, target: Path) -> Rows:
 
 def _parquet(path: Path, columns: Columns) -> Rows:
     with open_parquet(path) as file:
+        _distinct(file.schema_arrow.names, path)
         batches = parquet_batches(file, 1000, columns.select(file.schema_arrow.names, str(path)))
         yield from enumerate((record for batch in batches for record in batch.to_pylist()), 1)
-
-
-@contextmanager
-def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
-    check_regular(path)
-    with (
-        # Arrow raises all three for damaged files.
-        explained(f"{path}: cannot be read as Parquet", pyarrow.ArrowException, OSError, UnicodeDecodeError),
-        # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
-        pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,
-    ):
-        _distinct(file.schema_arrow.names, path)
-        # By row group, because Arrow aborts the process on a column with damaged metadata.
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
-        if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_LINE * max(file.metadata.num_rows, 1):
-            raise InputError(
-                f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
-                "Write the file again."
-            )
-        yield file
-
-
-def parquet_batches(
-    file: pyarrow.parquet.ParquetFile, rows: int, columns: Sequence[str] | None = None
-) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a file in batches, one row group after another, so that only one is in memory."""
-    for group in range(file.num_row_groups):
-        yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
 
 
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`

@@ -13,9 +13,10 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_range
+from hf_xalign.data.arrow import scan_columns
 from hf_xalign.data.encoding import check_pieces, special_frame, token_ids, tokenizer_name
-from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import COLUMNS, as_parallel
+from hf_xalign.data.load import as_parallel
+from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.batches.pairs import SIDES, Pooling
 from hf_xalign.data.encoding import special_frame
-from hf_xalign.data.parallel import as_parallel, check_columns
+from hf_xalign.data.load import as_parallel
+from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.retrieval import check_links, directions, sentence_examples, word_retrieval
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts, side_vectors

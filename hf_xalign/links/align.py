@@ -29,12 +29,21 @@ from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, map_rows, work_folder
 from hf_xalign.checks import check_choice, check_range
+from hf_xalign.data.arrow import (
+    finished_shards,
+    hash_file,
+    open_parquet,
+    open_work,
+    read_rows,
+    scan_columns,
+    shard_name,
+    write_shard,
+)
 from hf_xalign.data.corpus import draw_pairs
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
-from hf_xalign.data.mapped import scan_columns
-from hf_xalign.data.parallel import COLUMNS, as_parallel, hash_file
-from hf_xalign.data.readers import DictionaryLinker, load_dictionary, open_parquet
-from hf_xalign.data.shards import finished_shards, open_work, read_rows, shard_name, write_shard
+from hf_xalign.data.load import as_parallel
+from hf_xalign.data.parallel import COLUMNS
+from hf_xalign.data.readers import DictionaryLinker, load_dictionary
 from hf_xalign.data.words import (
     WORDS,
     batch_words,

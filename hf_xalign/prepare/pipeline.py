@@ -28,8 +28,8 @@ import xxhash
 from hf_xalign._version import __version__
 from hf_xalign.cache import check_output, disk_errors
 from hf_xalign.checks import check_range
-from hf_xalign.data.parallel import stream_parallel, take_rows
-from hf_xalign.data.shards import open_work, shard_name, write_shard
+from hf_xalign.data.arrow import open_work, shard_name, take_rows, write_shard
+from hf_xalign.data.load import stream_parallel
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -120,7 +120,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Clean sentence pairs and write them as Parquet shards; return the record, the content of `prepare.json`.
 
-    The shards have the columns of [`~hf_xalign.data.parallel.load_parallel`] and `origin` (the source), `length_ratio`
+    The shards have the columns of [`~hf_xalign.data.load_parallel`] and `origin` (the source), `length_ratio`
     and `margin` (null without an encoder). Make the same call again to resume a killed run.
 
     Args:

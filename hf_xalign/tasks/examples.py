@@ -18,7 +18,8 @@ from datasets import ClassLabel, Dataset
 from hf_xalign.cache import digest, read_json
 from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
-from hf_xalign.data.parallel import check_dataset, check_labelled, hub_commit, load_hub
+from hf_xalign.data.load import hub_commit, load_hub
+from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text

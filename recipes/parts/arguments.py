@@ -48,7 +48,7 @@ class PairColumns:
     dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
 
     def columns(self) -> dict[str, Any]:
-        """Return the arguments of `load_sources` for these fields."""
+        """Return the arguments of `load_parallel` for these fields."""
         columns = {"source_column": self.source_column, "target_column": self.target_column}
         return {"target_lang": self.target_lang, "revision": self.dataset_revision, **columns}
 
@@ -79,7 +79,7 @@ class ParallelText(PairColumns):
     on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
 
     def reading(self) -> dict[str, Any]:
-        """Return the arguments of `load_sources` for these fields."""
+        """Return the arguments of `load_parallel` for these fields."""
         return {**self.columns(), "on_empty": self.on_empty}
 
     def check_files(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from datasets import Dataset
 
 from hf_xalign.config import non_default_fields
-from hf_xalign.data.corpus import source_entry
+from hf_xalign.data.load import source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source

@@ -12,11 +12,11 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.corpus import draw_pairs, first_pairs, load_parts, warn_of_mixed_texts
+from hf_xalign.data.corpus import draw_pairs, first_pairs, warn_of_mixed_texts
 from hf_xalign.data.encoding import check_pieces, set_prompt
-from hf_xalign.data.mapped import count_languages
-from hf_xalign.data.parallel import concatenate
+from hf_xalign.data.load import concatenate, load_parallel, sources
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import (
     Protocol,
@@ -131,19 +131,22 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     `eval_links` is a file of linked held-out text. A loss that needs no `links` is trained on the pairs without links
     too.
     """
-    protocols, sources = read_protocols(getattr(data, "protocol", None)), {}
+    protocols = read_protocols(getattr(data, "protocol", None))
     options: dict[str, Any] = data.reading()
-    train, sources["train"] = load_parts(data.train_data, data.train_split, keep_unlinked=not links, **options)
+    train = load_parallel(data.train_data, split=data.train_split, keep_unlinked=not links, **options)
+    entries = {"train": sources(train)}
     if eval_links:
         evaluation = read_links(eval_links)
-        sources["eval"] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
+        entries["eval"] = [{"source": eval_links, "hub_id": None, "pairs": len(evaluation)}]
     else:
-        evaluation, sources["eval"] = load_parts(data.eval_data, data.eval_split, data.max_eval_pairs, **options)
+        evaluation = load_parallel(data.eval_data, split=data.eval_split, max_pairs=data.max_eval_pairs, **options)
+        entries["eval"] = sources(evaluation)
         warn_of_mixed_texts(train, evaluation)
     aligner_text = None
     if aligner_data := getattr(data, "aligner_data", None):
-        aligner_text, sources["aligner"] = load_parts(aligner_data, data.train_split, **options)
-    return Corpus(data, train, evaluation, sources, aligner_text, eval_links is not None, protocols=protocols)
+        aligner_text = load_parallel(aligner_data, split=data.train_split, **options)
+        entries["aligner"] = sources(aligner_text)
+    return Corpus(data, train, evaluation, entries, aligner_text, eval_links is not None, protocols=protocols)
 
 
 def link_text(

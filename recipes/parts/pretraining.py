@@ -15,12 +15,11 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.corpus import source_entry
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
+from hf_xalign.data.load import load_parallel, source_entry
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import load_sources
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 from hf_xalign.data.readers import load_dictionary
@@ -136,7 +135,7 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
             if texts:
                 texts[derived.code] = derive(texts[languages[0]], derived, [_column(texts[languages[0]])])
     if data.parallel:
-        pairs = load_sources(data.parallel, **data.columns())
+        pairs = load_parallel(data.parallel, **data.columns())
     model = _encoder(data, tokenizer, old_ids, args.seed)
     if args.has_language_embeddings:
         add_language_embeddings(model, languages)

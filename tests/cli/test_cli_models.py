@@ -20,7 +20,7 @@ from support.tiny import SENTENCES, make_links
 from hf_xalign.cli.inspect import as_text
 from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import set_prompt
-from hf_xalign.data.parallel import load_sources
+from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
@@ -191,7 +191,7 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
     data, file = f"de={models / 'test.tsv'}", tmp_path / "scores.json"
     assert main(["evaluate", tuned, "--base", base, "--data", data, "--device", "cpu", "--json", str(file)]) == 0
     out = capsys.readouterr().out
-    links = make_evaluation_links(load_sources([data], split="test"))
+    links = make_evaluation_links(load_parallel([data], split="test"))
     kept = json.loads(file.read_text("utf-8"))
     assert kept["models"] == {"before": base, "after": tuned}
     for stage, name in kept["models"].items():
@@ -271,8 +271,8 @@ def test_other_text_is_linked_by_what_the_run_was_trained_on_and_what_is_gone_is
     (folder / "more.tsv").write_text("".join([*more, "ein hund öffnet das haus\ta dog opens the house\n"]), "utf-8")
     data = ["--data", f"hi={folder / 'more.tsv'}", "--tasks", "words"]
     found = evaluated(capsys, run, *data)
-    text = load_sources([f"hi={folder / 'more.tsv'}"])
-    known = load_sources([f"hi={folder / 'train.jsonl'}"], source_column="de", target_column="en")
+    text = load_parallel([f"hi={folder / 'more.tsv'}"])
+    known = load_parallel([f"hi={folder / 'train.jsonl'}"], source_column="de", target_column="en")
     links = make_evaluation_links(text, known)
     assert links["links"][:] != make_evaluation_links(text)["links"][:]
     wanted = score_retrieval(*load_encoder(str(run), CPU), links, all_occurrences=True)["hi"]
@@ -370,7 +370,7 @@ def test_align_words_writes_what_is_read_again(models, base, capsys, tmp_path):
     rows = [f"{source}.\t{target}." for source, target, _ in SENTENCES * 4]
     rows.insert(3, "zzz\tqqqqq")  # linked, if at all, to itself only
     pairs.write_text("\n".join(["de\ten", *rows]) + "\n", "utf-8")
-    text = load_sources([f"de={pairs}"])
+    text = load_parallel([f"de={pairs}"])
     out = tmp_path / "links.txt"
     assert main(["align-words", f"de={pairs}", "--output", str(out)]) == 0
     assert len(out.read_text().splitlines()) == len(rows)

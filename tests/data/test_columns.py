@@ -8,7 +8,7 @@ from support.refusals import assert_refused
 from support.tiny import make_links
 
 from hf_xalign.data.columns import find_columns, looks_like_header
-from hf_xalign.data.parallel import load_parallel, stream_parallel
+from hf_xalign.data.load import load_parallel, stream_parallel
 
 SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]
 
@@ -46,14 +46,14 @@ SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]
 def test_columns_are_found_by_languages_and_by_sides(names, source_lang, source, target):
     for order in (1, -1):
         found = find_columns(tuple(names.split(",")[::order]), source_lang, "en")
-        assert found == (None if source is None else (source, target, True))
+        assert found == (None if source is None else (source, target, True, None))
 
 
 @pytest.mark.parametrize(
     "names", ["anchor,positive,negative", "Sentence 1,Sentence 2", "text_a,text_b", "text1,text2"]
 )
 def test_names_without_a_direction_say_so(names):
-    assert find_columns(tuple(names.split(",")), "uk", "en") == (*names.split(",")[:2], False)
+    assert find_columns(tuple(names.split(",")), "uk", "en") == (*names.split(",")[:2], False, None)
 
 
 TEXT = [
@@ -123,8 +123,8 @@ def test_parquet_columns_and_the_languages_of_rows(tmp_path, caplog):
     linked.to_parquet(tmp_path / "c.parquet")
     assert load_parallel(tmp_path / "c.parquet", source_lang="deu_Latn", target_lang="eng")[0] == {
         **linked[0],
-        "source_lang": "deu_Latn",
-        "target_lang": "eng",
+        "source_lang": "de",
+        "target_lang": "en",
     }
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps({"Ukrainian": "один", "English": "one", "source_lang": "uk"}))
@@ -148,6 +148,6 @@ def test_headers_that_are_not_understood_and_swapped_sides_are_refused(tmp_path)
         "own": (load("w,x\n" + rows, source_column="a", target_column="x"), "no columns 'a' and 'x'.*'w', 'x'"),
         "script": (load("anchor,positive\nhello there,नमस्ते\n", "hi"), r"swapped.*'hello there' \(hi\).*" + typed),
         "pivot": (load(rows, "eng"), "the source language is the pivot"),
-        "row": (load("source,target,source_lang\na,b,sr-Cyrl\n", "sr-Latn"), "'sr-Cyrl' in the row, but 'sr-Latn'"),
+        "row": (load("source,target,source_lang\na,b,sr-Cyrl\n", "sr-Latn"), "'sr' in the row, but 'sr-Latn'"),
     }
     assert_refused(table, tmp_path)

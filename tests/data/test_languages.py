@@ -20,7 +20,7 @@ from hf_xalign.data.builtin import build_charsmap, composed_keys
 from hf_xalign.data.derived.language import LETTERS, Alphabet, DerivedLanguage, SharedPieces, sentences
 from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
 from hf_xalign.data.derived.word_order import HEAD, Tree, WordOrder, load_treebank, read_trees
-from hf_xalign.data.parallel import load_parallel
+from hf_xalign.data.load import load_parallel
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
 
 TEXT = ["The cat sees the dog . It runs !", "no mark here", "", "Stop .", "a \" quoted ' word , and Ünïcode ½ ?"]

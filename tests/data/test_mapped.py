@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from hf_xalign.data.mapped import count_languages, mapped_files, release_pages, scan_codes, scan_columns
+from hf_xalign.data.arrow import count_languages, mapped_files, release_pages, scan_codes, scan_columns
 
 
 def file_memory():

@@ -15,9 +15,10 @@ from support.text import tmx
 from support.tiny import make_links
 
 from hf_xalign.cache import cache_dir
-from hf_xalign.data import monolingual, parallel
+from hf_xalign.data import arrow, load, monolingual
+from hf_xalign.data.load import concatenate, hub_commit, load_parallel
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import COLUMNS, concatenate, hub_commit, load_parallel, load_sources
+from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import load_dictionary, read_lines
 from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.data.words import WORDS, lower_word
@@ -54,7 +55,7 @@ def files(folder, suffix):
 
     units = [[("EN-gb", t), ("de-DE", s), ("fr", "x")] for s, t in PAIRS[:2]] + [[("fr", "x"), ("en", "y")]]
     sides = (("".join(f"{s}\r\n" for s, _ in PAIRS), "t.de"), ("\n".join(t for _, t in PAIRS), "t.en"))
-    yield [write(folder / f"{name}{suffix}", text) for text, name in sides]
+    yield tuple(write(folder / f"{name}{suffix}", text) for text, name in sides)
     for name, text in {
         "plain.tsv": "".join(f"{s}\t{t}\n" for s, t in PAIRS),
         "header.tsv": "id\ten\tde\n" + "".join(f"7\t{t}\t{s}\n" for s, t in PAIRS),
@@ -87,7 +88,7 @@ def test_gzip_data_under_another_name(tmp_path):
 def test_files_of_every_kind_give_the_same_rows(tmp_path, suffix):
     for path in files(tmp_path, suffix):
         assert of_file(path) == EXPECTED, path
-    assert rows(load_sources([f"de={tmp_path}/t.de{suffix},{tmp_path}/t.en{suffix}"])) == EXPECTED
+    assert rows(load_parallel([f"de={tmp_path}/t.de{suffix},{tmp_path}/t.en{suffix}"])) == EXPECTED
 
 
 def test_details_of_content(tmp_path, caplog):
@@ -248,7 +249,7 @@ def test_builtin_text_is_normalised_and_its_test_is_apart():
         assert len(loaded) == count
         assert set(loaded["source_lang"]) == {language} and set(loaded["target_lang"]) == {"en"}
         assert all(text and unicodedata.is_normalized("NFC", text) for text in loaded["source"])
-    seen, unseen = (load_sources(["builtin:de", "builtin:bn"], split=split)["target"] for split in ("train", "test"))
+    seen, unseen = (load_parallel(["builtin:de", "builtin:bn"], split=split)["target"] for split in ("train", "test"))
     assert not set(seen) & set(unseen)
 
 
@@ -256,11 +257,11 @@ def test_sources_concatenate_and_max_pairs_counts_for_each(tmp_path):
     assert parse_source("de=owner/name:de-en") == ("owner/name:de-en", "de")
     assert parse_source("data/key=value/file.jsonl") == ("data/key=value/file.jsonl", None)
     path = write(tmp_path / "own.jsonl", '{"source": "a", "target": "b", "source_lang": "es"}\n')
-    loaded = load_sources(["builtin:de", str(path), "bn=builtin:bn"], max_pairs=2)
+    loaded = load_parallel(["builtin:de", str(path), "bn=builtin:bn"], max_pairs=2)
     assert loaded["source_lang"] == ["de", "de", "es", "bn", "bn"]
     assert len(concatenate([loaded, loaded])) == 10
     columns = {"source_column": "source", "target_column": "target"}  # files have columns, built-in text has none
-    assert len(load_sources(["builtin:de", str(path)], max_pairs=2, **columns)) == 3
+    assert len(load_parallel(["builtin:de", str(path)], max_pairs=2, **columns)) == 3
 
 
 def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monkeypatch):
@@ -272,7 +273,7 @@ def test_a_changed_file_is_read_again_and_the_same_content_is_not(tmp_path, monk
     second = load_parallel(path, source_lang="de")
     assert first["source"] == ["eins"] and second["source"] == ["zwei"]
 
-    monkeypatch.setattr(parallel, "write_rows", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(load, "write_rows", lambda *_: pytest.fail("read again"))
     again = load_parallel(write(tmp_path / "copy.tsv", "eins\tone\n"), source_lang="de")
     assert again["source"] == ["eins"] and again._fingerprint == first._fingerprint
     assert again.cache_files[0]["filename"].startswith(str(cache_dir("parallel")))
@@ -374,7 +375,7 @@ def test_lower_case_is_that_of_the_language(word, lang, lower):
 
 
 def test_more_rows_than_one_batch_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "_BATCH", 7)
+    monkeypatch.setattr(load, "_BATCH", 7)
     numbers = [str(random.Random(0).random()) for _ in range(3)] + [str(i) for i in range(97)]
     path = write(tmp_path / "p.tsv", "".join(f"s{n}\tt{n}\n" for n in numbers))
     assert of_file(path) == [(f"s{n}", f"t{n}", "de", "en") for n in numbers]
@@ -388,8 +389,8 @@ def test_datasets_of_the_hub(monkeypatch):
     assert rows(loaded) == EXPECTED
     assert calls == [("owner/name", "de-en", "abc", "validation")]
     assert hub_commit(loaded) == COMMIT
-    load_parallel("owner/name:de-en", source_lang="de", revision=parallel.PARQUET)  # the configuration is a folder
-    assert calls[-1] == ("owner/name", "de-en", parallel.PARQUET, "train")
+    load_parallel("owner/name:de-en", source_lang="de", revision=load.PARQUET)  # the configuration is a folder
+    assert calls[-1] == ("owner/name", "de-en", load.PARQUET, "train")
     assert hub_commit(load_parallel("builtin:de", split="test")) is None
 
     columns = {"german": [s for s, _ in PAIRS], "english": [t for _, t in PAIRS], "audio": [[0]] * 3}
@@ -435,7 +436,7 @@ def test_a_source_is_looked_for_in_one_way_whatever_its_text(tmp_path, monkeypat
         "me/data.TXT": ("hub", None, None),  # a suffix of other text
     }
     for source, wanted in rows.items():
-        for kind, scheme in zip((parallel.PAIRS, monolingual.TEXT, LABELLED), wanted, strict=True):
+        for kind, scheme in zip((load.PAIRS, monolingual.TEXT, LABELLED), wanted, strict=True):
             if scheme is None:
                 with pytest.raises(InputError, match=r"no such file|is a folder"):
                     find_source(source, kind)
@@ -459,8 +460,8 @@ def test_a_full_disk_is_not_a_damaged_file(tmp_path, monkeypatch):
     def open_file(*args):
         raise full
 
-    monkeypatch.setattr(parallel.pyarrow, "OSFile", open_file)
-    for load in (load_monolingual, lambda path: load_parallel((path, path), source_lang="de")):
+    monkeypatch.setattr(arrow.pyarrow, "OSFile", open_file)
+    for read in (load_monolingual, lambda path: load_parallel((path, path), source_lang="de")):
         with pytest.raises(OSError) as found:
-            load(path)
+            read(path)
         assert found.value is full

@@ -28,8 +28,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, BertForS
 
 from hf_xalign import hub, load
 from hf_xalign.cli.main import main
-from hf_xalign.data.corpus import load_parts
-from hf_xalign.data.parallel import hub_commit, load_parallel
+from hf_xalign.data.load import hub_commit, load_parallel, sources
 from hf_xalign.errors import InputError
 from hf_xalign.links.frozen import write_links
 from hf_xalign.metrics.space import metric_space, push_metric
@@ -324,7 +323,7 @@ def test_the_commit_of_a_dataset_is_known(own_hub):
         added = {"README.md": card, "news.parquet": file.getvalue()}
         added = [huggingface_hub.CommitOperationAdd(path, content) for path, content in added.items()]
         commits.append(api.create_commit("me/text", added, commit_message="text", repo_type="dataset").oid)
-    _, [entry] = load_parts(["de=me/text:news"], "test", **ParallelText().reading())
+    [entry] = sources(load_parallel("de=me/text:news", split="test", **ParallelText().reading()))
     assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
     old = load_parallel("me/text:news", source_lang="de", split="test", revision=commits[0])
     assert (len(old), hub_commit(old)) == (8, commits[0])

@@ -23,7 +23,7 @@ from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign import executors
 from hf_xalign.cli.main import main
-from hf_xalign.data.parallel import load_parallel
+from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as engine
 from hf_xalign.links import align_shards, align_words, choose_layer

@@ -20,7 +20,7 @@ from support.numeric import assert_rounding
 
 from hf_xalign import executors
 from hf_xalign.cli.main import main
-from hf_xalign.data.parallel import load_parallel
+from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
 from hf_xalign.prepare import chunks, pipeline, rules
 from hf_xalign.prepare.pipeline import prepare

@@ -34,8 +34,8 @@ from hf_xalign.config import parse
 from hf_xalign.data import load_parallel
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage
 from hf_xalign.data.derived.word_order import WordOrder, load_treebank
+from hf_xalign.data.load import stream_parallel
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.parallel import stream_parallel
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError

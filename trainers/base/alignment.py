@@ -44,7 +44,8 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import check_pieces, set_prompt
-from hf_xalign.data.parallel import join_languages, only_language
+from hf_xalign.data.load import join_languages
+from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import local_shard, own_storage, shard_like
 from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError, NonFiniteLossError, explained, suggestion

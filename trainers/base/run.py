@@ -14,8 +14,8 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftModel
 
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import Pooling
-from hf_xalign.data.mapped import count_languages
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances

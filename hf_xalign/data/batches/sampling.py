@@ -12,8 +12,8 @@ from datasets import Dataset
 from pyarrow.compute import utf8_length
 from torch.utils.data import Sampler
 
+from hf_xalign.data.arrow import scan_columns
 from hf_xalign.data.batches.pairs import PairCollator
-from hf_xalign.data.mapped import scan_columns
 from hf_xalign.errors import InputError
 
 

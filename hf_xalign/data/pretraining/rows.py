@@ -20,7 +20,8 @@ from hf_xalign.cache import map_rows, read_json
 from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
 from hf_xalign.data.batches.masked import masking_vocabulary
-from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, as_parallel, check_columns, check_values
+from hf_xalign.data.load import as_parallel
+from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, check_columns, check_values
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text

@@ -1,0 +1,236 @@
+"""Arrow tables in mapped files, and folders of Parquet shards.
+
+The system counts every page of a mapped file that was read as memory of the process, until other programs need it.
+Batch schedulers and containers enforce their limits by that count. So pages are released as soon as they are read:
+with 3.6 GB of mapped text, a run counts 0.8 GB at most (benchmarks/train_shards.py). Python's `mmap` cannot release
+pages of a mapping that Arrow made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from datasets import Dataset
+
+from hf_xalign.cache import check_regular, checksum, hold_folder, leave_folder, read_mark, replacing, write_mark
+from hf_xalign.environment import progress
+from hf_xalign.errors import InputError, explained
+
+_ROWS = 20_000  # rows of a table that is scanned
+_DONTNEED = 4  # of Linux's madvise
+_WORK = ".work"  # subfolder of an output folder until its run is done
+_GROUP = 50_000  # rows that a reader of a shard holds in memory
+_BATCH = 10_000  # rows
+_LONGEST_VALUE = 64 << 20  # bytes of a row of text
+# Except for small files of repeated lines, text is never compressed to a thousandth of its size: bytes, and the
+# factor.
+_SUSPICIOUS, _DENSEST = 16 << 20, 1000
+
+
+def scan_columns(dataset: Dataset, *columns: str) -> Iterator[Any]:
+    """Yield the rows of these columns as Arrow tables, and release the pages after each table."""
+    files = mapped_files(dataset)
+    for table in dataset.select_columns(list(columns)).with_format("arrow").iter(_ROWS):
+        yield table
+        release_pages(files)
+
+
+def mapped_files(dataset: Dataset) -> frozenset[str]:
+    """Return the paths of the dataset's memory-mapped files; rows in memory have none."""
+    return frozenset(str(Path(file["filename"]).resolve()) for file in dataset.cache_files)
+
+
+def release_pages(files: frozenset[str]) -> None:
+    """Release the pages of mapped files; the system reads them again when they are needed. Linux only."""
+    if not files or not sys.platform.startswith("linux"):
+        return
+    # Read each time, because another file may be mapped to an earlier address by now.
+    for line in Path("/proc/self/maps").read_text("utf-8", errors="replace").splitlines():
+        addresses, mode, *_, name = line.split(maxsplit=5)
+        if name in files and mode.startswith("r-"):  # a page that was written to would be lost
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
+
+
+def scan_codes(pairs: Dataset, column: str) -> Iterator[Any]:
+    """Yield the values of a column of short texts as Arrow arrays; of selected rows, slow to scan, in one."""
+    if pairs._indices is None:
+        yield from (table[column] for table in scan_columns(pairs, column))
+    else:
+        yield pairs.data[column].take(pairs._indices.column(0))
+
+
+def count_languages(pairs: Dataset) -> Counter[str]:
+    """Count the pairs of each source language."""
+    counts = Counter[str]()
+    for codes in scan_codes(pairs, "source_lang"):
+        for code in codes.value_counts().to_pylist():
+            counts[code["values"]] += code["counts"]
+    return counts
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file; errors of opening and of reading inside the `with` block become an `InputError`."""
+    check_regular(path)
+    with (
+        # Arrow raises all three for damaged files.
+        explained(f"{path}: cannot be read as Parquet", pyarrow.ArrowException, OSError, UnicodeDecodeError),
+        # Arrow keeps every chunk it has read unless the buffer is small and [`parquet_batches`] reads the rows.
+        pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16) as file,
+    ):
+        # By row group, because Arrow aborts the process on a column with damaged metadata.
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        packed, size = path.stat().st_size, sum(group.total_byte_size for group in groups)
+        if size > max(_SUSPICIOUS, _DENSEST * packed) or size > _LONGEST_VALUE * max(file.metadata.num_rows, 1):
+            raise InputError(
+                f"{path}: {packed:,} bytes expand to {size:,} in {file.metadata.num_rows:,} rows, too many for text. "
+                "Write the file again."
+            )
+        yield file
+
+
+def parquet_batches(
+    file: pyarrow.parquet.ParquetFile, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows of a file in batches, one row group after another, so that only one is in memory."""
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+
+
+@contextmanager
+def open_work(folder: Path, identity: str) -> Iterator[Path]:
+    """Make and lock an output folder for a `with` block, and yield the work folder inside it.
+
+    The work folder keeps the files of a killed run with the same `identity`; files and shards of other runs are
+    removed. A block that fails before any work is done leaves no new folder behind.
+
+    Raises:
+        InputError: the folder cannot be made, another run writes there, or it holds other Parquet files.
+    """
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    hold_folder(folder)
+    work = folder / _WORK
+    mark = work / "settings.json"
+    try:
+        if not work.exists() and any(folder.glob("*.parquet")):
+            raise InputError(f"{folder} already holds Parquet files. Give another folder, or remove them.")
+        if (read_mark(mark) or {}).get("identity") != identity:
+            for shard in folder.glob("part-*-of-*.parquet"):
+                shard.unlink()
+            shutil.rmtree(work, ignore_errors=True)
+            write_mark(mark, {"identity": identity})
+        yield work
+    finally:
+        if not {*work.glob("*.json")} - {mark}:
+            shutil.rmtree(work, ignore_errors=True)
+            leave_folder(folder, new)
+
+
+def finished_shards(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder.
+
+    Raises:
+        InputError: it has none, or the run that writes them is not finished.
+    """
+    if (folder / _WORK).exists():
+        raise InputError(
+            f"{folder}: the command that writes it has not finished, so shards are missing. Run the same command "
+            "again to resume it."
+        )
+    if not (shards := sorted(folder.glob("*.parquet"))):
+        raise InputError(f"{folder} is a folder without .parquet files. Name a file in it.")
+    return shards
+
+
+def shard_name(number: int, total: int) -> str:
+    """Return the file name of a shard."""
+    return f"part-{number:05d}-of-{total:05d}.parquet"
+
+
+def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
+    """Write one or more tables atomically, and return `file`, `pairs` and `checksum` (XXH3)."""
+    rows = 0
+    with replacing(path) as partial:
+        stream = iter(tables)
+        table = next(stream)
+        with pyarrow.parquet.ParquetWriter(partial, table.schema, compression="zstd") as file:
+            while table is not None:
+                file.write_table(table, row_group_size=_GROUP)
+                rows += len(table)
+                table = next(stream, None)
+    return {"file": path.name, "pairs": rows, "checksum": checksum(path)}
+
+
+def read_rows(
+    files: Sequence[tuple[Path, int]], first: int = 0, last: int | None = None, columns: Sequence[str] | None = None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows `[first, last)` of files in batches; `files` are paths and their numbers of rows."""
+    start = 0
+    for path, rows in files:
+        if start + rows > first and (last is None or start < last):
+            with open_parquet(path) as file:
+                position = start
+                for group in range(file.num_row_groups):
+                    size = file.metadata.row_group(group).num_rows
+                    if position + size <= first or (last is not None and position >= last):
+                        position += size
+                        continue
+                    for batch in file.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
+                        skip = max(first - position, 0)
+                        end = len(batch) if last is None else last - position
+                        position += len(batch)
+                        if taken := batch.slice(skip, max(end - skip, 0)):
+                            yield taken
+        start += rows
+
+
+def take_rows(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
+    """Yield Arrow batches or tables up to a number of rows; the last one may be cut."""
+    while rows != 0 and (batch := next(batches, None)) is not None:
+        yield (taken := batch.slice(0, rows))
+        rows = None if rows is None else rows - len(taken)
+
+
+def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, unit: str) -> None:
+    """Stream the rows of a source into an Arrow file that appears under `path` only when it is complete.
+
+    `unit` says what a row is, in the progress bar and in the InputError for a source without rows.
+    """
+    unfinished = path.with_name(f".{path.name}.partial")
+    first = next(batches, None)
+    count = 0
+    try:
+        if first is not None:
+            with (
+                progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
+                pyarrow.OSFile(str(unfinished), "wb") as file,
+                pyarrow.ipc.new_stream(file, first.schema) as out,
+            ):
+                for batch in itertools.chain([first], batches):
+                    count += len(batch)
+                    bar.update(len(batch))
+                    out.write_batch(batch)
+        if not count:
+            raise InputError(f"{name}: there are no {unit} in it")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def hash_file(path: Path) -> str:
+    """Return the BLAKE2b hash of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()

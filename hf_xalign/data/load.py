@@ -1,0 +1,616 @@
+"""Load parallel text from files, the Hub, the package or Python as a `datasets.Dataset`.
+
+[`load_parallel`] is the only way in which commands, recipes, trainers and Python read sentence pairs.
+`hf_xalign.data.sources` describes how sources are written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import datasets
+import numpy as np
+import pyarrow
+import pyarrow.compute
+import regex
+from datasets import Dataset, DatasetDict, concatenate_datasets
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from hf_xalign.cache import cache_dir, digest, make_once, map_rows
+from hf_xalign.checks import check_choice, check_range
+from hf_xalign.data import readers
+from hf_xalign.data.arrow import finished_shards, hash_file, scan_codes, scan_columns, take_rows, write_rows
+from hf_xalign.data.parallel import COLUMNS, HELD, check_columns, check_dataset, check_key, check_values, describe_pair
+from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
+from hf_xalign.data.words import MARK, WORDS, check_words
+from hf_xalign.errors import InputError, explained
+from hf_xalign.language_codes import check_language, likely_language, same_language
+from hf_xalign.network import TransportError
+from hf_xalign.record import hub_id
+
+logger = logging.getLogger(__name__)
+
+Pair = tuple[str, str, str, str]
+Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
+OnEmpty = Literal["error", "drop"]
+
+PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
+
+_READING = 4  # raise it when the same input gives other rows: cached tables are then replaced
+_BATCH = 10_000  # rows of an Arrow batch: text of a few megabytes
+_WORDS = pyarrow.list_(pyarrow.string())
+_SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
+_LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
+_SAMPLE = 100  # pairs whose scripts are checked
+# Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
+_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
+PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
+_HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
+
+
+def load_parallel(
+    source: Any,
+    *,
+    source_lang: str | None = None,
+    target_lang: str = "en",
+    split: str = "train",
+    source_column: str | None = None,
+    target_column: str | None = None,
+    max_pairs: int | None = None,
+    on_empty: OnEmpty = "error",
+    keep_unlinked: bool = False,
+    revision: str | None = None,
+) -> Dataset:
+    """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
+
+    Text is NFC-normalized and stripped. The pairs of a file are streamed once into an Arrow file in the library's
+    cache and memory-mapped from there, so memory does not grow with the corpus. The file's name and the dataset's
+    fingerprint are a hash of the input's content and the arguments. [`sources`] returns where the pairs came from.
+
+    Columns `source_words` and `target_words` (lists of strings; null for text that is still to be split) are kept for
+    word alignment, in all formats but TSV, CSV and TMX. Parquet files that also have `links` keep all three columns;
+    their text is not changed, and pairs without a link are dropped unless `keep_unlinked`.
+
+    Args:
+        source: a source as described in [`hf_xalign.data.sources`], such as `de=pairs.tsv`; a tuple of two
+            line-aligned files; a `Dataset`, a `DataFrame` or a list of dicts; a list of sources; or a dict of
+            sources by language, `{"de": pairs}`.
+        source_lang: language of the source side, where the source does not name it. By default it is that of each
+            row (`source_lang`, `src_lang`), or of the only other column that is named after a language.
+        target_lang: language of the target side, the pivot.
+        split: split of a built-in or Hub dataset; files have no splits and are read whole.
+        source_column: text column of the source side. By default the column named after the language, at the top
+            level or in a `translation` dict, else the column `source`, see [`~hf_xalign.data.columns`]. The first line
+            of a TSV or CSV file is a header if it names both columns.
+        target_column: text column of the target side, required with `source_column`. Built-in and line-aligned text
+            ignores both.
+        max_pairs: keep only this many pairs from the start of each source.
+        on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
+        keep_unlinked: keep pairs without links in files with links, for losses on sentences.
+        revision: branch, tag or commit of a Hub dataset.
+
+    Raises:
+        InputError: there is nothing under that name, the Hub cannot be reached, or the content is bad. The message
+            names file and row.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "pairs.tsv"
+        >>> _ = path.write_text("Datei öffnen\\tOpen file\\nSpeichern\\tSave\\n", encoding="utf-8")
+        >>> pairs = load_parallel(f"de={path}")
+        >>> pairs[0]
+        {'source': 'Datei öffnen', 'target': 'Open file', 'source_lang': 'de', 'target_lang': 'en'}
+        >>> load_parallel([{"fr": "chien", "en": "dog"}])[0]
+        {'source': 'chien', 'target': 'dog', 'source_lang': 'fr', 'target_lang': 'en'}
+    """
+    if (source_column is None) != (target_column is None):
+        raise InputError("source_column and target_column go together. Give both or none.")
+    check_range(least=1, max_pairs=max_pairs)
+    check_choice(get_args(OnEmpty), on_empty=on_empty)
+    target_lang = check_language(target_lang, "target_lang")
+    parts, entries = [], []
+    for name, item, lang in _items(source, source_lang):
+        lang = None if lang is None else check_language(lang, "source_lang")
+        if lang is not None and same_language(lang, target_lang):
+            other = "Give the other side's language."
+            raise InputError(f"{name}: the source language is the pivot, {target_lang}. {other}")
+        asked = readers.Columns(lang, target_lang, source_column, target_column)
+        if isinstance(item, str | Path | tuple):
+            part = _load_files(item, asked, split, max_pairs, on_empty, keep_unlinked, revision)
+        else:
+            part = _load_object(item, asked, max_pairs, on_empty)
+        logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
+        _check_sides(part, name)
+        entries.append(source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
+        parts.append(part)
+    loaded = concatenate(parts)
+    # `select`, `map`, `filter` and `concatenate_datasets` keep the description.
+    loaded.info.description = "\n".join(map(json.dumps, entries))
+    return loaded
+
+
+def _items(source: Any, source_lang: str | None) -> Iterator[tuple[str, Any, str | None]]:
+    """Yield the name of each source in a source, the source itself, and its language."""
+    if isinstance(source, Mapping) and not isinstance(source, DatasetDict):
+        for language, rows in source.items():
+            yield from _items(rows, check_language(language, "a key of the sources"))
+    elif isinstance(source, list) and not (source and isinstance(source[0], Mapping)):
+        if not source:
+            raise InputError("no parallel text is given. Write for example builtin:de, or de=PATH for your own file.")
+        for item in source:
+            yield from _items(item, source_lang)
+    elif isinstance(source, str) and (source_lang is None or parse_source(source)[0] != source):
+        yield source.strip(), *parse_source(source)
+    else:
+        name = _name(source)
+        prefixed = source_lang is not None and isinstance(source, str | Path | tuple) and not name.startswith(BUILTIN)
+        yield (f"{source_lang}={name}" if prefixed else name), source, source_lang
+
+
+def _name(source: Any) -> str:
+    """Return the name of a source in messages and records."""
+    if isinstance(source, tuple):
+        return ",".join(map(str, source))
+    return str(source) if isinstance(source, str | Path) else f"a {type(source).__name__} given in Python"
+
+
+def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
+    """Return the record's entry of a text."""
+    source, language = parse_source(item)
+    revision = None if text is None else hub_commit(text)
+    entry = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
+    return {**entry, **more}
+
+
+def sources(dataset: Dataset) -> list[dict[str, Any]]:
+    """Return what [`load_parallel`] knows of each source of a dataset: its name, Hub id, language, commit and counts.
+
+    Example:
+        >>> pairs = load_parallel(["builtin:de", "builtin:bn"], split="test").select(range(10))
+        >>> [(entry["source"], entry["pairs"]) for entry in sources(pairs)]
+        [('builtin:de', 500), ('builtin:bn', 488)]
+    """
+    lines = (dataset.info.description or "").split("\n")
+    return [json.loads(line) for line in lines if line.startswith('{"source": ')]
+
+
+def _load_object(data: Any, asked: readers.Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
+    """Return the pairs of a dataset, a DataFrame or a list of dicts."""
+    name = _name(data)
+    if asked.source is None:
+        pairs = read_dataset(data, name, asked.source_lang, asked.target_lang)
+    else:
+        pairs = _convert(as_dataset(data, name), name, asked)
+    empty = [number for number, row in enumerate(zip(pairs["source"], pairs["target"], strict=True)) if not all(row)]
+    if empty and on_empty == "error":
+        raise InputError(f"{name}, row {empty[0]}: empty side. Fill it, or drop such pairs by on_empty='drop'.")
+    if empty:
+        logger.info("%s: dropped %s pairs with an empty side", name, f"{len(empty):,}")
+        pairs = pairs.select(np.delete(np.arange(len(pairs)), empty))
+    return pairs if max_pairs is None else pairs.select(range(min(max_pairs, len(pairs))))
+
+
+def as_dataset(data: Any, name: str) -> Dataset:
+    """Return a dataset, a DataFrame or a list of dicts as a dataset without format."""
+    if isinstance(data, list) and data and isinstance(data[0], Mapping):
+        data = Dataset.from_list([dict(row) for row in data])
+    elif hasattr(data, "iterrows"):  # pandas is not imported for this
+        data = Dataset.from_pandas(data, preserve_index=False)
+    return check_dataset(data, name)
+
+
+def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
+    """Return a dataset of sentence pairs with the columns `source`, `target`, `source_lang` and `target_lang`.
+
+    A dataset with `source` and `target` keeps all columns; its languages are added as columns, English as the pivot
+    by default. The columns of other datasets are found as those of files are.
+
+    Raises:
+        InputError: `data` is not a dataset, a text is null or no string, its columns are not found, or it has a
+            language column already.
+    """
+    dataset = as_dataset(data, name)
+    if not {"source", "target"} <= {*dataset.column_names} and COLUMNS[0] not in dataset.column_names:
+        return _convert(dataset, name, readers.Columns(source_lang, target_lang or "en"))
+    for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
+        language = language and check_language(language, column)
+        if language is not None and column in dataset.column_names:
+            if any(not same_language(str(code), language) for code in dataset.unique(column)):
+                raise InputError(f"{column}={language}: {name} has other codes in this column. Remove the argument.")
+        elif language is not None:
+            dataset = dataset.add_column(column, [language] * len(dataset))
+    if "source_lang" in dataset.column_names and "target_lang" not in dataset.column_names:
+        dataset = dataset.add_column("target_lang", ["en"] * len(dataset))
+    held = {"source", "target"} if "links" not in dataset.column_names else HELD.keys()
+    for column in held & {*dataset.column_names}:
+        check_values(dataset, column, name, HELD)
+    return _one_code(dataset, name)
+
+
+def _one_code(pairs: Dataset, name: str) -> Dataset:
+    """Return pairs in which a language has one code: `iw` becomes `he`."""
+    columns = [column for column in COLUMNS[2:] if column in pairs.column_names]
+    codes: dict[str, str] = {}
+    for column in columns:
+        for part in scan_codes(pairs, column):
+            codes |= {code: check_language(code, f"{name}: {column}") for code in part.unique().to_pylist()}
+    if all(code == one for code, one in codes.items()):
+        return pairs
+
+    def renamed(batch: dict[str, list[str]]) -> dict[str, list[str]]:
+        return {column: [codes[code] for code in batch[column]] for column in columns}
+
+    return map_rows(pairs, renamed, desc="Reading languages")
+
+
+def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
+    """Read the pairs of a dataset by the names of its columns; other columns stay."""
+    used = columns.select(dataset.column_names, name)
+
+    def read(batch: dict[str, list[Any]], rows: list[int]) -> dict[str, list[str]]:
+        records = (
+            dict(zip(used, values, strict=True)) for values in zip(*(batch[name] for name in used), strict=True)
+        )
+        pairs = [columns.read(record, f"{name}, row {row}") for record, row in zip(records, rows, strict=True)]
+        return dict(zip(COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
+
+    gone = [column for column in used if column not in WORDS]
+    return map_rows(dataset, read, with_indices=True, desc="Reading pairs", remove_columns=gone)
+
+
+def _cached(batches: Iterator[pyarrow.RecordBatch], key: str, name: str, linked: bool = False) -> Dataset:
+    """Return the pairs that the cache holds under a key, which `batches` make."""
+    table = cache_dir("parallel") / f"{key}.arrow"
+    make_once(table, lambda: write_rows(batches, table, name, "sentence pairs"))
+    data = Dataset.from_file(str(table)).data
+    word_counts = {column: len(data) - data[column].null_count for column in WORDS}
+    if not any(word_counts.values()):
+        data = data.drop(list(WORDS))
+    elif not linked:
+        counts = " and ".join(f"{column} of {count:,}" for column, count in word_counts.items())
+        logger.info("%s: %s pairs, with words given in %s; other text will be split", name, f"{len(data):,}", counts)
+    return _one_code(Dataset(data, info=datasets.DatasetInfo(), fingerprint=key), name)
+
+
+def _load_files(
+    source: str | Path | tuple[str | Path, ...],
+    asked: readers.Columns,
+    split: str,
+    max_pairs: int | None,
+    on_empty: OnEmpty,
+    keep_unlinked: bool,
+    revision: str | None,
+) -> Dataset:
+    """Return the pairs of files, of the package or of the Hub."""
+    name = _name(source)
+    form, files, dataset, columns, rows = _open(source, asked, split, revision)
+    linked = False
+    if form in ("shards", ".parquet") and columns.source is None:
+        with readers.open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
+            linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
+    names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
+    content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *map(hash_file, files)]
+    settings = [columns.source_lang, columns.target_lang, columns.source, columns.target, max_pairs, on_empty]
+    key = digest(_READING, form, content, settings)
+    if linked:
+        rules = {"drop_empty": on_empty == "drop", "keep_unlinked": keep_unlinked}
+        shards = (read_linked(file, columns, **rules) for file in files)
+        batches = take_rows(itertools.chain.from_iterable(shards), max_pairs)
+    else:
+        pairs = _pairs(_read(rows, columns, names[0], form), names, on_empty)
+        batches = _batches(itertools.islice(pairs, max_pairs))
+    loaded = _cached(batches, key, name, linked)
+    loaded.info.download_checksums = dataset.info.download_checksums if dataset else None
+    return loaded
+
+
+def read_linked(
+    path: Path, columns: readers.Columns, *, drop_empty: bool, keep_unlinked: bool = False
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the pairs of a Parquet file with words and links; pairs without a link only if `keep_unlinked`.
+
+    Raises:
+        InputError: a column is missing or has another type, a value is null, a language differs from the one asked
+            for, a side is empty without `drop_empty`, or a link points outside its sentence.
+    """
+    first = unlinked = empty = 0
+    with readers.open_parquet(path) as file:
+        if missing := [name for name in _LINKED_SCHEMA.names if name not in file.schema_arrow.names]:
+            raise InputError(f"{path}: no column {', '.join(missing)}. The files of a folder need the same columns.")
+        for batch in readers.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
+            with explained(f"{path}: a column has the wrong type", pyarrow.ArrowException):
+                batch = _without_marks(batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA))
+            blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
+            linked |= keep_unlinked
+            empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
+            first += len(batch)
+            batch = batch.filter(pyarrow.array(linked & ~blank))
+            for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
+                if asked is not None:  # the rows may have `deu` for `de`
+                    codes = pyarrow.repeat(pyarrow.scalar(asked), len(batch))
+                    batch = batch.set_column(_LINKED_SCHEMA.get_field_index(name), name, codes)
+            yield batch
+    if empty or unlinked:
+        logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
+
+
+def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """Remove U+FEFF, the byte order mark, which joining files leaves inside text and words."""
+    for position, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
+        words = column.type == _WORDS
+        texts = column.values if words else column
+        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, MARK)).as_py():
+            texts = pyarrow.compute.replace_substring(texts, MARK, "")
+            if words:
+                empty = column.is_null() if column.null_count else None
+                texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)
+            batch = batch.set_column(position, name, texts)
+    return batch
+
+
+def _check_rows(
+    batch: pyarrow.RecordBatch, columns: readers.Columns, path: Path, first: int, *, drop_empty: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check a batch, and return which rows have an empty side and which have links, bool (rows,)."""
+
+    def refuse(bad: np.ndarray, what: str) -> None:
+        if bad.any():
+            raise InputError(f"{path}, row {first + int(bad.argmax()) + 1}: {what}")
+
+    for name in _LINKED_SCHEMA.names:
+        refuse(batch[name].is_null().to_numpy(zero_copy_only=False), f"the column {name} is null")
+    for name, asked in (("source_lang", columns.source_lang), ("target_lang", columns.target_lang)):
+        for code in batch[name].unique().to_pylist():
+            readers.check_row_language({name: code}, name, asked, str(path))
+    blank = np.zeros(len(batch), dtype=bool)
+    for side in ("source", "target"):
+        blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
+    if not drop_empty:
+        refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
+    pairs = batch["links"].flatten()
+    owners = pyarrow.compute.list_parent_indices(batch["links"]).to_numpy()
+    bad = np.zeros(len(batch), dtype=bool)
+    bad[owners[pairs.value_lengths().to_numpy() != 2]] = True
+    refuse(bad, "a link is not a pair of word numbers")
+    ends = pairs.flatten().to_numpy().reshape(-1, 2)
+    for column, side in enumerate(("source", "target")):
+        words = batch[f"{side}_words"].value_lengths().to_numpy()[owners]
+        bad[owners[(ends[:, column] < 0) | (ends[:, column] >= words)]] = True
+    refuse(bad, "a link points outside the sentence")
+    return blank, batch["links"].value_lengths().to_numpy() > 0
+
+
+def _check_sides(pairs: Dataset, name: str) -> None:
+    """Raise an InputError if a sample shows that the sides are swapped: each is in the script of the other."""
+    first, sample = pairs[0], pairs[:_SAMPLE]
+    scripts = [likely_language(first[column]).script or "" for column in ("source_lang", "target_lang")]
+    try:
+        source, target = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
+    except regex.error:  # a script that Unicode does not know
+        return
+    sides = ("".join(sample["source"]), "".join(sample["target"]))
+    counts = [[len(script.findall(side)) for script in (source, target)] for side in sides]
+    if source.pattern != target.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
+        raise InputError(
+            f"{name}: the sides are swapped, because the source ({first['source_lang']}) is in the script of the "
+            f"target ({first['target_lang']}): {describe_pair(first)}. Name the columns by source_column and "
+            "target_column (--source_column and --target_column on the command line), or swap the two files."
+        )
+
+
+def stream_parallel(
+    source: str,
+    *,
+    source_lang: str | None = None,
+    target_lang: str = "en",
+    split: str = "train",
+    source_column: str | None = None,
+    target_column: str | None = None,
+    revision: str | None = None,
+) -> Iterator[Pair]:
+    """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`]."""
+    asked = readers.Columns(source_lang, target_lang, source_column, target_column)
+    form, files, _, columns, rows = _open(source, asked, split, revision)
+    name = str(files[0]) if len(files) == 1 else source
+    pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, form) if pair is not None)
+    for pair, words in itertools.islice(pairs, 1):
+        logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, pair, strict=True))))
+        if any(words):
+            logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
+        yield pair
+    yield from (pair for pair, _ in pairs)
+
+
+def concatenate(parts: Sequence[Dataset]) -> Dataset:
+    """Concatenate parallel datasets (language pairs, sources) without copying their text.
+
+    If only some of them have columns of words, the others get null there.
+
+    Raises:
+        InputError: there is no dataset, or their other columns differ.
+    """
+    if not parts:
+        raise InputError("there are no datasets to concatenate")
+    names = {f"dataset {number} of {len(parts)}": dataset for number, dataset in enumerate(parts, 1)}
+    return _joined({name: as_parallel(dataset, name) for name, dataset in names.items()}, WORDS)
+
+
+def join_languages(data: Any, name: str) -> Dataset:
+    """Return one dataset of pairs, given as a dataset or by language (`{"de": dataset}`).
+
+    A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
+    """
+    if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
+        return read_dataset(data, name)
+    by_language = {}
+    for key, rows in data.items():
+        language = check_language(key, f"a key of {name}")
+        dataset = as_dataset(rows, f"{name}[{language!r}]")
+        given = None if "source_lang" in dataset.column_names else language
+        pairs = read_dataset(dataset, f"{name}[{language!r}]", given)
+        check_key(language, pairs.unique("source_lang"), name)
+        by_language[language] = pairs
+    if not by_language:
+        raise InputError(f"{name} is an empty dict. Give a dataset of pairs for each language.")
+    return _joined({f"{name}[{language!r}]": pairs for language, pairs in by_language.items()})
+
+
+def _joined(by_name: Mapping[str, Dataset], optional: Iterable[str] = ()) -> Dataset:
+    """Concatenate datasets, given by their names in messages, whose columns may differ only in the optional ones."""
+    first, *others = by_name.values()
+    for name, dataset in by_name.items():
+        if odd := sorted(({*dataset.column_names} ^ {*first.column_names}) - {*optional}):
+            raise InputError(f"{name}: only some of the datasets have a column {odd[0]}. Give all the same columns.")
+    return concatenate_datasets([first, *others]) if others else first
+
+
+def as_parallel(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
+    """Apply [`read_dataset`], and raise an InputError if a column, a row or a valid language code is missing."""
+    dataset = read_dataset(data, name, source_lang, target_lang)
+    remedy = "Load it by load_parallel, rename its columns, or give languages to align_words."
+    check_columns(dataset, COLUMNS, name, remedy)
+    if not len(dataset):
+        raise InputError(f"{name} has no rows. Give at least one sentence pair.")
+    pairs_of_codes = (codes for table in scan_columns(dataset, *COLUMNS[2:]) for codes in _languages(table))
+    for codes in dict.fromkeys(pairs_of_codes):
+        if same_language(*codes):
+            raise InputError(f"{name}: both sides of some rows are in {codes[1]}, the pivot. Correct or remove them.")
+    return dataset
+
+
+def _languages(table: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the distinct pairs of languages in a table."""
+    distinct = table.select(COLUMNS[2:]).group_by(COLUMNS[2:]).aggregate([])
+    yield from zip(*(column.to_pylist() for column in distinct.columns))
+
+
+def _open(
+    source: str | Path | Sequence[str | Path], columns: readers.Columns, split: str, revision: str | None
+) -> tuple[str, list[Path], Dataset | None, readers.Columns, readers.Rows]:
+    """Return a source's kind, its files or else its dataset, its columns, and its rows."""
+    scheme, files = find_source(source, PAIRS, split)
+    saved = scheme == "folder" and any((files[0] / name).is_file() for name in ("state.json", "dataset_dict.json"))
+    if saved or scheme == "hub":
+        dataset = _load_saved(files[0], split) if saved else load_hub(str(source), split, revision)
+        rows = enumerate(dataset.select_columns(columns.select(dataset.column_names, str(source))), 1)
+        return "hub", [], dataset, columns, cast(readers.Rows, rows)
+    if scheme == "folder":
+        shards = finished_shards(files[0])
+        records = (record for shard in shards for _, record in readers.read_file(shard, columns))
+        return "shards", shards, None, columns, enumerate(records, 1)
+    if scheme != "file":
+        columns = readers.Columns(columns.source_lang, columns.target_lang)
+    if scheme == "aligned":
+        return "aligned", [*files], None, columns, readers.read_aligned(*files)
+    return readers.file_format(files[0]), [*files], None, columns, readers.read_file(files[0], columns)
+
+
+def _load_saved(folder: Path, split: str) -> Dataset:
+    """Load a dataset, or a split of several, from a folder that `save_to_disk` wrote."""
+    errors = OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException
+    with explained(f"{folder}: cannot be read as a folder of Dataset.save_to_disk", *errors):
+        saved = datasets.load_from_disk(str(folder))
+    if isinstance(saved, Dataset):
+        return saved
+    if split not in saved:
+        raise InputError(f"{folder}: there is no split {split!r}, only {', '.join(map(repr, saved))}. Name one.")
+    return saved[split]
+
+
+def load_hub(name: str, split: str, revision: str | None) -> Dataset:
+    """Load a split of a Hub dataset, written owner/name or owner/name:config."""
+    match = HUB_ID.fullmatch(name)
+    assert match is not None  # callers have checked the name
+    repository, config = match.groups()
+    try:
+        # Not `load_dataset`, because only the builder knows the commit.
+        # In the Hub's own conversion to Parquet, configurations are folders.
+        converted = revision == PARQUET and config is not None
+        where: dict[str, Any] = {"data_dir": config} if converted else {}
+        builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
+        builder.download_and_prepare()
+        dataset = builder.as_dataset(split=split)
+    except datasets.exceptions.DatasetNotFoundError as error:
+        raise InputError(f"{name}: no such file, and no dataset on the Hub that you may read. Check it.") from error
+    except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:
+        raise InputError(
+            f"{name}: no such file, and the Hub cannot be reached to look for a dataset of that name. Offline, "
+            f"use a local file or the text inside the package: {BUILTIN}de"
+        ) from error
+    except ValueError as error:  # unknown configuration or split; the text lists the known ones
+        raise InputError(f"{name}: {error}") from error
+    except RuntimeError as error:
+        if "scripts are no longer supported" not in str(error):
+            raise
+        raise InputError(
+            f"{name}: the dataset needs a loading script, which `datasets` no longer runs. If the Hub has converted "
+            f"it to Parquet, read that by --dataset_revision {PARQUET}"
+        ) from error
+    # The field in which `datasets` keeps download addresses when it verifies them.
+    dataset.info.download_checksums = {f"hf://datasets/{repository}@{builder.hash}": {}}
+    return dataset
+
+
+def hub_commit(dataset: Dataset) -> str | None:
+    """Return the commit of a dataset from the Hub, as [`load_parallel`] loads it; None for other datasets."""
+    matches = map(_HUB_URL.match, dataset.info.download_checksums or ())
+    return next((match[1] for match in matches if match), None)
+
+
+def _pairs(
+    rows: Iterator[tuple[int, Pair | None, Words]], names: tuple[str, str], on_empty: OnEmpty
+) -> Iterator[tuple[Pair, Words]]:
+    """Yield the pairs with two sides; errors call the file of the source and of the target side by `names`."""
+    dropped = 0
+    for row, pair, words in rows:
+        if pair is not None and pair[0] and pair[1]:
+            yield pair, words
+        elif on_empty == "drop":
+            dropped += 1
+        else:
+            side = "line" if pair is None else "target side" if pair[0] else "source side"
+            where = names[1] if side == "target side" else names[0]
+            raise InputError(f"{where}, row {row}: empty {side}. Fill it, or drop such pairs by on_empty='drop'.")
+    if dropped:
+        logger.info("%s: dropped %s pairs with an empty side", names[0], f"{dropped:,}")
+
+
+def _read(
+    rows: readers.Rows, columns: readers.Columns, name: str, form: str
+) -> Iterator[tuple[int, Pair | None, Words]]:
+    """Yield the pair and the words of each row, None for an empty line.
+
+    Logs once which columns hold the pair, unless their names are obvious, and that links are not read.
+    """
+    plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
+    said = form in (".tsv", ".csv")  # the reader of the header has logged it
+    for row, record in rows:
+        if record is None or record.get("translation", ...) is None:
+            yield row, None, (None, None)
+            continue
+        if not said and (pair_columns := columns.locate(record)[1]):
+            said = True
+            if pair_columns[:2] not in plain:
+                columns.announce(pair_columns, name)
+        if row == 1 and "links" in record:
+            logger.warning("%s: links are not read, because they need a Parquet file with both columns of words", name)
+        where = f"{name}, row {row}"
+        pair = columns.read(record, where)
+        source, target = (
+            None if record.get(column) is None else check_words(record[column], f"{where}: {column}", text)
+            for column, text in zip(WORDS[::-1] if columns.source == "target" else WORDS, pair)
+        )
+        yield row, pair, (source, target)
+
+
+def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatch]:
+    while batch := list(itertools.islice(pairs, _BATCH)):
+        columns = zip(*((*pair, *words) for pair, words in batch), strict=True)
+        arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, _SCHEMA)]
+        yield pyarrow.record_batch(arrays, schema=_SCHEMA)

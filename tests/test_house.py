@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1850, 40),
     "metrics": (454, 2),
     "model_cards": (678, 0),
-    "modeling": (5140, 114),
+    "modeling": (5100, 103),
     "objectives": (1260, 11),
     "prepare": (968, 4),
     "recipes": (3390, 39),

@@ -41,13 +41,7 @@ def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
 
 
 def freeze(model: PreTrainedModel, *, embeddings: bool = False, layers: int = 0) -> None:
-    """Freeze the word embeddings, or all embeddings and the first `layers` layers, or both.
-
-    Raises:
-        InputError: every weight is frozen already.
-    """
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError(f"every weight of this {type(model).__name__} is frozen. Call model.requires_grad_(True).")
+    """Freeze the word embeddings, or all embeddings and the first `layers` layers, or both."""
     if embeddings:
         model.get_input_embeddings().requires_grad_(False)
     if layers:

@@ -144,15 +144,6 @@ class LanguageMap:
     source_lang: str | None = None
     target_lang: str | None = None
 
-    def __post_init__(self):
-        if len(self.layers) != len(self.source.weight):
-            raise InputError(f"layers={self.layers}: {len(self.source.weight)} matrices need as many layers.")
-        if self.target is not None and self.target.weight.shape[:2] != self.source.weight.shape[:2]:
-            raise InputError(
-                f"matrices of shapes {tuple(self.source.weight.shape)} and {tuple(self.target.weight.shape)}: both "
-                "sides need as many layers and output dimensions."
-            )
-
     def project(self, vectors: Tensor, side: Side = "source") -> Tensor:
         """Map vectors of one language to the shared space.
 
@@ -250,17 +241,8 @@ class LanguageMap:
         return replace(self, source=source_side, target=target_side, method=f"{self.method}, linear")
 
     def of(self, layers: Iterable[int]) -> LanguageMap:
-        """Return the map of some layers.
-
-        Raises:
-            InputError: the map does not have a layer.
-        """
+        """Return the map of some of its layers."""
         chosen = tuple(layers)
-        missing = [layer for layer in chosen if layer not in self.layers]
-        if missing:
-            raise InputError(
-                f"layer {missing[0]} is not among the layers of this map, {self.layers}. Choose from them."
-            )
         rows = [self.layers.index(layer) for layer in chosen]
         target = None if self.target is None else self.target._select(rows)
         return replace(self, source=self.source._select(rows), target=target, layers=chosen)
@@ -291,11 +273,6 @@ class LanguageMap:
             raise InputError(f"{path}: {broken[0]} holds a value that is not finite. Learn the map again.")
         with content_errors(path, "not a whole map", "Learn it again."):
             description = json.loads(metadata["map"])
-            # Files of earlier states of the code have the British spelling.
-            steps_by_side = {
-                name: [step.replace("centre", "center") for step in steps]
-                for name, steps in description["steps"].items()
-            }
             sides = {
                 name: SideMap(
                     tensors[f"{name}.weight"],
@@ -303,7 +280,7 @@ class LanguageMap:
                     tuple(steps),
                     tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center"))),
                 )
-                for name, steps in steps_by_side.items()
+                for name, steps in description["steps"].items()
             }
             languages = [description[f"{side}_lang"] for side in ("source", "target")]
             languages = [code and check_language(code, f"{path}: a language") for code in languages]

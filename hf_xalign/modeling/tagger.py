@@ -107,8 +107,6 @@ class LinearChainCRF(nn.Module):
     def check_tags(self, tags: Tensor, mask: Tensor) -> None:
         """Raise an InputError unless `tags` int64 (B, W) are known and allowed."""
         size = len(self.start)
-        if tags.shape != mask.shape:
-            raise InputError(f"labels have shape {tuple(tags.shape)}, but words {tuple(mask.shape)}. Make them equal.")
         unknown = mask & ((tags < 0) | (tags >= size))
         if unknown.any():
             row, word = unknown.nonzero()[0].tolist()
@@ -306,13 +304,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         if input_ids is not None and word_spans is not None and inputs_vectors is None:
             inputs_vectors = self.word_vectors(input_ids, attention_mask, word_spans, **kwargs)
             word_mask = words_of(word_spans)
-        if inputs_vectors is None or word_mask is None:
-            raise InputError("a tagger needs input_ids with word_spans, or inputs_vectors with word_mask")
-        if inputs_vectors.shape != (*word_mask.shape, self.config.input_size) or not word_mask.numel():
-            raise InputError(
-                f"inputs_vectors has shape {tuple(inputs_vectors.shape)} and word_mask {tuple(word_mask.shape)}, but "
-                f"(B, W, {self.config.input_size}) and (B, W) with at least one word are expected"
-            )
+        assert inputs_vectors is not None and word_mask is not None
         with torch.autocast(inputs_vectors.device.type, enabled=False):
             hidden = self._read(inputs_vectors.to(self.classifier.weight.dtype), word_mask)
             logits = self.classifier(hidden).masked_fill(~word_mask.unsqueeze(-1), 0.0)

@@ -61,12 +61,9 @@ def test_maps():
         (lambda: one.project(normal(5, 2, 3)), shapes),
         (lambda: one.project(ones(5, 2, 4, dtype=torch.long)), shapes),
         (lambda: replace(one, target=None).project(normal(5, 2, 4), "target"), r"target vectors .* \(n, 2, 3\)"),
-        (lambda: LanguageMap(side()), "2 matrices need as many layers"),
-        (lambda: pair(side(), side(layers=1, seed=7)), "both sides need as many layers"),
         (pair(side(out=3)).inverse, "from 4 to 3 dimensions has no inverse"),
         (pair(flat).inverse, "singular"),
         (pair(lengths, side(seed=7)).affine, "divides vectors by their length"),
-        (lambda: one.of([0]), r"layer 0 is not among the layers"),
     )
 
 

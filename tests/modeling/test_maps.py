@@ -5,7 +5,6 @@ import torch
 from support.maps import conditioned, normal
 from support.numeric import assert_rounding
 
-from hf_xalign.mapping.procrustes import check_vectors, matched
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 
 STEPS = [(), ("center",), ("unit",), ("unit", "center"), ("center", "unit"), ("unit", "center", "unit")]
@@ -160,14 +159,6 @@ def test_files_are_bitwise(tmp_path):
                 assert before.dtype == after.dtype and torch.equal(before, after), name
 
 
-def test_checked_vectors_get_three_dimensions():
-    one, other = matched(normal(5, 4), normal(5, 6), (-1,))
-    assert one.shape == (5, 1, 4) and other.shape == (5, 1, 6)
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        largest = torch.full((2, 3, 4), torch.finfo(dtype).max, dtype=dtype)
-        assert check_vectors(largest, "some") is largest
-
-
 @pytest.mark.parametrize("steps", STEPS, ids=" ".join)
 def test_linear(steps):
     vectors = {"source": normal(7, 2, 4, seed=9), "target": 3 * normal(6, 2, 4, seed=8)}
@@ -198,12 +189,3 @@ def test_linear_keeps_the_order_of_vectors_of_one_length():
         exact, linear = one.project(vectors, name), found.project(vectors, name)
         cosine = torch.cosine_similarity(exact, linear, dim=-1)
         assert (1 - cosine).abs().max() < 1e-12
-
-
-def test_maps_of_the_old_spelling_are_read(tmp_path):
-    maps = LanguageMap(side(("center", "unit")), layers=(-2, -1))
-    maps.save(tmp_path / "new.safetensors")
-    raw = (tmp_path / "new.safetensors").read_bytes()
-    assert raw.count(b"center") == 1
-    (tmp_path / "old.safetensors").write_bytes(raw.replace(b"center", b"centre"))  # as long, so the header stays valid
-    assert LanguageMap.load(tmp_path / "old.safetensors").source.steps == ("center", "unit")

@@ -7,7 +7,6 @@ import shutil
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file
 from support.adapters import TEXT, make_base
 from support.families import CONFIGS
 from support.maps import LANGUAGES, by_hand, make_map, make_maps, make_rotated, run
@@ -171,24 +170,3 @@ def test_round_trip(family, tmp_path):
     config = json.loads((tmp_path / "moved" / "config.json").read_text())
     assert config["model_type"] == "xalign-mapped" and config["encoder_config"]["model_type"] == family
     assert config["languages"] == ["en", "to"] and str(tmp_path) not in json.dumps(config)
-
-
-def test_what_loading_may_say(tmp_path):
-    rotated = make_rotated("xlm-roberta")
-    rotated.save_pretrained(tmp_path)
-    half = AutoModel.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    assert half.dtype is torch.bfloat16 and half.maps.weight.dtype is torch.float32
-    assert torch.equal(half.maps.weight, rotated.maps.weight)
-    eager = hf_xalign.load(tmp_path, attn_implementation="eager")
-    assert eager.unmapped.config._attn_implementation == "eager"
-    assert_rounding(run(eager, language="en")[0], run(rotated, language="en")[0], ENCODER + MAP)
-
-
-def test_it_starts_as_the_encoder(tmp_path):
-    rotated = make_rotated(layers=(1, 2))
-    rotated.save_pretrained(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    unmapped = {name: value for name, value in weights.items() if "maps." not in name}
-    for model in (MappedEncoder(rotated.config), AutoModel.from_config(rotated.config)):
-        model.load_state_dict(unmapped, strict=False)
-        assert torch.equal(run(model.eval(), language="en")[0], run(make_base())[0])

@@ -123,21 +123,6 @@ def test_the_encoder_is_frozen_whatever_the_mode():
     assert all(parameter.grad is None for parameter in base.parameters())
 
 
-def test_dropout_is_before_and_after_the_lstm():
-    tagger = make_tagger(dropout=0.5).train()
-    assert tagger.lstm.dropout == 0
-    vectors, mask = torch.ones(1, 40, 16), torch.ones(1, 40, dtype=torch.bool)
-    seen = []
-    tagger.lstm.register_forward_pre_hook(lambda _, args: seen.append(args[0].data))
-    tagger.classifier.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    tagger(inputs_vectors=vectors, word_mask=mask)
-    for part in seen:
-        assert 0.35 < (part == 0).float().mean() < 0.65
-    decoded = [tagger.decode(inputs_vectors=vectors, word_mask=mask) for _ in range(2)]
-    assert decoded[0] == decoded[1]
-    assert tagger.training  # as before
-
-
 def test_words_without_tokens():
     spans = torch.tensor([[[1, 2], [0, 0], [3, 4], [0, 0]], [[0, 0], [2, 3], [0, 0], [0, 0]], [[0, 0]] * 4])
     assert words_of(spans).tolist() == [[True, True, True, False], [True, True, False, False], [False] * 4]
@@ -191,19 +176,6 @@ def test_it_learns_and_decodes_as_brute_force_does(float64):
     assert 1.2 < losses[0] < 2.2 and losses[-1] < 0.2
     tags = [tag for row in tagger.decode(**batch) for tag in row]
     assert sum(map(int.__eq__, tags, gold[gold >= 0].tolist())) / len(tags) > 0.95
-
-
-def test_all_but_the_encoder_is_in_float32_under_autocast():
-    tagger = make_tagger()
-    vectors, mask = tagger.word_vectors(**INPUTS), words_of(SPANS)
-    expected = tagger(inputs_vectors=vectors, word_mask=mask, labels=LABELS)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = tagger(inputs_vectors=vectors, word_mask=mask, labels=LABELS)
-        whole = tagger(**INPUTS, labels=LABELS)
-    assert torch.equal(found.loss, expected.loss) and torch.equal(found.logits, expected.logits)
-    assert whole.logits.dtype is torch.float32 and not torch.equal(whole.logits, expected.logits)
-    # The encoder's states lose all but 8 bits, at each of its three norms at least.
-    assert_rounding(whole.logits, expected.logits, operations=2 * 3, dtype=torch.bfloat16)
 
 
 @pytest.mark.parametrize(

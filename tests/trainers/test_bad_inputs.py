@@ -173,7 +173,6 @@ def test_what_fao_cannot_train(tmp_path):
             },
             "type canine has no embeddings of tokens": {"model": CanineModel(CanineConfig(**TINY))},
             "its device is meta": {"model": make_encoder().to("meta")},
-            "every weight of this BertModel is frozen": {"model": make_encoder().requires_grad_(False)},
             "the weights are float16": {"model": make_encoder().half()},
             "this BertModel has an adapter inside": {"model": fao.lora().get_base_model()},
             r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},
@@ -227,7 +226,6 @@ def test_what_mao_cannot_train(tmp_path):
     assert_each_refused(
         attempt,
         {
-            "num_heads=3 does not divide the hidden size, 16": {"preset": "transformer", "num_heads": 3},
             "exceeds the hidden size": {"preset": "adapter", "reduction_factor": 32},
             "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
             "no column target_lang": {"per_language": "all", "target_lang": ()},

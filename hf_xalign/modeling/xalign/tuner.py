@@ -56,8 +56,7 @@ class XAlignModel(BaseTuner):
         if word_vectors is None:
             return self.model(*args, **kwargs)
         top = find_top(self.model)
-        if top is None:
-            raise InputError("word_vectors: this adapter has no module on top that could map them. Give input_ids.")
+        assert top is not None  # an adapter inside the layers alone maps no words
         return BaseModelOutput(last_hidden_state=top.transform(word_vectors, word_mask, kwargs.get("language")))
 
     def _prepare_adapter_config(self, peft_config: PeftConfig, model_config: dict) -> PeftConfig:
@@ -74,8 +73,6 @@ class XAlignModel(BaseTuner):
         peft_config.hidden_size = size
         warn_of_other_base(peft_config.base_sketch, peft_config.base_model_name_or_path, model)
         peft_config.base_sketch = peft_config.base_sketch or sketch_base(model)
-        if peft_config.top == "transformer" and size % peft_config.num_heads:
-            raise InputError(f"num_heads={peft_config.num_heads} does not divide the hidden size, {size}")
         if peft_config.adapters and peft_config.reduction_factor > size:
             raise InputError(f"reduction_factor={peft_config.reduction_factor} exceeds the hidden size, {size}")
         self._places = {_stack_name(model)}

@@ -10,71 +10,15 @@ encoder before any alignment, which pivot words stay close to. Everything else w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hf_xalign.config import CommandLine, parse
-from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import PairColumns, option
 from hf_xalign.recipes.parts.command import run
-from hf_xalign.recipes.parts.task_arguments import TaskArguments
+from hf_xalign.recipes.parts.task_arguments import ContinualArguments
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.task_data import TaskData
-    from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig
-
-_PAIRS = "Sentence pairs"
-
-
-@dataclass
-class ContinualArguments(TaskArguments, PairColumns):
-    """Encoder, task, and sentence pairs that keep the languages aligned."""
-
-    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])
-    pairs_split: str = option(_PAIRS, "Split of built-in and Hub pairs.", "train")
-    max_pairs: int | None = option(_PAIRS, "Use n linked pairs of each source, selected by draw.", None, least=1)
-    on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
-    aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
-    reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "builtin")
-
-    def check(self, args: TaskConfig) -> None:
-        """Raise InputError for a module on the encoder."""
-        if self.adapter is not None:
-            raise InputError("adapter: continual alignment trains the encoder itself. Remove the adapter.")
-        super().check(args)
-
-    def check_files(self) -> None:
-        """Refuse files and folders that are not there."""
-        super().check_files()
-        check_models([self.reference], whole=False)
-        self.check_pivot(pairs=self.pairs)
-        check_files(self.pairs)
-
-    def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
-        """Return the sentence pairs for the record."""
-        from hf_xalign.data.load import source_entry
-
-        drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
-        return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
-
-    def aligned(self, args: ContinualConfig) -> tuple[Any, Any]:
-        """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
-        from hf_xalign.data.builtin import resolve_model
-        from hf_xalign.data.corpus import draw_pairs
-        from hf_xalign.links.align import has_links
-        from hf_xalign.modeling.checkpoint import load_encoder
-
-        with args.main_process_first(desc="making the built-in encoder"):
-            reference = resolve_model(self.reference)
-        with args.main_process_first(desc="linking words"):
-            options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
-            pairs, entries = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
-            drawn = [{**entry} for entry in entries]  # each seed draws anew
-            pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
-        return pairs, load_encoder(reference)
-
+    from hf_xalign.trainers import ContinualTrainer
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
 
@@ -120,18 +64,6 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
         estimate(make_trainer, text, args)
     else:
         train_seeds(train, text, ContinualTrainer.headline(args), data, args)
-
-
-@cache
-def _linked(
-    items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Return all pairs, word-linked, and the entry of each source; computed once for all seeds."""
-    from hf_xalign.data.load import load_parallel, sources
-    from hf_xalign.links import align_words
-
-    pairs = load_parallel([*items], **dict(options))
-    return align_words(pairs, aligner, drop_identical=drop_identical, keep_unlinked=True), sources(pairs)
 
 
 if __name__ == "__main__":

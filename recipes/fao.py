@@ -10,8 +10,6 @@ Your own encoder and text (fields go on the command line or into a YAML file):
     hf-xalign train fao --model_name_or_path FacebookAI/xlm-roberta-base \
         --train_data bn=my_pairs.jsonl --eval_data bn=my_test.jsonl --output_dir runs/my_bengali
 
-On several GPUs, `hf-xalign train fao --processes 2 ...` or `accelerate launch recipes/fao.py ...`.
-
 The words of the pairs are linked, and the vectors of linked words are pulled together, while English stays close to
 the encoder before training (f0). Prints the scores before and after. Load the result with `AutoModel.from_pretrained`.
 The folder also holds `results.json` (the record of the run), `eval_links.jsonl` (held-out links) and a model card.

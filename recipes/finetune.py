@@ -21,42 +21,15 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from hf_xalign.checks import needs
 from hf_xalign.config import CommandLine, parse
-from hf_xalign.recipes.parts.arguments import option
 from hf_xalign.recipes.parts.command import run
-from hf_xalign.recipes.parts.task_arguments import TaskArguments
+from hf_xalign.recipes.parts.task_arguments import FinetuneArguments
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.task_data import TaskData
     from hf_xalign.trainers import TaskTrainer
-
-
-def _tagger(help: str, default: Any) -> Any:
-    return option("Tagger", help, default, rules=[needs(head="tagger")])
-
-
-@dataclass
-class FinetuneArguments(TaskArguments):
-    """Encoder, task, and settings of the tagger, with the defaults of ROTATE."""
-
-    tagger_layers: list[int] | None = _tagger(
-        "Encoder layers to read. Default: those with maps or a module, else the last four.", None
-    )
-    tagger_layer_mix: Literal["sum", "concat"] = _tagger("Sum or concatenate a word's vectors of these layers.", "sum")
-    tagger_pooling: Literal["first", "last", "mean"] = _tagger("Pooling of subwords into a word's vector.", "mean")
-    tagger_lstm_size: int = _tagger("Units per direction of the BiLSTM.", 384)
-    tagger_lstm_layers: int = _tagger("Layers of the BiLSTM.", 2)
-    tagger_dropout: float = _tagger("Dropout before and after the BiLSTM.", 0.5)
-    tagger_transitions: Literal["contextual", "shared"] = _tagger(
-        "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
-    )
-    tagger_bio: bool | None = _tagger("Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
-    tagger_keep_vectors: bool = _tagger("Encode the training text once, instead of in each epoch and seed.", True)
-
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
 

@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (5100, 103),
     "objectives": (1260, 11),
     "prepare": (968, 4),
-    "recipes": (3390, 39),
+    "recipes": (3361, 39),
     "report": (476, 4),
     "search": (883, 10),
     "statistics": (698, 21),

@@ -163,8 +163,7 @@ def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Pro
     names = [probe.name for probe in probes]
     if not probes or args.data or args.links:
         names += ["retrieval_*" if task == "words" else "sentence_*" for task in args.tasks]
-    for name in names:
-        for stage in stages:
-            for folder in Path(args.examples).glob(f"{name}/{stage}/seed-{seed}"):
-                raise InputError(f"{folder}: there are example scores already. Give another folder to --examples.")
+    patterns = [f"{name}/{stage}/seed-{seed}" for name in names for stage in stages]
+    if there := [folder for pattern in patterns for folder in Path(args.examples).glob(pattern)]:
+        raise InputError(f"{there[0]}: there are example scores already. Give another folder to --examples.")
     return seed

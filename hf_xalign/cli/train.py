@@ -65,13 +65,18 @@ def main(name: str, words: Sequence[str]) -> int:
         raise SystemExit(0)
     method, *words = words
     check_choice(METHODS, method=method)
+    help_texts = _help_texts(method) if {"-h", "--help"} & set(words) else {"description": ""}
+    return launch(method, words, prog=f"hf-xalign {name} {method}", **help_texts)
+
+
+def _help_texts(method: str) -> dict[str, str]:
     recipe = importlib.import_module(f"hf_xalign.recipes.{method}")
     configs = "".join(f"\n  {path.stem}" for path in sorted((FOLDER / "configs").glob(f"{method}_*.yaml")))
     imported = [cls for cls in recipe.ARGUMENTS if not isinstance(cls, str)]
     epilog = f"{config.list_options(imported)}\n\nconfigurations inside the package, for --config:{configs}"
     if len(imported) < len(recipe.ARGUMENTS):  # the others take seconds to import
         epilog += f"\n\n`hf-xalign train {method} -- --help` also lists the settings of training, such as --preset."
-    return launch(method, words, prog=f"hf-xalign {name} {method}", description=str(recipe.__doc__), epilog=epilog)
+    return {"description": str(recipe.__doc__), "epilog": epilog}
 
 
 def launch(method: str, words: Sequence[str], **help_texts: str) -> int:

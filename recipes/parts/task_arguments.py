@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
-from hf_xalign.recipes.parts.arguments import SmokeTest, option
+from hf_xalign.errors import InputError
+from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers import TaskConfig
+    from hf_xalign.trainers import ContinualConfig, TaskConfig
 
-_DATA, _RUN = "Model and data", "Run"
+_DATA, _RUN, _PAIRS = "Model and data", "Run", "Sentence pairs"
 _LABELLED = excludes("questions have a format and a metric of their own", task="questions")
 
 
@@ -130,3 +132,86 @@ class TaskArguments(SmokeTest):
     def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
         """Return the record's entries of further training text."""
         return {}
+
+
+def _tagger(help: str, default: Any) -> Any:
+    return option("Tagger", help, default, rules=[needs(head="tagger")])
+
+
+@dataclass
+class FinetuneArguments(TaskArguments):
+    """Encoder, task, and settings of the tagger, with the defaults of ROTATE."""
+
+    tagger_layers: list[int] | None = _tagger(
+        "Encoder layers to read. Default: those with maps or a module, else the last four.", None
+    )
+    tagger_layer_mix: Literal["sum", "concat"] = _tagger("Sum or concatenate a word's vectors of these layers.", "sum")
+    tagger_pooling: Literal["first", "last", "mean"] = _tagger("Pooling of subwords into a word's vector.", "mean")
+    tagger_lstm_size: int = _tagger("Units per direction of the BiLSTM.", 384)
+    tagger_lstm_layers: int = _tagger("Layers of the BiLSTM.", 2)
+    tagger_dropout: float = _tagger("Dropout before and after the BiLSTM.", 0.5)
+    tagger_transitions: Literal["contextual", "shared"] = _tagger(
+        "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
+    )
+    tagger_bio: bool | None = _tagger("Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
+    tagger_keep_vectors: bool = _tagger("Encode the training text once, instead of in each epoch and seed.", True)
+
+
+@dataclass
+class ContinualArguments(TaskArguments, PairColumns):
+    """Encoder, task, and sentence pairs that keep the languages aligned."""
+
+    pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])
+    pairs_split: str = option(_PAIRS, "Split of built-in and Hub pairs.", "train")
+    max_pairs: int | None = option(_PAIRS, "Use n linked pairs of each source, selected by draw.", None, least=1)
+    on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
+    aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
+    reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "builtin")
+
+    def check(self, args: TaskConfig) -> None:
+        """Raise InputError for a module on the encoder."""
+        if self.adapter is not None:
+            raise InputError("adapter: continual alignment trains the encoder itself. Remove the adapter.")
+        super().check(args)
+
+    def check_files(self) -> None:
+        """Refuse files and folders that are not there."""
+        super().check_files()
+        check_models([self.reference], whole=False)
+        self.check_pivot(pairs=self.pairs)
+        check_files(self.pairs)
+
+    def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
+        """Return the sentence pairs for the record."""
+        from hf_xalign.data.load import source_entry
+
+        drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
+        return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
+
+    def aligned(self, args: ContinualConfig) -> tuple[Any, Any]:
+        """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
+        from hf_xalign.data.builtin import resolve_model
+        from hf_xalign.data.corpus import draw_pairs
+        from hf_xalign.links.align import has_links
+        from hf_xalign.modeling.checkpoint import load_encoder
+
+        with args.main_process_first(desc="making the built-in encoder"):
+            reference = resolve_model(self.reference)
+        with args.main_process_first(desc="linking words"):
+            options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
+            pairs, entries = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
+            drawn = [{**entry} for entry in entries]  # each seed draws anew
+            pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
+        return pairs, load_encoder(reference)
+
+
+@cache
+def _linked(
+    items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Return all pairs, word-linked, and the entry of each source; computed once for all seeds."""
+    from hf_xalign.data.load import load_parallel, sources
+    from hf_xalign.links import align_words
+
+    pairs = load_parallel([*items], **dict(options))
+    return align_words(pairs, aligner, drop_identical=drop_identical, keep_unlinked=True), sources(pairs)

@@ -270,11 +270,7 @@ def test_an_adapter_by_its_config(files, tmp_path):
     assert_refused(calls(make, rows, folder="refused"))
 
 
-@pytest.mark.parametrize("method", ["fao", "ppa", "finetune", "continual", "align_mlm"])
-def test_a_recipe_has_a_record(method, files, tmp_path):
-    words = ["--record", "false", "--output_dir", str(tmp_path / "out")]
-    if method == "align_mlm":
-        words += ["--corpus", f"en={files / 'en.txt'}", "--objective", "mlm"]
+def test_a_recipe_has_a_record(tmp_path):
     with pytest.raises(InputError, match="record=false: a recipe always writes its record"):
-        import_module(f"hf_xalign.recipes.{method}").main(words)
+        import_module("hf_xalign.recipes.fao").main(["--record", "false", "--output_dir", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()

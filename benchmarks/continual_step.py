@@ -91,7 +91,7 @@ def batches(trainer: TaskTrainer, count: int) -> list[Batch]:
 def random_pairs(trainer: ContinualTrainer, count: int) -> list[Batch]:
     """The same batches, their pairs drawn in random order."""
     loader = trainer.get_train_dataloader()
-    trainer._train_sampler.stream.group_by_length = False
+    trainer.sampler.stream.group_by_length = False
     return [trainer._prepare_inputs(batch) for batch in islice(loader, count)]
 
 

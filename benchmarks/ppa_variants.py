@@ -88,7 +88,9 @@ class Step:
 
     def batches(self, count: int) -> list[Batch]:
         """The first batches of the trainer's order, on the device."""
-        rows = list(self.trainer._get_train_sampler())[: count * self.trainer.args.train_batch_size]
+        rows = list(self.trainer.make_sampler(self.trainer.train_dataset))[
+            : count * self.trainer.args.train_batch_size
+        ]
         size = self.trainer.args.train_batch_size
         parts = (rows[first : first + size] for first in range(0, len(rows), size))
         made = (self.trainer.data_collator(self.trainer.train_dataset.__getitems__(part)) for part in parts)
@@ -111,7 +113,7 @@ class Step:
         hidden = torch.randn(*batch["mlm_input_ids"].shape, size, device=self.device, requires_grad=True)
         embeddings = self.trainer.model.get_input_embeddings().weight
         with self.autocast:
-            loss = plain_head(self.trainer._head("words"), hidden, batch, embeddings)
+            loss = plain_head(self.trainer.head("words"), hidden, batch, embeddings)
         loss.backward()
         return loss.detach()
 

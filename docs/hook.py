@@ -78,7 +78,7 @@ def presets() -> str:
 def fields(name: str) -> str:
     """Return a table of a config's own fields, and of others that its presets set, as Markdown."""
     config = getattr(importlib.import_module("hf_xalign.trainers"), name)
-    base_config = importlib.import_module("hf_xalign.trainers.base.alignment_config")
+    base_config = importlib.import_module("hf_xalign.trainers.base.trainer_config")
     presets = {name: base_config._BY_LENGTH | values for name, values in getattr(config, "PRESETS", {}).items()}
     lines = ["| field | type | default | |", "| --- | --- | --- | --- |"]
     for field in sorted(dataclasses.fields(config), key=lambda field: field.name not in config.__annotations__):
@@ -120,7 +120,7 @@ def _type(annotation: Any, config: type) -> str:
 
 def refused() -> str:
     """Return a table of transformers' settings that the trainers do not support, as Markdown."""
-    table = importlib.import_module("hf_xalign.trainers.base.alignment_config")
+    table = importlib.import_module("hf_xalign.trainers.base.trainer_config")
     rows = []
     for name, reason in table.SETTINGS.items():
         if isinstance(reason, dict):

@@ -8,8 +8,8 @@ from hf_xalign.errors import NonFiniteLossError
 if TYPE_CHECKING:
     from hf_xalign.trainers.align_mlm import AlignMLMTrainer as AlignMLMTrainer
     from hf_xalign.trainers.align_mlm_config import AlignMLMConfig as AlignMLMConfig
-    from hf_xalign.trainers.base.alignment import AlignmentTrainer as AlignmentTrainer
-    from hf_xalign.trainers.base.alignment_config import AlignmentConfig as AlignmentConfig
+    from hf_xalign.trainers.base.trainer import AlignmentTrainer as AlignmentTrainer
+    from hf_xalign.trainers.base.trainer_config import AlignmentConfig as AlignmentConfig
     from hf_xalign.trainers.base.word import WordAlignmentTrainer as WordAlignmentTrainer
     from hf_xalign.trainers.base.word_config import WordAlignmentConfig as WordAlignmentConfig
     from hf_xalign.trainers.continual import ContinualTrainer as ContinualTrainer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AlignMLM": "align_mlm",
-    "Alignment": "base.alignment",
+    "Alignment": "base.trainer",
     "Continual": "continual",
     "FAO": "fao",
     "MAO": "mao",

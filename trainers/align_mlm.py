@@ -31,8 +31,8 @@ from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base.alignment import AlignmentTrainer
 from hf_xalign.trainers.base.run import Run
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -162,6 +162,18 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     # ---- Loss ----
 
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return L = L_MLM + alpha L_ALIGN: the terms of masked tokens, and of the dictionary entries' embeddings."""
+        computed, output = self._vectors(model, inputs)
+        loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
+        return (loss, output) if return_outputs else loss
+
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
         more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
@@ -242,7 +254,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             for start in range(0, len(indices), size):
                 batch = collator([dataset[row] for row in indices[start : start + size]])
                 batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
-                vectors = Vectors(batch, heads=self._head, **self._vectors(model, batch)[0])
+                vectors = Vectors(batch, heads=self.head, **self._vectors(model, batch)[0])
                 with self.accelerator.autocast():
                     sums[language] += float(MaskedTokens()(vectors))
                 counts[language] += len(batch["mlm_labels"])
@@ -250,20 +262,22 @@ class AlignMLMTrainer(AlignmentTrainer):
         loss = sum(sums.values()) / max(1, sum(counts.values()))
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        super()._save(output_dir, state_dict)
-        if self.entries is not None and self.args.should_save:
-            self.entries.save(Path(output_dir or self.args.output_dir))
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+    def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
+        """Save model, tokenizer and the dictionary."""
+        super().save_files(folder, state)
         if self.entries is not None:
-            saved = TokenEntries.load(resume_from_checkpoint, vocab_size=_vocabulary(self.model))
+            self.entries.save(folder)
+
+    def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
+        """Load the weights of a run with the same dictionary."""
+        if self.entries is not None:
+            saved = TokenEntries.load(checkpoint, vocab_size=_vocabulary(self.model))
             if not np.array_equal(saved.ids, self.entries.ids):
                 raise InputError(
-                    f"{resume_from_checkpoint} was trained with another dictionary. Give the same file, share and "
+                    f"{checkpoint} was trained with another dictionary. Give the same file, share and "
                     "seed, or load the entries from that folder."
                 )
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        super().load_model(checkpoint, model)
 
 
 def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:

@@ -15,7 +15,7 @@ from hf_xalign.modeling.languages import language_ids
 from hf_xalign.objectives.lexicon import DictionaryCosine
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.alignment_config import ADAM, AlignmentConfig, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, by_preset, own
 
 # Settings that the paper does not list are those of RoBERTa (Liu et al. 2019, table 9).
 _PAPER: dict[str, Any] = {

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from torch.utils.data import Sampler
 from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.sampling import (
@@ -195,13 +194,14 @@ class ContinualTrainer(TaskTrainer):
         collator = PairedCollator(collator, of_pairs, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
-        streams = cast(PairedStreams, train_dataset if train_dataset is not None else self.train_dataset)
-        sampler = cast(PairSampler, super()._get_train_sampler(streams.task))
+    def make_sampler(self, dataset: Any) -> Any:
+        """Return the order of the examples, with the pairs that each step has next to them."""
+        streams = cast(PairedStreams, dataset)
+        sampler = cast(PairSampler, super().make_sampler(streams.task))
         step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
         lengths, languages, _ = lengths_and_languages(streams.pairs)
-        self._trained_text["rows"]["pairs"] = len(lengths)
-        self._trained_text["text"] += hash_rows(streams.pairs, lengths)
+        self.trained_text["rows"]["pairs"] = len(lengths)
+        self.trained_text["text"] += hash_rows(streams.pairs, lengths)
         stream = PairSampler(
             lengths,
             languages,
@@ -212,9 +212,9 @@ class ContinualTrainer(TaskTrainer):
             alpha=sampler.alpha,
             multiple=step_pairs,
         )
-        paired = PairedSampler(sampler, stream, share=self.args.pairs_per_example, step_examples=sampler.step_pairs)
-        self._train_sampler = cast(Any, paired)
-        return self._train_sampler
+        share = self.args.pairs_per_example
+        self.sampler = cast(Any, PairedSampler(sampler, stream, share=share, step_examples=sampler.step_pairs))
+        return self.sampler
 
     def _task_entry(self) -> dict[str, Any]:
         settings = ("alpha", "regularizer_weight", "pairs_per_example")
@@ -226,9 +226,15 @@ class ContinualTrainer(TaskTrainer):
         pairs = {name.removeprefix(PAIR): value for name, value in batch.items() if name.startswith(PAIR)}
         return [self.task.count_items(batch), *(self.objective.counts(pairs) if pairs else [0] * len(self.objective))]
 
-    def _loss(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
-    ) -> tuple[torch.Tensor, Any]:
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return L = L_task + alpha (L_align + w L_reg)."""
+        counts = self.step_counts(inputs, num_items_in_batch)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}
         batch = {name: value for name, value in inputs.items() if not name.startswith(PAIR)}
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
@@ -251,7 +257,7 @@ class ContinualTrainer(TaskTrainer):
         else:  # every process logs every term, even if its examples came without a pair
             for term in self.objective:
                 self.log_term(term.name, torch.zeros_like(loss))
-        return loss, output
+        return (loss, output) if return_outputs else loss
 
     def _pass_seed(self) -> int:
         """Derive the seed of the pairs' dropout from step, micro-batch and process, which a resumed run repeats."""

@@ -15,7 +15,7 @@ from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.objectives.pivot import KeepPivot
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Reduction, WordDistance
-from hf_xalign.trainers.base.alignment_config import DRAW, Draw, by_preset, own
+from hf_xalign.trainers.base.trainer_config import DRAW, Draw, by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
 _PAPER: dict[str, Any] = {

@@ -13,8 +13,8 @@ from hf_xalign.checks import needs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
-from hf_xalign.trainers.base.alignment_config import by_preset, own
 from hf_xalign.trainers.base.fsdp import wants_sharding
+from hf_xalign.trainers.base.trainer_config import by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
 logger = logging.getLogger(__name__)

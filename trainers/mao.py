@@ -148,6 +148,20 @@ class MAOTrainer(WordAlignmentTrainer):
             )
         self.train_dataset, self.data_collator = self._batches(module, start.dataset, start.words)
 
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return L_align: terms of the module's output for the words of a batch, and of the frozen encoder's f0."""
+        computed, output = self._vectors(model, inputs)
+        if self.objective.reads("f0", "sentences0"):
+            computed |= self._frozen_vectors(model, inputs)
+        loss = self.word_loss(inputs, computed, num_items_in_batch)
+        return (loss, output) if return_outputs else loss
+
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
         if not self._word_view:
             return super()._vectors(model, inputs)

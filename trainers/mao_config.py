@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.trainers.base.alignment_config import by_preset, own
+from hf_xalign.trainers.base.trainer_config import by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
 # The objective of MAO section 4 is L_align without a regularizer, between last subwords of the last layer.

@@ -43,8 +43,8 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import phase, start_record
-from hf_xalign.trainers.base.alignment import base_name, open_model
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
+from hf_xalign.trainers.base.opening import base_name, open_model
 from hf_xalign.trainers.base.run import adapter_entry, finish, given_entries
 from hf_xalign.trainers.mapping_config import MappingConfig
 

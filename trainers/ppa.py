@@ -34,9 +34,9 @@ from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
-from hf_xalign.trainers.base.alignment import AlignmentTrainer
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.run import Run, pivot_sentences
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class PPATrainer(AlignmentTrainer):
         if self.objective.reads("keys"):
             # The copy is made before a checkpoint is loaded and before accelerate wraps the encoder's forward.
             self.momentum = MomentumEncoder(
-                self.model, self._head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
+                self.model, self.head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
             )
             if self.is_fsdp_enabled:
                 shard(self.accelerator, self.momentum.encoder, self.momentum.head)
@@ -109,7 +109,7 @@ class PPATrainer(AlignmentTrainer):
             queue = KeyQueue(args.queue_size, args.projection_dim, start=args.queue_start, seed=args.seed)
             self.queue = queue.to(args.device)
             if args.queue_start == "empty":
-                self._growing_term = "contrast"
+                self.growing_term = "contrast"
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args = self.args
@@ -163,7 +163,7 @@ class PPATrainer(AlignmentTrainer):
         optimizer = super().create_optimizer(model)
         if is_given or not self._new_head:
             return optimizer
-        head = set(self._head("words").parameters())
+        head = set(self.head("words").parameters())
         for group in list(optimizer.param_groups):
             of_head = [parameter for parameter in group["params"] if parameter in head]
             group["params"] = [parameter for parameter in group["params"] if parameter not in head]
@@ -171,13 +171,13 @@ class PPATrainer(AlignmentTrainer):
                 optimizer.add_param_group({**group, "params": of_head, "lr": self.args.head_learning_rate})
         return optimizer
 
-    def _prepare_for_training(self, *args: Any) -> Any:
-        prepared = super()._prepare_for_training(*args)
+    def begin(self) -> None:
+        """Settle what the queue and a sharded head need before the first step."""
+        super().begin()
         self._step_keys = []  # of an interrupted step
         if self.is_fsdp_enabled and self.objective.reads("masked"):
             # The MLM head reads the embeddings after the forward pass.
             cast(FSDPModule, self.model.get_input_embeddings()).set_reshard_after_forward(False)
-        return prepared
 
     # ---- Loss ----
 
@@ -188,7 +188,19 @@ class PPATrainer(AlignmentTrainer):
 
     @property
     def _new_head(self) -> bool:
-        return self.objective.reads("masked") and bool(cast(MaskedLMHead, self._head("words")).new)
+        return self.objective.reads("masked") and bool(cast(MaskedLMHead, self.head("words")).new)
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return L = L_MoCo + L_TLM: a contrast of projected sentences, and the prediction of masked tokens."""
+        computed, output = self._vectors(model, inputs)
+        loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
+        return (loss, output) if return_outputs else loss
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
         computed: dict[str, Any] = {}
@@ -223,7 +235,7 @@ class PPATrainer(AlignmentTrainer):
     def _sentences(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         output = self._encode(model, input_ids, attention_mask)
         vectors = pool_sentences(output.last_hidden_state, attention_mask, self.args.sentence_pooling)
-        return self._head("sentence")(vectors)
+        return self.head("sentence")(vectors)
 
     def _encode(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         args, encoder = self.args, self.accelerator.unwrap_model(model)
@@ -248,14 +260,14 @@ class PPATrainer(AlignmentTrainer):
         model.train()
         inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
         # `chunk_size` needs contrast=in_batch, so this is the first term, and masked tokens are the other one, if any.
-        (contrast, pairs), *others = zip(self.objective, self._step_counts(inputs, num_items_in_batch))
+        (contrast, pairs), *others = zip(self.objective, self.step_counts(inputs, num_items_in_batch))
         chunks = list(_chunks(inputs, self.args.chunk_size))
         no_sync = partial(self.accelerator.no_sync, model)
         words = [torch.zeros((), device=self.args.device) for _ in chunks]
         for term, count in others:
             with no_sync():
                 for k, chunk in enumerate(chunks):
-                    vectors = Vectors(chunk, heads=self._head, **self._masked(model, chunk)[0])
+                    vectors = Vectors(chunk, heads=self.head, **self._masked(model, chunk)[0])
                     with self.accelerator.autocast():
                         words[k] = term.share(vectors, count)
                     if k < len(chunks) - 1:
@@ -288,7 +300,7 @@ class PPATrainer(AlignmentTrainer):
         order = torch.argsort(pairs, stable=True)
         self.queue.enqueue(keys[order], pairs[order])
         reshard(self.momentum)
-        self.momentum.update(self.accelerator.unwrap_model(self.model), self._head("sentence"), self.args.momentum)
+        self.momentum.update(self.accelerator.unwrap_model(self.model), self.head("sentence"), self.args.momentum)
 
     # ---- Scores and checkpoints ----
 
@@ -309,17 +321,16 @@ class PPATrainer(AlignmentTrainer):
     def _score(self, dataset: Dataset) -> Scores:
         return self._score_by(score_sentences, dataset)
 
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
+    def save_state(self, folder: Path) -> None:
+        """Save momentum encoder and queue."""
         if self.momentum is not None and self.queue is not None:
-            path = Path(output_dir) / _MOMENTUM_FILE
-            save_momentum(path, self.momentum, self.queue, write=self.args.should_save)
+            save_momentum(folder / _MOMENTUM_FILE, self.momentum, self.queue, write=self.args.should_save)
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and self.momentum is not None and self.queue is not None:
-            load_momentum(Path(checkpoint) / _MOMENTUM_FILE, self.momentum, self.queue)
-            self.momentum.copy_shared(self.accelerator.unwrap_model(self.model), self._head("sentence"))
+    def load_state(self, folder: Path) -> None:
+        """Load momentum encoder and queue."""
+        if self.momentum is not None and self.queue is not None:
+            load_momentum(folder / _MOMENTUM_FILE, self.momentum, self.queue)
+            self.momentum.copy_shared(self.accelerator.unwrap_model(self.model), self.head("sentence"))
 
 
 def _chunks(inputs: dict[str, torch.Tensor], pairs: int) -> Iterator[dict[str, torch.Tensor]]:

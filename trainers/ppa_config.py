@@ -20,7 +20,7 @@ from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.momentum import MomentumContrast
 from hf_xalign.objectives.sentences import ProjectedContrast
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.alignment_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,

@@ -26,9 +26,9 @@ from hf_xalign.tasks.classification import SequenceTask, TokenTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
-from hf_xalign.trainers.base.alignment import AlignmentTrainer
-from hf_xalign.trainers.base.checkpoints import AverageAtEnd
+from hf_xalign.trainers.base.callbacks import AverageAtEnd
 from hf_xalign.trainers.base.run import Run
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.task_config import TaskConfig
 
 
@@ -169,13 +169,19 @@ class TaskTrainer(AlignmentTrainer):
     def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
         return [self.task.count_items(batch)]
 
-    def _loss(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
-    ) -> tuple[torch.Tensor, Any]:
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return L = -log p(label), a mean over the labelled items of the step."""
+        counts = self.step_counts(inputs, num_items_in_batch)
         output = model(**self.task.training_inputs(inputs))
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)
-        return loss, output
+        return (loss, output) if return_outputs else loss
 
     # ---- Scores ----
 
@@ -295,11 +301,13 @@ class TaskTrainer(AlignmentTrainer):
 
     # ---- Checkpoints ----
 
-    def _save_weights(self, folder: Path, state_dict: dict | None) -> None:
-        self.model.save_pretrained(folder, state_dict=state_dict)
+    def save_weights(self, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
+        """Save the model with its head."""
+        self.model.save_pretrained(folder, state_dict=state)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        Trainer._load_from_checkpoint(self, resume_from_checkpoint, cast(Any, model))
+    def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
+        """Load the model with its head."""
+        Trainer._load_from_checkpoint(self, checkpoint, cast(Any, model))
 
 
 def origin_of(source: str) -> dict[str, Any] | None:

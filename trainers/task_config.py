@@ -13,8 +13,8 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.trainers.base.alignment_config import ADAM, AlignmentConfig, by_preset, own
-from hf_xalign.trainers.base.checkpoints import final_weights
+from hf_xalign.trainers.base.callbacks import final_weights
+from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, by_preset, own
 
 _DEFAULT: dict[str, Any] = {
     **ADAM,

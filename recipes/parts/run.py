@@ -32,14 +32,14 @@ from hf_xalign.record import base_entry, find_warnings
 from hf_xalign.tables import Metric, format_table
 from hf_xalign.tasks.results import begin, finished, format_scores, write_scores
 from hf_xalign.tasks.task import TaskScores
-from hf_xalign.trainers.base.alignment import AlignmentTrainer
-from hf_xalign.trainers.base.alignment_config import AlignmentConfig
 from hf_xalign.trainers.base.checkpoints import check_output_dir, clear_run, last_complete_checkpoint
 from hf_xalign.trainers.base.fsdp import wants_sharding
 from hf_xalign.trainers.base.hub import check_push
 from hf_xalign.trainers.base.probes import Probe, keep_examples
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.tracking import finish_run
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 from hf_xalign.trainers.fao import FAOTrainer
 
 Text = TypeVar("Text", bound="RunText")

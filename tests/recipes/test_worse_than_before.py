@@ -9,7 +9,7 @@ from support.recipe import command, output_of, pretraining_command, record_of, t
 from hf_xalign.model_cards import render_card
 from hf_xalign.recipes import align_mlm, fao, finetune, mao, ppa
 from hf_xalign.record import find_warnings
-from hf_xalign.trainers.base.alignment import AlignmentTrainer
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 # Weights that do not move, and losses that are handed in: a run that really diverges ends differently on each CPU.
 STILL = ("--learning_rate", "0", "--max_steps", "1", "--report_to", "none")
@@ -65,7 +65,7 @@ def test_a_loss_that_grew_is_in_record_card_and_table(files, recipe, words, opti
     ],
 )
 def test_the_change_of_the_loss_is_that_of_the_logged_rows(growing, rows, change):
-    trainer = SimpleNamespace(state=SimpleNamespace(log_history=rows), _growing_term=growing)
+    trainer = SimpleNamespace(state=SimpleNamespace(log_history=rows), growing_term=growing)
     assert AlignmentTrainer.loss_change(trainer) == change
 
 

@@ -60,7 +60,7 @@ def tell_languages_apart(model, languages):
 
 
 def first_rows(trainer):
-    return [trainer.train_dataset[index] for index in list(trainer._get_train_sampler())[:4]]
+    return [trainer.train_dataset[index] for index in list(trainer.make_sampler(trainer.train_dataset))[:4]]
 
 
 FORMS = {
@@ -174,7 +174,7 @@ def test_every_micro_batch_has_a_dropout_of_its_own(tmp_path):
 def test_languages_of_the_pairs_come_as_the_tasks_do(tmp_path):
     pairs = make_links(24, ["bn"] * 4 + ["de"] * 20)
     trainer = make(tmp_path, pairs=pairs, language_sampling="each")
-    order = list(trainer._get_train_sampler())
+    order = list(trainer.make_sampler(trainer.train_dataset))
     for batch in (order[start : start + 4] for start in (0, 4, 8, 12)):
         languages = [pairs[k]["source_lang"] for _, drawn in batch for k in drawn]
         assert sorted(languages) == ["bn", "de"]

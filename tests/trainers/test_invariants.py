@@ -210,7 +210,7 @@ def test_lora_is_all_that_is_trained_and_saved(form, tmp_path):
     assert {path.name for path in tmp_path.glob("*.safetensors")} == {"adapter_model.safetensors"}
     assert saved and not any(HEAD_NAME in name for name in saved)
     if form == "ppa":  # the keys' adapters follow, and share the frozen weights
-        moved = {name for name, key, query in trainer.momentum._with_queries(trainer.model, trainer._head("sentence"))
+        moved = {name for name, key, query in trainer.momentum._with_queries(trainer.model, trainer.head("sentence"))
                  if key is not query}  # fmt: skip
         assert {"lora_A", "lora_B"} <= {part for name in moved for part in name.split(".")}
         assert not any("base_layer" in name for name in moved)

@@ -147,7 +147,7 @@ def test_chunks_have_dropout_and_the_loss_scale_of_one_backward_pass(scale, tmp_
         model, batch = trainer.model.double().train(), trainer.data_collator([*trainer.train_dataset.select(range(5))])
         counts, chunks = trainer._get_num_items_in_batch([batch], "cpu"), list(_chunks(batch, 2))
         torch.manual_seed(1)
-        masked = [Vectors(chunk, heads=trainer._head, **trainer._masked(model, chunk)[0]) for chunk in chunks]
+        masked = [Vectors(chunk, heads=trainer.head, **trainer._masked(model, chunk)[0]) for chunk in chunks]
         words = sum(trainer.objective[1].share(vectors, counts[1]) for vectors in masked)
         sides = torch.cat([trainer._both_sides(model, chunk) for chunk in chunks])
         loss = words + trainer.objective[0].share(Vectors(batch, projections=sides), counts[0])

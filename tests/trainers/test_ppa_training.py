@@ -145,8 +145,8 @@ def test_a_loss_that_is_not_finite_is_noticed_in_chunks(tmp_path):
     trainer = make(tmp_path, contrast="in_batch", chunk_size=2)
     batch = trainer.data_collator([trainer.train_dataset[row] for row in range(4)])
     trainer.training_step(trainer.model, batch)
-    assert not trainer._not_finite
+    assert not trainer.not_finite
     with torch.no_grad():
         getattr(trainer.model, HEAD_NAME)["sentence"].out.weight[0, 0] = float("nan")
     trainer.training_step(trainer.model, batch)
-    assert trainer._not_finite
+    assert trainer.not_finite

@@ -31,8 +31,8 @@ from hf_xalign.tasks import LabelSet, SequenceTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
 from hf_xalign.trainers.align_mlm import AlignMLMTrainer
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
-from hf_xalign.trainers.base import alignment_config
-from hf_xalign.trainers.base.alignment_config import SETTINGS, is_lower_better
+from hf_xalign.trainers.base import trainer_config
+from hf_xalign.trainers.base.trainer_config import SETTINGS, is_lower_better
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa import PPATrainer
@@ -150,9 +150,7 @@ def test_a_trainer_names_its_arguments(trainer):
 
 def test_the_table_knows_every_setting():
     installed = {field.name for field in dataclasses.fields(TrainingArguments)}
-    assert not installed - set(SETTINGS), (
-        "decide: does it work, or is it refused? See trainers/base/alignment_config.py"
-    )
+    assert not installed - set(SETTINGS), "decide: does it work, or is it refused? See trainers/base/trainer_config.py"
     untold = {name for name, reason in SETTINGS.items() if not isinstance(reason, str)} & installed
     assert untold == (set(TRIED) | set(ELSEWHERE.split())) & installed
 
@@ -169,7 +167,7 @@ def test_what_a_method_does_not_read_is_refused(kind, tmp_path):
 
 
 @pytest.mark.parametrize("trainer", METHODS, ids=lambda trainer: trainer.__name__)
-def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(trainer, tmp_path):
+def test_optimizers_and_missing_text_are_refused_before_loading(trainer, tmp_path):
     more = {
         ContinualTrainer: {"task": continual.TOKENS, "pairs": make_links(2), "reference": "none"},
         TaskTrainer: {"task": continual.TOKENS},
@@ -182,7 +180,6 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
     table = {
         "optimizer": (partial(attempt, optimizers=(optimizer, None)), "loaded by its name"),
         "schedule": (partial(attempt, optimizers=(None, schedule)), "the scheduler belongs to another optimizer"),
-        "settings": (partial(trainer, "no/such-model", TrainingArguments(), train_dataset=None, **more), "needs"),
         "no text": (partial(trainer, "no/such-model", scored, train_dataset=None, **more), "nothing to score"),
     }
     assert_refused(table)
@@ -190,7 +187,7 @@ def test_optimizers_and_settings_of_another_trainer_are_refused_before_loading(t
 
 def test_a_newer_setting_is_named_once(tmp_path, monkeypatch, caplog):
     known = {name: reason for name, reason in SETTINGS.items() if name != "use_cache"}
-    monkeypatch.setattr(alignment_config, "SETTINGS", known)
+    monkeypatch.setattr(trainer_config, "SETTINGS", known)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             config(PPAConfig, tmp_path)

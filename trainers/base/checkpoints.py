@@ -8,16 +8,13 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from peft import PeftModel
-from torch import nn
-from transformers import TrainerCallback
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 from hf_xalign.cache import open_mark, write_mark
@@ -27,7 +24,7 @@ from hf_xalign.modeling.xalign.insertion import read_adapter_config
 from hf_xalign.record import COMPLETE
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers.base.alignment_config import AlignmentConfig
+    from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 
@@ -234,40 +231,3 @@ def clear_run(output_dir: str | os.PathLike) -> None:
 def _checkpoints(output_dir: str | os.PathLike) -> list[tuple[int, Path]]:
     matches = ((_STEP.search(path.name), path) for path in Path(output_dir).glob("checkpoint-*") if path.is_dir())
     return [(int(match.group(1)), path) for match, path in matches if match]
-
-
-def final_weights(share: float) -> str:
-    """Return the shares of the weights before and after training in the average, as plain text."""
-    return f"final weights: {share:g} before + {1 - share:g} after training"
-
-
-class AverageAtEnd(TrainerCallback):
-    """Average the trained weights with those before training at the end (WiSE-FT, Wortsman et al. 2022).
-
-    The callback is made with the model before training, also in a resumed run, because checkpoints do not have those
-    weights. It is the first callback, so that the others log and save the average. `share` is that of the weights
-    before.
-    """
-
-    def __init__(self, model: nn.Module, share: float):
-        trained = ((name, weight) for name, weight in model.named_parameters() if weight.requires_grad)
-        self._start = {name: weight.detach().to("cpu", copy=True) for name, weight in trained}
-        self._share = share
-
-    @torch.no_grad()
-    def on_train_end(self, *_: Any, **of_trainer: Any) -> None:
-        """Average in place."""
-        for name, weight in of_trainer["model"].named_parameters():
-            if name in self._start:
-                weight.lerp_(self._start[name].to(weight.device), self._share)
-
-
-class StepEnd(TrainerCallback):
-    """Call a function after each optimizer step."""
-
-    def __init__(self, call: Callable[[], None]):
-        self._call = call
-
-    def on_step_end(self, *_: Any, **of_trainer: Any) -> None:
-        """Call the function."""
-        self._call()

@@ -25,7 +25,7 @@ from hf_xalign.distributed import full_tensor, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.xalign.config import base_of
-from hf_xalign.trainers.base.alignment_config import AlignmentConfig
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 
 def wants_sharding(args: AlignmentConfig) -> bool:
@@ -65,8 +65,15 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
             raise InputError(f"{name}=true: {advice}")
 
 
-def settle_plugin(accelerator: Accelerator, model: PreTrainedModel) -> None:
-    """Tell accelerate which parts of these encoders to shard, and to write full checkpoints."""
+def settle(trainer: Any) -> None:
+    """Tell accelerate which parts of a trainer's encoder to shard, and to write full checkpoints."""
+    if trainer.is_deepspeed_enabled:
+        raise InputError("DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.")
+    if trainer.args.fsdp and not trainer.is_fsdp_enabled:
+        raise InputError("fsdp=true shards the weights over GPUs, but this run is on CPUs. Remove it.")
+    if not trainer.is_fsdp_enabled:
+        return
+    accelerator, model = trainer.accelerator, trainer.model
     embeddings = model.get_input_embeddings().weight
     if sum(p is embeddings for _, p in model.named_parameters(remove_duplicate=False)) > 1:
         raise InputError(

@@ -85,7 +85,8 @@ class HubTrainer(Trainer):
         push = partial(self._push, self._folder, commit_message or "End of training", **options)
         return push() if blocking else run_as_future(push)
 
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+    def push_checkpoint(self, checkpoint_folder: str) -> None:
+        """Push the checkpoint's model in the background, as `hub_strategy` says."""
         if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
             return
         if not self.args.hub_always_push and self.push_in_progress is not None and not self.push_in_progress.is_done():

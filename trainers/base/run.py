@@ -133,10 +133,10 @@ class Run:
         *,
         probes: Sequence[Probe] = (),
         protocols: Sequence[Protocol] = (Protocol(),),
-        reporting: Reporting | None = None,
+        reporting: Reporting,
     ):
         self.trainer, self.base_model = trainer, base_model
-        self.probes, self.protocols, self.reporting = probes, protocols, reporting or Reporting()
+        self.probes, self.protocols, self.reporting = probes, protocols, reporting
         self.record: dict[str, Any] = {}
         self.seconds = {**self.reporting.seconds, "preparing": round(seconds, 3)}
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.

@@ -16,9 +16,10 @@ from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
-from hf_xalign.trainers.base.alignment import AlignmentTrainer, make_model
-from hf_xalign.trainers.base.alignment_config import is_lower_better
+from hf_xalign.trainers.base.opening import make_model
 from hf_xalign.trainers.base.tracking import finish_run
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
+from hf_xalign.trainers.base.trainer_config import is_lower_better
 
 if TYPE_CHECKING:
     import optuna

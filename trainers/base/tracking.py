@@ -25,7 +25,7 @@ from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers.base.alignment import AlignmentTrainer
+    from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 # Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "times")
@@ -51,7 +51,7 @@ class WandbTracker(WandbCallback):
         """Log the model if `WANDB_LOG_MODEL` is set."""
         if self._log_model.is_enabled and self._initialized and state.is_world_process_zero:
             with tempfile.TemporaryDirectory() as folder:
-                self._trainer._save(folder)
+                self._trainer.save_files(Path(folder))
                 self._log_folder(folder, args, {"final_model": True}, ["final_model"])
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

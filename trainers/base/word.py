@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -21,8 +22,8 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import LinkCollator, PairCollator, TokenIndex
 from hf_xalign.data.batches.sampling import LanguageBandit
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
+from hf_xalign.data.load import concatenate
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.words import split_pairs
 from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
@@ -34,7 +35,7 @@ from hf_xalign.evaluation.scores import (
     text_vectors,
 )
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
-from hf_xalign.links.align import align_words
+from hf_xalign.links.align import Linking, link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.modeling.features import FrozenStates, Start, cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
@@ -42,14 +43,14 @@ from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
-from hf_xalign.modeling.xalign.config import XAlignConfig, changed_start
+from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
-from hf_xalign.trainers.base.alignment import AlignmentTrainer
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
@@ -145,6 +146,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     A method sets `layers` and calls `_encoded` and [`pair_collator`], or overrides where f and f0 come from.
 
     Args: (the others are those of [`AlignmentTrainer`])
+        linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
         objective: the terms of the loss; default: those of the settings, `args.terms()`.
 
     Raises:
@@ -159,12 +161,26 @@ class WordAlignmentTrainer(AlignmentTrainer):
     layers: list[int]
     # True if `link_pairs` are row numbers of the corpus, not of the batch.
     _pairs_are_numbered: bool = False
+    # Numbers of links by language pair, and what linked them; empty for encoded pairs.
+    link_counts: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    linked_by: str | None = None
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
     # States of the frozen layers of all training sentences, if they are computed once.
     frozen_states: FrozenStates | None = None
     # Chooses the languages, if language_sampling is ucb.
     bandit: LanguageBandit | None = None
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | None = None,
+        args: WordAlignmentConfig | None = None,
+        *,
+        linking: Linking | None = None,
+        **kwargs: Any,
+    ):
+        self.linking, self.arguments = linking, {**self.arguments, "linking": linking}
+        super().__init__(model, args, **kwargs)
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         super()._set_objective(objective)
@@ -219,6 +235,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 examples=run.examples[when],
             )
 
+    def text_entries(self) -> dict[str, Any]:
+        """Return languages, pivot, text and links as arguments of [`~hf_xalign.record.start_record`]."""
+        return super().text_entries() | {"links": self.link_counts, "linked_by": self.linked_by}
+
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation links, and return {description: file}."""
         return keep_links(cast(Dataset, self.eval_dataset), folder)
@@ -267,6 +287,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
+            if text is not None and self.linking is not None and self.linking.extra_data is not None:
+                text = concatenate([text, self.linking.extra_data])
             check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
@@ -274,12 +296,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
             if self.objective.reads("teacher"):
                 raise InputError("objective: a teacher reads text, but these pairs are token ids. Give pairs of text.")
             return dataset
-        if "links" not in dataset.column_names:
-            check_output_dir(self.args)
-            with self.args.main_process_first(desc="linking words"):
-                dataset = (
-                    align_words(dataset, drop_identical=self.args.drop_identical) if linked else split_pairs(dataset)
-                )
+        if "links" in dataset.column_names and self.linking is None:
+            self.link_counts, self.linked_by = link_entries(link_statistics(dataset)), "given" if linked else "none"
+        else:
+            dataset = self._link(dataset, model)
         if self.objective.reads("teacher"):
             term = next(term for term in self.objective if "teacher" in term.needs)
             with self.args.main_process_first(desc="encoding by the teacher"):
@@ -297,6 +317,18 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 subword_links=self.args.subword_links,
                 keep_unlinked=not linked,
             )
+
+    def _link(self, dataset: Dataset, model: PreTrainedModel) -> Dataset:
+        """Link the training pairs, once for all processes, and draw from those with links."""
+        check_output_dir(self.args)
+        linking, sources = self.args.linking(self.linking), self.reporting.text.get("data", {}).get("train")
+        model_of_links: dict[str, Any] = {"model": base_of(model), "tokenizer": self.processing_class}
+        if linking.aligner.startswith("encoder"):
+            cast(nn.Module, model).to(self.args.device)
+        with self.args.main_process_first(desc="linking words"):
+            linked = linking.apply(dataset, sources, links=self.objective.reads("links"), **model_of_links)
+        self.link_counts, self.linked_by = linked.counts, linked.linked_by
+        return linked.pairs
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:
         self.bandit = LanguageBandit(len(languages))
@@ -319,7 +351,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         """Give the bandit, if there is one, the losses of a window at its end."""
         if self.bandit is None:
             return
-        sampler = self._train_sampler
+        sampler = self.sampler
         steps = -(-len(sampler) // sampler.step_pairs)
         step = (self.state.global_step - 1) % steps + 1
         if step == steps or step % sampler.WINDOW_STEPS == 0:
@@ -327,18 +359,18 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self.bandit.learn(losses, counts)
             self._losses.zero_()
 
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
+    def save_state(self, folder: Path) -> None:
+        """Save the bandit, and the losses that it has not learned from."""
         if self.bandit is not None:
             self._hold(self.accelerator.reduce(self._losses, reduction="sum"))
             if self.args.should_save:
                 state = self.bandit.state_dict() | {"window": self._losses.tolist()}
-                write_text(Path(output_dir) / _BANDIT_FILE, json.dumps(state))
+                write_text(folder / _BANDIT_FILE, json.dumps(state))
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and self.bandit is not None:
-            state = json.loads((Path(checkpoint) / _BANDIT_FILE).read_text(encoding="utf-8"))
+    def load_state(self, folder: Path) -> None:
+        """Load the bandit and its losses."""
+        if self.bandit is not None:
+            state = json.loads((folder / _BANDIT_FILE).read_text(encoding="utf-8"))
             self.bandit.load_state_dict(state)
             self._hold(torch.tensor(state["window"], dtype=self._losses.dtype, device=self.args.device))
 
@@ -346,17 +378,16 @@ class WordAlignmentTrainer(AlignmentTrainer):
         """Move the losses of all processes to the first, as in a resumed run, so that sums round equally."""
         self._losses = losses if self.args.process_index == 0 else torch.zeros_like(losses)
 
-    def _loss(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], counts: torch.Tensor
-    ) -> tuple[torch.Tensor, Any]:
-        computed, output = self._vectors(model, inputs)
-        if self.objective.reads("f0", "sentences0"):
-            computed |= self._frozen_vectors(model, inputs)
+    def word_loss(
+        self, inputs: dict[str, torch.Tensor], computed: dict[str, torch.Tensor], counts: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        """Return the weighted sum of the terms of these vectors, each by the count of its items in the step."""
+        counts = self.step_counts(inputs, counts)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
             inputs = inputs | {"link_pairs": inputs["link_pairs"] * self.args.world_size + self.args.process_index}
-        vectors = Vectors(inputs, heads=self._head, note=self._note, **computed)
-        return self.objective(vectors, counts, self.log_term, self._places), output
+        vectors = Vectors(inputs, heads=self.head, note=self._note, **computed)
+        return self.objective(vectors, counts, self.log_term, self._places)
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
         """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""

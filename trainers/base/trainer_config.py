@@ -208,8 +208,10 @@ def check_optimizers(args: AlignmentConfig, model: Any, optimizers: Any, made_of
         logger.warning("%s: not read, because the trainer is given its optimizer", ", ".join(unread))
 
 
-def check_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
-    """Raise an InputError for an optimizer without some of the trained weights, which would never change."""
+def check_optimizer(optimizer: torch.optim.Optimizer | None, model: torch.nn.Module) -> None:
+    """Raise an InputError for a given optimizer without some of the trained weights, which would never change."""
+    if optimizer is None:
+        return
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     names = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
     if names:

@@ -1,0 +1,122 @@
+"""Open the model of a trainer, and check that it can be trained."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from peft import PeftConfig, PeftModel, PromptLearningConfig
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from transformers.trainer_utils import number_of_arguments
+
+from hf_xalign.data.builtin import resolve_model
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.export import open_sentence_transformer
+from hf_xalign.modeling.loading import load_tokenizer
+from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start, sketch_base
+from hf_xalign.trainers.base.checkpoints import check_output_dir
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig
+
+logger = logging.getLogger(__name__)
+
+ModelInit = Callable[..., PreTrainedModel]
+
+
+def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) -> PreTrainedModel:
+    """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
+    set_seed(args.seed)
+    return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
+
+
+def open_model(
+    model: Any, tokenizer: PreTrainedTokenizerBase | None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a model that was given, of a `SentenceTransformer` its encoder, and its tokenizer."""
+    if isinstance(model, nn.Sequential):
+        model, own_tokenizer = open_sentence_transformer(model)
+        tokenizer = tokenizer or own_tokenizer
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model is {model!r:.80}. Give a model, or the Hub id or folder to load it from.")
+    encoder = cast(PreTrainedModel, model)
+    if tokenizer is None:
+        if not encoder.name_or_path:
+            raise InputError("this model has no checkpoint with a tokenizer. Give processing_class.")
+        tokenizer = load_tokenizer(encoder.name_or_path, revision=getattr(encoder.config, "_commit_hash", None))
+    return encoder, tokenizer
+
+
+def base_name(model: PreTrainedModel) -> str:
+    """Return the Hub id or folder of an encoder or of the encoder below adapters, or `new` if it has none."""
+    return base_of(model).name_or_path or "new"
+
+
+def adapter_faults(model: PreTrainedModel, added: PeftConfig | None) -> Iterator[str]:
+    """Yield what is wrong with the adapters in a model, or with one to add to it."""
+    encoder = base_of(model)
+    configs = getattr(model, "peft_config", {})
+    foreign = any(not isinstance(config, XAlignConfig) for config in configs.values())
+    if configs and encoder is model and (foreign or model.base_model is model):  # others belong to the model's task
+        yield (
+            f"this {type(model).__name__} has an adapter inside, put there by add_adapter, PEFT or a trainer. Give "
+            "the PeftModel (of a trainer: trainer.model), or load the encoder again."
+        )
+    if added is not None and configs:
+        yield "peft_config: the model is a PeftModel already. Give its base, or remove peft_config."
+    for config in configs.values() if added is None else [added]:
+        if isinstance(config, PromptLearningConfig):
+            yield (
+                f"peft_config: {config.peft_type} puts vectors before a sentence and leaves the encoder as it is. Use "
+                "LoRA, or another adapter of the encoder's layers."
+            )
+        if encoder.base_model is encoder and config.task_type not in (None, "FEATURE_EXTRACTION"):
+            yield f"peft_config: task_type={config.task_type} is for a model with a head. Leave it out."
+
+
+def check_precision(model: PreTrainedModel) -> None:
+    """Raise an InputError for trained weights in float16, and warn of bfloat16, in which small steps are lost."""
+    kinds = {parameter.dtype for parameter in model.parameters() if parameter.requires_grad}
+    remedy = "Load the model with dtype=torch.float32, and set bf16=true for speed"
+    if torch.float16 in kinds:
+        raise InputError(f"the weights are float16, which the optimizer cannot train. {remedy}.")
+    if torch.bfloat16 in kinds:
+        logger.warning("the weights are bfloat16: steps of less than 0.2%% of a weight are lost. %s", remedy)
+
+
+def choose_attention(model: PreTrainedModel, args: AlignmentConfig) -> None:
+    """Replace torch's fused attention in bfloat16 on a CPU, where its backward pass is several times slower.
+
+    `benchmarks/cpu_arithmetic.py` measures it.
+    """
+    if args.bf16 and args.device.type == "cpu" and model.config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")
+
+
+def sketch_of_base(model: PreTrainedModel) -> str | None:
+    """Return the fingerprint of the encoder below a `PeftModel`'s adapters, unless their config has it."""
+    if not isinstance(model, PeftModel):
+        return None
+    for config in cast(Any, model).peft_config.values():
+        if isinstance(config, XAlignConfig) or changed_start(config):
+            return None
+    return sketch_base(model)
+
+
+def find_model(
+    trainer: Any, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the name of a trainer's encoder (or `new`), the model, loaded or made if need be, and its tokenizer."""
+    if model is None:
+        if trainer.make_model is None:
+            raise InputError("model is None. Give a model, or model_init, a function that returns one.")
+        model = make_model(trainer.make_model, trainer.args)
+    if isinstance(model, str):
+        check_output_dir(trainer.args)
+        with trainer.args.main_process_first(desc="loading the model"):
+            path = resolve_model(model)
+            tokenizer = tokenizer or load_tokenizer(path)
+            return model, trainer._load_model(path), tokenizer
+    model, tokenizer = open_model(model, tokenizer)
+    return base_name(model), model, tokenizer

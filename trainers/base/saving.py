@@ -1,0 +1,271 @@
+"""Train a run that can be resumed, and save and load its model and checkpoints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.trainer_utils import TrainOutput, rotate_checkpoints
+from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
+
+from hf_xalign.cache import disk_errors, follow_umask, hold_folder
+from hf_xalign.distributed import own_storage, shard_like
+from hf_xalign.environment import warn_of_spinning_threads
+from hf_xalign.errors import InputError
+from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
+from hf_xalign.modeling.export import LENGTH_FILE, read_length
+from hf_xalign.modeling.mlm_head import MaskedLMHead
+from hf_xalign.modeling.xalign.config import SKETCH
+from hf_xalign.record import write_text
+from hf_xalign.trainers.base import checkpoints, fsdp
+from hf_xalign.trainers.base.callbacks import stop_if_not_finite
+from hf_xalign.trainers.base.hub import HubTrainer
+from hf_xalign.trainers.base.opening import sketch_of_base
+from hf_xalign.trainers.base.run import Run
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig
+
+logger = logging.getLogger(__name__)
+
+_HEAD_FILE = f"{HEAD_NAME}.safetensors"
+
+
+@contextmanager
+def _changed(args: AlignmentConfig, **settings: Any) -> Iterator[None]:
+    """Change settings inside the block."""
+    before = {name: getattr(args, name) for name in settings}
+    try:
+        vars(args).update(settings)
+        yield
+    finally:
+        vars(args).update(before)
+
+
+class SavingTrainer(HubTrainer):
+    """`Trainer` whose checkpoints are whole or not there, hold no pickled settings, and load without FSDP too.
+
+    A method that keeps more than weights and optimizer overrides `save_state` and `load_state`.
+    """
+
+    args: AlignmentConfig
+    model: PreTrainedModel
+    processing_class: PreTrainedTokenizerBase
+    run: Run | None = None
+    # Numbers of training rows by language as `rows`, and their hash as `text`.
+    trained_text: dict[str, Any]
+    # True if the checkpoint that training resumed from is of a run that had ended.
+    resumed_at_end: bool = False
+    _trained: bool = False
+    # Of the base's checkpoint: the prefix of its weights, those of heads that are not trained, the longest input, and
+    # the fingerprint of the encoder below an adapter.
+    _prefix: str
+    _carried: dict[str, torch.Tensor]
+    _length: dict[str, int]
+    _sketch: str | None
+
+    def remember_base(self, model: PreTrainedModel) -> None:
+        """Keep what is saved with the trained weights, because the base's folder may be gone when the run ends."""
+        adapter = hasattr(model, "peft_config")
+        self._prefix, self._carried = ("", {}) if adapter else carried_weights(model)
+        self._sketch = sketch_of_base(model)
+        self._length = {} if adapter else read_length(model.config)
+
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        trial: Any = None,
+        ignore_keys_for_eval: list[str] | None = None,
+    ) -> TrainOutput:
+        """Train; `resume_from_checkpoint=True` resumes from the last complete checkpoint. Default: the config's.
+
+        Raises:
+            InputError: the output folder holds another run, and the settings neither resume nor overwrite it.
+            NonFiniteLossError: the loss became NaN or infinite.
+        """
+        output_dir = self.args.output_dir
+        if self._trained:
+            checkpoint = checkpoints.resolve_resume(resume_from_checkpoint, self.args)
+        else:
+            checkpoint = checkpoints.check_output_dir(self.args, resume_from_checkpoint)
+        if self.args.device.type == "cpu" and self.args.local_process_index == 0:
+            warn_of_spinning_threads()
+        if self.args.should_save:
+            hold_folder(output_dir)
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save and checkpoint:
+            checkpoints.remove_incomplete(output_dir)
+        elif self.args.should_save and self.args.overwrite_output_dir and not self._trained:
+            checkpoints.clear_run(output_dir)
+        self.accelerator.wait_for_everyone()
+        self._trained, self._term_sums = True, {}  # sums of steps outside the run
+        run = self.run if trial is None else None
+        if run is not None:
+            run.start()
+        with run.phase("preparing") if run is not None else nullcontext():
+            self.cache_start()  # before weights of a checkpoint are loaded
+        if self.is_fsdp_enabled:
+            # accelerate does not wrap the forward of a sharded model into autocast.
+            self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
+        with run.phase("training") if run is not None else nullcontext():
+            result = super().train(checkpoint, trial, ignore_keys_for_eval)
+        stop_if_not_finite(self)
+        if run is not None and not self.is_fsdp_enabled:
+            run.score_end()
+        scored = (int(row["step"]) for row in self.state.log_history if self.args.headline in row)
+        if self.args.eval_on_start and not self.run_scores_ends and max(scored, default=-1) < self.state.global_step:
+            self.evaluate()
+        return result
+
+    def begin(self) -> None:
+        """Settle what the method needs between the loaded checkpoint and the first step."""
+        if self.is_fsdp_enabled:
+            fsdp.record_states(self.model)
+
+    # ---- Save ----
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model; after training, also score it and write `results.json`, pictures and the model card.
+
+        Without an evaluation set, or with `record=False`, the folder has the model and the tokenizer alone.
+        """
+        folder = Path(output_dir or self.args.output_dir)
+        state = self.accelerator.get_state_dict(self.model) if self.is_fsdp_enabled else None
+        for head in getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME, {}).values():
+            if isinstance(head, MaskedLMHead):  # replaces that of the original checkpoint; all processes gather it
+                self._carried = head.put_into(self._carried)
+        if self.args.should_save:
+            self.save_files(folder, state)
+        if folder.name.startswith("checkpoint-"):
+            return
+        if self.run is not None and self.run.record:
+            self.run.finish(folder)
+        elif self._trained and self.run is None and self._recorded and self.args.should_save and not _internal_call:
+            logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
+        if self.args.push_to_hub and not _internal_call:
+            self.push_to_hub(revision=self.args.hub_revision)
+
+    def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
+        """Save model, tokenizer and settings; `state` are the gathered weights of a sharded model."""
+        state = state and {name: own_storage(tensor) for name, tensor in state.items()}
+        with self._saving(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.save_weights(folder, state)
+            follow_umask(folder)
+            self.processing_class.save_pretrained(folder)
+        write_text(folder / checkpoints.ARGUMENTS, self.args.to_json_string() + "\n")
+
+    def save_weights(self, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
+        """Save the model as `from_pretrained` loads it: an adapter, or the encoder with its checkpoint's heads."""
+        if not hasattr(self.model, "peft_config"):
+            save_encoder(self.model, folder, self._prefix, self._carried, state)
+            if self._length:
+                write_text(folder / LENGTH_FILE, json.dumps(self._length) + "\n")
+            return
+        self.model.save_pretrained(folder, state_dict=state)
+        if self._sketch:
+            for path in folder.rglob(ADAPTER_SAFE_WEIGHTS_NAME):
+                if not path.relative_to(folder).parts[0].startswith("checkpoint-"):
+                    save_file(load_file(path), path, metadata={"format": "pt", SKETCH: self._sketch})
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Save a checkpoint, and mark it as complete by its last file, before older ones are deleted.
+
+        The Trainer's would delete them first, push pickles, and save the optimizer of a sharded model in parts.
+        """
+        args = self.args
+        run_dir = self._get_output_dir(trial=trial)
+        folder = Path(run_dir) / f"checkpoint-{self.state.global_step}"
+        if args.should_save:
+            (folder / checkpoints.COMPLETE).unlink(missing_ok=True)  # of a damaged checkpoint of this step
+        try:
+            with self._saving(folder):
+                with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
+                    super()._save_checkpoint(model, trial)
+                self._save_rest(folder)
+            if args.push_to_hub:
+                self.push_checkpoint(str(folder))
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)  # frees the space of the incomplete checkpoint
+            raise
+        self.accelerator.wait_for_everyone()
+        if args.should_save:
+            checkpoints.mark_complete(folder, self.trained_text)
+            rotate_checkpoints(run_dir, args.save_total_limit, self.state.best_model_checkpoint, use_mtime=True)
+
+    def _save_rest(self, folder: Path) -> None:
+        """Save the settings, the head, and what a run resumes from."""
+        if (head := getattr(self.model, HEAD_NAME, None)) is not None:
+            state = fsdp.full_state(head.state_dict())
+            if self.args.should_save:
+                save_file(state, folder / _HEAD_FILE)
+        if self.args.should_save:
+            write_text(folder / checkpoints.ARGUMENTS, self.args.to_json_string() + "\n")
+        if not self.args.save_only_model:
+            if self.is_fsdp_enabled:
+                fsdp.save_optimizer(self, folder)
+            else:
+                self._save_optimizer_and_scheduler(str(folder))
+            self._save_scaler(str(folder))
+            self._save_rng_state(str(folder))
+            self.save_state(folder)
+        if self.args.should_save:
+            follow_umask(folder)
+
+    def save_state(self, folder: Path) -> None:
+        """Save what the method needs to resume, in addition to weights, optimizer and schedule; on all processes."""
+
+    def _saving(self, folder: Path) -> AbstractContextManager[None]:
+        """Turn the error of a full disk into an InputError with the needed space and how to resume."""
+        size = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+        return disk_errors(
+            folder,
+            f"a checkpoint needs about {3 * size / 1e9:.1f} GB (weights and optimizer). Free space, and resume by "
+            "resume_from_checkpoint=true from the last complete checkpoint",
+        )
+
+    # ---- Load ----
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        """Load weights; the Trainer's would not find those whose names have the prefix of the base's checkpoint."""
+        model = self.model if model is None else cast(PreTrainedModel, model)
+        self.load_model(resume_from_checkpoint, model)
+        if (head := getattr(model, HEAD_NAME, None)) is not None:
+            state, like = load_file(os.path.join(resume_from_checkpoint, _HEAD_FILE)), head.state_dict()
+            head.load_state_dict({name: shard_like(tensor, like[name]) for name, tensor in state.items()})
+
+    def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
+        """Load the weights of encoder or adapter."""
+        if hasattr(model, "peft_config"):
+            checkpoints.check_same_adapter(cast(Any, model), checkpoint)
+            super()._load_from_checkpoint(checkpoint, model)
+        else:
+            load_weights(model, checkpoint, self._prefix)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Load the optimizer, which is saved in full, and what the method saved, for the same text alone."""
+        if checkpoint is None:
+            return
+        if not self.args.ignore_data_skip:
+            checkpoints.check_same_text(checkpoint, self.trained_text)
+        if self.is_fsdp_enabled:
+            fsdp.load_optimizer(self, Path(checkpoint))
+        else:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        self.load_state(Path(checkpoint))
+
+    def load_state(self, folder: Path) -> None:
+        """Load what `save_state` saved."""
+
+    def _load_best_model(self) -> None:
+        """Load the best checkpoint as any other; the Trainer's has a second way, by the names of files."""
+        logger.info("restoring the best checkpoint, %s", self.state.best_model_checkpoint)
+        self._load_from_checkpoint(cast(str, self.state.best_model_checkpoint))

@@ -1,0 +1,197 @@
+"""Scores of a trainer: those of `evaluate`, the terms of the loss in the log, and the hooks of a run's record."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+from transformers.trainer_utils import BestRun
+
+from hf_xalign.errors import InputError, suggestion
+from hf_xalign.evaluation.scores import Scores, score_retrieval
+from hf_xalign.objectives.term import Objective
+from hf_xalign.trainers.base.run import given_entries
+from hf_xalign.trainers.base.saving import SavingTrainer
+
+
+class ScoringTrainer(SavingTrainer):
+    """Trainer that scores its evaluation set and logs the terms of its loss.
+
+    A method whose score is not word retrieval overrides `_metrics`, `headline` and `score_held_out`.
+    """
+
+    # True if a run scores the model before training.
+    scores_start: ClassVar[bool] = True
+    # True if the scores before and after training are the ends of the curve, which `evaluate` then reports.
+    scores_ends: ClassVar[bool] = True
+    # Terms of the loss, for methods whose loss is a list of them.
+    objective: Objective | None = None
+    # Term of the loss that grows by design, so that its growth is not a sign of divergence.
+    growing_term: str = ""
+    # True inside `training_step`; other calls of `compute_loss` are not logged.
+    _in_step: bool = False
+    # Sums of the terms since the last row of the log, and the step of that row.
+    _term_sums: dict[str, torch.Tensor]
+    _terms_since: int = 0
+    # The training text as it was given, if there is a record.
+    _given: Any = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Show a constructor's `**kwargs` as the arguments of the base class that takes them."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            signature, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
+            parameters = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+            if len(parameters) < len(signature.parameters):
+                parameters = {**parameters, **base.parameters, **parameters}
+                cast(Any, cls.__init__).__signature__ = signature.replace(parameters=list(parameters.values()))
+
+    @property
+    def run_scores_ends(self) -> bool:
+        """True if the run scores the model before and after training."""
+        return self.run is not None and bool(self.run.record) and self.scores_ends
+
+    # ---- Scores ----
+
+    def evaluate(
+        self,
+        eval_dataset: Dataset | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """Compute and log the method's scores of the evaluation set.
+
+        Every process computes the same scores, so that all decide the same about early stopping.
+
+        Returns:
+            `<prefix>_<name>` for each score. Methods that align words or sentences return fractions between 0 and 1:
+            `<lang>_retrieval_<pooling>` (mean of both directions), the same with `_to_pivot` and `_from_pivot`, and
+            `retrieval`, the mean over languages.
+        """
+        dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
+        if dataset is None:
+            raise InputError("evaluate() needs an eval_dataset")
+        dataset = self._read(dataset, "eval_dataset")
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
+        if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:
+            best_metric = f"eval_{best_metric.removeprefix('eval_')}"
+            if best_metric not in metrics:  # raised before the first step, which is scored too
+                hint = suggestion(best_metric, metrics) or f": choose one of {', '.join(metrics)}"
+                raise InputError(f"metric_for_best_model={best_metric}: there is no such score{hint}")
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _metrics(self, dataset: Dataset) -> dict[str, float]:
+        """Return the scores of `evaluate` without prefix."""
+        name = self.headline(self.args)
+        scores = (self.run and self.run.known(dataset)) or self._score(dataset)
+        metrics = {
+            f"{language}_{key}": values[key]
+            for language, values in scores.items()
+            for key in (name, f"{name}_to_pivot", f"{name}_from_pivot")
+        }
+        return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
+
+    @staticmethod
+    def headline(args: Any) -> str:
+        """Return the name of the headline score under these settings."""
+        return f"retrieval_{args.eval_pooling}"
+
+    def _score(self, dataset: Dataset) -> Scores:
+        """Return the scores of each language."""
+        return self._score_by(score_retrieval, dataset, poolings=(self.args.eval_pooling,))
+
+    def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: Any) -> Scores:
+        """Call a function of `hf_xalign.evaluation.scores` in the precision of training."""
+        return score(
+            self.accelerator.unwrap_model(self.model),
+            self.processing_class,
+            dataset,
+            batch_size=self.args.per_device_eval_batch_size,
+            dtype=torch.bfloat16 if self.args.bf16 else None,
+            desc=f"Scoring step {self.state.global_step}",
+            **options,
+        )
+
+    def hyperparameter_search(self, *args: Any, **kwargs: Any) -> BestRun:
+        """Search for the best settings with Optuna; every trial gets a new model from `model_init`.
+
+        See [`~hf_xalign.trainers.base.search.search_settings`] for the arguments, which are the Trainer's.
+        """
+        from hf_xalign.trainers.base.search import search_settings
+
+        return search_settings(self, *args, **kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise an InputError: batches have no labels to predict."""
+        raise InputError("predict: there is nothing to predict. Score by evaluate(dataset), or apply trainer.model.")
+
+    def formula(self) -> str:
+        """Return the objective as plain text."""
+        formula = cast(Any, self.args).formula
+        return formula() if self.objective is None else formula(self.objective)
+
+    def _has_scores(self) -> bool:
+        """Return whether the run has text to be scored on."""
+        return self.eval_dataset is not None
+
+    def text_entries(self) -> dict[str, Any]:
+        """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""
+        return given_entries(self._given, cast(Dataset, self.eval_dataset))
+
+    def last_entries(self) -> dict[str, Any]:
+        """Return further entries of the record of a finished run."""
+        return {}
+
+    def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
+        """Score a stage of the run on the evaluation set, by language, and keep its vectors in `run`.
+
+        The first scores before training are shown before the others are computed.
+        """
+        raise NotImplementedError
+
+    def keep_held_out(self, folder: Path) -> dict[str, str]:
+        """Save the evaluation set, and return {description: file}."""
+        return {}
+
+    # ---- The log ----
+
+    def log_term(self, name: str, value: torch.Tensor) -> None:
+        """Add this micro-batch's share of a term, which is logged as `loss/<name>`, a mean over steps.
+
+        Outside a training step, as in a callback, nothing is logged.
+        """
+        if not self._in_step:
+            return
+        if not self._term_sums:
+            self._terms_since = self.state.global_step
+        self._term_sums[name] = self._term_sums.get(name, torch.zeros_like(value.detach())) + value.detach()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, adding each term to a row that has the loss."""
+        if "loss" in logs and self._term_sums:
+            steps = self.state.global_step - self._terms_since
+            for name, total in self._term_sums.items():
+                logs[f"loss/{name}"] = self.accelerator.reduce(total, reduction="mean").item() / steps
+            self._term_sums = {}
+        super().log(logs, start_time)
+
+    def loss_change(self) -> dict[str, float] | None:
+        """Return the `first` and `last` logged loss, or None if there are fewer than two.
+
+        The first is of one step, the last a mean over the steps since the log before it. PPA's contrast with a queue
+        that starts empty, which grows as the queue fills, is left out.
+        """
+        losses = []
+        for row in self.state.log_history:
+            terms = [row[name] for name in row if name.startswith("loss/") and name != f"loss/{self.growing_term}"]
+            if "loss" in row and (terms or not self.growing_term):
+                losses.append(sum(terms) if self.growing_term else row["loss"])
+        return {"first": losses[0], "last": losses[-1]} if len(losses) > 1 else None

@@ -1,0 +1,351 @@
+"""Base class of every trainer: what it is made from, its batches, and its loss."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from datasets import Dataset
+from peft import PeftConfig, get_peft_model
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers.trainer_utils import IntervalStrategy
+
+from hf_xalign.cache import check_output
+from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
+from hf_xalign.data.encoding import check_pieces, set_prompt
+from hf_xalign.data.load import join_languages
+from hf_xalign.data.parallel import only_language
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.scores import Protocol
+from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
+from hf_xalign.modeling.freezing import find_switches, note_switched, switch_back
+from hf_xalign.objectives.term import Objective, Read, Term, Vectors
+from hf_xalign.trainers.base import checkpoints, fsdp, opening
+from hf_xalign.trainers.base.callbacks import AverageAtEnd, StepEnd, StepStart
+from hf_xalign.trainers.base.probes import Probe
+from hf_xalign.trainers.base.run import Reporting, Run
+from hf_xalign.trainers.base.scoring import ScoringTrainer
+from hf_xalign.trainers.base.tracking import use_tracker
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig, check_optimizer, check_optimizers
+
+logger = logging.getLogger(__name__)
+
+# Arguments that every trial of a search has of its own; `__class__` is Python's.
+_OF_ONE_TRIAL = {"self", "model", "args", "model_init", "__class__"}
+
+
+class AlignmentTrainer(ScoringTrainer):
+    """Base class of all trainers.
+
+    A method prepares model and data in `_prepare`, before the Trainer is made, and has its loss in `compute_loss`. A
+    loss that is a list of terms is the `total` of the vectors that they read. Any other loss overrides `_count_items`,
+    and reports its terms with `log_term`.
+
+    Args:
+        model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
+            of one and its pooling); or the Hub id or folder to load it from, in float32 and from safetensors
+            (`builtin` for the one that comes with the library).
+        args: the method's config, by default one with its defaults.
+        train_dataset: encoded pairs, with `length` and `source_lang` columns.
+        eval_dataset: held-out pairs, scored by language; or a dict of them by language.
+        processing_class: the fast tokenizer; by default that of the model's checkpoint.
+        objective: the terms of the loss, for methods whose loss is a list of [`~hf_xalign.objectives.Term`].
+        peft_config: adapter that is added to the encoder and trained instead of its weights.
+        callbacks: callbacks of transformers, in addition to the Trainer's own.
+        optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
+        optimizer_cls_and_kwargs: class and options of the optimizer, which gets all trained weights.
+        model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
+            `model` is None.
+        name: name of the encoder in record and card, by default that of its checkpoint.
+        probes: labelled text of [`~hf_xalign.trainers.base.probes.read_probes`], by which the frozen vectors are
+            probed before and after training.
+        protocols: protocols that word retrieval is scored by before and after training.
+        reporting: what a script adds to the record of the run.
+
+    Raises:
+        InputError: settings do not fit the model, the tokenizer or the data; or the output folder holds another run.
+    """
+
+    # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
+    # of micro-batches. (The default None guesses from the model's signature and the batch's keys.)
+    loss_is_scaled_for_ga = True
+    config_class: ClassVar[type[AlignmentConfig]]
+    _tag_names: ClassVar[list[str]] = ["hf_xalign"]
+    _paper: ClassVar[dict[str, str]] = {}
+    # True if the method supports FSDP2.
+    can_shard: ClassVar[bool] = False
+    # False if the encoder is frozen below a module, so that its weights may have any type.
+    trains_encoder: ClassVar[bool] = True
+    # True if training starts from a module with random weights, so that scores before it are not the encoder's.
+    random_start: bool = False
+    # Short name of the method in the record of a run.
+    method: ClassVar[str] = ""
+    # Set by `_prepare` of a method that averages its weights with those before training.
+    _average: AverageAtEnd | None = None
+    # What the terms of the loss may read.
+    computes: ClassVar[tuple[Read, ...]] = ()
+    # Arguments of this trainer, from which a search makes others; a subclass adds its own.
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    # True if `cache_start` was called.
+    _start_cached: bool = False
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | None = None,
+        args: AlignmentConfig | None = None,
+        *,
+        train_dataset: Any,
+        eval_dataset: Any = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        objective: Sequence[Term] | None = None,
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Optimizer | None, LambdaLR | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
+        model_init: opening.ModelInit | None = None,
+        name: str | None = None,
+        probes: Sequence[Probe] = (),
+        protocols: Sequence[Protocol] = (Protocol(),),
+        reporting: Reporting | None = None,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in _OF_ONE_TRIAL}
+        start = time.perf_counter()
+        args = self.config_class() if args is None else args
+        self.args, self.reporting = args, reporting or Reporting()
+        check_optimizers(args, model, optimizers, optimizer_cls_and_kwargs)
+        self._set_objective(objective)
+        # The Trainer would replace the prepared model by a new one.
+        self.make_model = model_init
+        if model_init is not None:
+            self.arguments = {**self.arguments, **arguments}
+        if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
+            strategy = IntervalStrategy(args.eval_strategy).value
+            raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
+        check_output(args.output_dir)
+        fsdp.check_sharding(args, self.can_shard)
+        base_model, model, processing_class = opening.find_model(self, model, processing_class)
+        for fault in opening.adapter_faults(model, peft_config):
+            raise InputError(fault)
+        switch_back(model)  # what an earlier trainer froze, and its dropout
+        if peft_config is not None:
+            model = cast(PreTrainedModel, get_peft_model(model, peft_config))
+        if args.push_to_hub:
+            self._check_push(model)
+        if self.trains_encoder:
+            opening.check_precision(model)
+        if prompt := getattr(args, "prompt", None):
+            set_prompt(processing_class, prompt)
+        args.check_model(model, processing_class, self.objective)
+        opening.choose_attention(model, args)
+        train_dataset = self._read(train_dataset, "train_dataset")
+        eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
+        self.eval_dataset, self.processing_class = eval_dataset, processing_class
+        # True if the method keeps a record and the settings want it.
+        self._recorded = bool(args.record and self.method)
+        self._given = train_dataset if self._recorded and eval_dataset is not None else None
+        sharded, opened, switches = fsdp.wants_sharding(args), model, find_switches(model)
+        if sharded:  # moved to its device in parts, because it may not fit there next to its frozen copy
+            cast(nn.Module, model).to("cpu")
+        model, train_dataset, collator = self._prepare(model, train_dataset)
+        # Another model holds this one below an adapter, and sharding replaces the weights.
+        if model is opened and not sharded:
+            note_switched(model, switches)
+        held_out = self.eval_dataset
+        if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
+            check_pieces(held_out, processing_class, "eval_dataset")
+        self.remember_base(model)
+        callbacks = [*filter(None, [self._average]), StepStart(self), *(callbacks or [])]
+        if args.early_stopping_patience is not None:
+            callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
+        callbacks.append(StepEnd(self))
+        if hasattr(model, "add_model_tags"):
+            model.add_model_tags(self._tag_names)
+        args.eval_on_start = eval_dataset is not None and args.eval_strategy != IntervalStrategy.NO
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=self.eval_dataset,
+            processing_class=processing_class,
+            data_collator=collator,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            optimizer_cls_and_kwargs=optimizer_cls_and_kwargs,
+        )
+        fsdp.settle(self)
+        check_optimizer(self.optimizer, self.model)
+        use_tracker(self)
+        self._term_sums: dict[str, torch.Tensor] = {}
+        # True from the first loss on that is not finite.
+        self.not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
+        self._complete()
+        if self._recorded and self._has_scores():
+            options: Any = {"probes": probes, "protocols": protocols, "reporting": self.reporting}
+            self.run = Run(self, name or base_model, time.perf_counter() - start, **options)
+
+    def _set_objective(self, objective: Sequence[Term] | None) -> None:
+        """Store the terms of the loss, by default those of the settings, before anything is loaded."""
+        args: Any = self.args
+        if objective is not None and not args.LOSS:
+            raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
+        if objective is not None:
+            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
+        if args.LOSS:
+            self.objective = Objective(args.terms() if objective is None else objective)
+            reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
+            self.objective.require(self.computes, reason)
+
+    def _complete(self) -> None:
+        """Make the method's parts in addition to the model, when the Trainer is made."""
+
+    def _load_model(self, path: str) -> PreTrainedModel:
+        """Load the model of a Hub id or folder."""
+        return load_encoder(path)
+
+    # ---- Data ----
+
+    def _read(self, data: Any, name: str) -> Any:
+        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
+
+        Its rows have one pivot.
+        """
+        pairs = join_languages(data, name)
+        only_language(pairs, "target_lang", name)
+        return pairs
+
+    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+        """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
+        raise NotImplementedError
+
+    def cache_start(self) -> None:
+        """Compute and store the vectors of the encoder before training that the training reads, once.
+
+        `train` calls this after the scores before training, so that their table is printed first.
+        """
+        if self._start_cached:
+            return
+        self._start_cached = True
+        model = self.accelerator.unwrap_model(self.model)
+        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        cast(nn.Module, model).to(self.args.device)
+        self._encode_start(model)
+        cast(nn.Module, model).to(home)
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        """Encode the training text by the model before training, if the settings cache its vectors."""
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of training; the first call may encode the text, see `cache_start`."""
+        self.cache_start()
+        return self._get_dataloader(
+            self.train_dataset, "Training", self._train_batch_size, sampler_fn=self.make_sampler, is_training=True
+        )
+
+    def make_sampler(self, dataset: Dataset) -> Any:
+        """Return the order of the training rows, which is a function of seed and epoch alone."""
+        strategy = self.args.train_sampling_strategy
+        lengths, languages, names = lengths_and_languages(dataset)
+        counts = dict(zip(names, np.bincount(languages, minlength=len(names)).tolist()))
+        self.trained_text = {"rows": counts, "text": checkpoints.hash_rows(dataset, lengths)}
+        # accelerate would repeat rows to fill all processes; in one process the last batch may be smaller.
+        whole_batches = self.args.world_size > 1 or self.args.dataloader_drop_last
+        batch = self.args.train_batch_size * self.args.world_size
+        if self.args.dataloader_drop_last and len(lengths) < batch:
+            raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}. Remove it.")
+        self.sampler = PairSampler(
+            lengths,
+            languages,
+            step_pairs=batch * self.args.gradient_accumulation_steps,
+            seed=self.args.seed if self.args.data_seed is None else self.args.data_seed,
+            group_by_length=strategy == "group_by_length",
+            language_sampling=self.args.language_sampling,
+            alpha=self.args.language_alpha,
+            bandit=self._make_bandit(names) if self.args.language_sampling == "ucb" else None,
+            shuffle=strategy != "sequential",
+            multiple=batch if whole_batches else 1,
+        )
+        return self.sampler
+
+    def _make_bandit(self, languages: list[str]) -> LanguageBandit:
+        """Return a new bandit over these languages, which learns from the loss of each."""
+        raise NotImplementedError
+
+    # ---- Loss ----
+
+    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+        """Count the items of one batch that each term of the loss is averaged over."""
+        return cast(Objective, self.objective).counts(batch)
+
+    def _get_num_items_in_batch(self, batch_samples: list, device: torch.device) -> torch.Tensor:
+        """Count the items of an optimizer step over its micro-batches and all processes; int64 (terms,).
+
+        The Trainer's counts labels alone: a loss of a mean over each micro-batch would depend on how rows are divided.
+        """
+        counts = torch.tensor([self._count_items(batch) for batch in batch_samples], device=device).sum(0)
+        if self.args.world_size > 1:
+            counts = self.accelerator.reduce(counts, reduction="sum")
+        return counts
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
+        """Return the micro-batches of an optimizer step, none for a run that had ended, and their counts."""
+        if self.resumed_at_end:
+            return [], None
+        return super().get_batch_samples(epoch_iterator, num_batches, device)
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return the micro-batch's share of the step's loss, summed over micro-batches and averaged over processes.
+
+        Without `num_items_in_batch`, int64 (terms,), the step is this batch alone.
+        """
+        raise NotImplementedError
+
+    def total(self, vectors: Vectors, counts: torch.Tensor | int | None) -> torch.Tensor:
+        """Return the weighted sum of the terms of these vectors, each divided by its count, and log each."""
+        with self.accelerator.autocast():
+            return cast(Objective, self.objective)(vectors, self.step_counts(vectors.batch, counts), self.log_term)
+
+    def step_counts(self, inputs: dict[str, torch.Tensor], counts: torch.Tensor | int | None) -> torch.Tensor:
+        """Return the counts of the optimizer step, or of this batch if it is all there is."""
+        if isinstance(counts, torch.Tensor):
+            return counts
+        return self._get_num_items_in_batch([inputs], self.args.device)
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Run the Trainer's step, and record without waiting for the device whether the loss was finite."""
+        self._in_step = True
+        try:
+            loss = self._step(model, inputs, num_items_in_batch)
+        finally:
+            self._in_step = False
+        self.not_finite |= ~torch.isfinite(loss)
+        return loss
+
+    def _step(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        """Run forward and backward of one micro-batch, and return its detached loss."""
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def head(self, name: str) -> nn.Module:
+        """Return the module of this name that is trained next to the encoder, such as a projection."""
+        return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
+
+    def advance(self) -> None:
+        """Update what follows the weights, after each optimizer step and before anything is logged or saved."""

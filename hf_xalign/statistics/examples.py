@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hf_xalign.cache import read_json
-from hf_xalign.checks import check_layout
-from hf_xalign.errors import InputError, content_errors, explained
+from hf_xalign.checks import check_lengths, check_range
+from hf_xalign.errors import content_errors, explained
 from hf_xalign.record import write_text
 
 _COUNTS = ("correct", "predicted", "gold")
@@ -38,7 +38,7 @@ class ExampleScores:
         F1 = 2 sum(correct) / (sum(predicted) + sum(gold)), which is accuracy if predicted == gold == the number of
         items. If both sums are 0, F1 is 0.0, as in seqeval and scikit-learn. Columns are (n,) whole numbers.
         """
-        return cls(_counts(correct, predicted, gold, dimensions=1))
+        return cls(_counts(correct, predicted, gold))
 
     @classmethod
     def from_label_counts(cls, correct: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> ExampleScores:
@@ -52,15 +52,13 @@ class ExampleScores:
             >>> found.score()  # F1 of 1 and of 0
             0.5
         """
-        return cls(_counts(correct, predicted, gold, dimensions=2))
+        return cls(_counts(correct, predicted, gold))
 
     @classmethod
     def from_values(cls, values: ArrayLike) -> ExampleScores:
         """Build scores whose total is their mean, e.g. the token F1 of each question, from (n,) finite numbers."""
-        column = _numbers("values", values, "biuf").astype(np.float64)
-        if not np.isfinite(column).all():
-            row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise InputError(f"example scores: the value of example {row} is {column[row]}, not a finite number")
+        column = np.asarray(values, dtype=np.float64)
+        check_range(least=1, examples=column.size)
         return cls({"values": column})
 
     @property
@@ -101,9 +99,7 @@ class ExampleScores:
         """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
         with explained(f"{path}", OSError, advice=". A finished run has this file next to scores.json."):
             content: Any = read_json(path, remedy="The file was edited or cut off.")
-        check_layout(content, {"kind": set(COLUMNS)}, path)
         kind = content["kind"]
-        check_layout(content, dict.fromkeys(COLUMNS[kind], list), path)
         with content_errors(path, "not example scores", "The file was edited."):
             if kind == "values":
                 return cls.from_values(content["values"])
@@ -121,31 +117,8 @@ def total(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     return ratios.sum(-1) / np.maximum(occurs.sum(-1), 1)
 
 
-def _counts(*columns: ArrayLike, dimensions: int) -> dict[str, np.ndarray]:
-    """Check the columns of counts, and return them by name as int64."""
-    checked = {name: _numbers(name, column, "biu", dimensions) for name, column in zip(_COUNTS, columns)}
-    if len({column.shape for column in checked.values()}) > 1:
-        plain = dimensions == 1
-        sizes = ", ".join(f"{name} has {len(column) if plain else column.shape}" for name, column in checked.items())
-        raise InputError(f"example scores: every column needs one entry for each example, but {sizes}")
-    right = checked["correct"]
-    wrong = (right < 0) | (right > checked["predicted"]) | (right > checked["gold"])
-    if wrong.any():
-        row, *label = map(int, np.argwhere(wrong)[0])
-        counts = ", ".join(f"{name} {column[row, *label]}" for name, column in checked.items())
-        where = f"example {row}" + "".join(f", label {number}" for number in label)
-        raise InputError(f"example scores: {where} has {counts}; correct must lie between 0 and both other counts")
-    return {name: column.astype(np.int64) for name, column in checked.items()}
-
-
-def _numbers(name: str, column: ArrayLike, kinds: str, dimensions: int = 1) -> np.ndarray:
-    """Check that a column has at least one number, of NumPy's dtype `kinds`."""
-    with explained(f"example scores: {name}", ValueError):  # rows of different lengths
-        array = np.asarray(column)
-    if array.ndim != dimensions or not array.size:
-        shape = "(n,)" if dimensions == 1 else "(n, labels)"
-        raise InputError(f"example scores: {name} must have shape {shape} with n of at least 1, not {array.shape}")
-    if array.dtype.kind not in kinds:
-        wanted = "numbers" if "f" in kinds else "whole numbers"
-        raise InputError(f"example scores: {name} must be {wanted}, got {array.dtype}")
-    return array
+def _counts(correct: ArrayLike, predicted: ArrayLike, gold: ArrayLike) -> dict[str, np.ndarray]:
+    """Return the columns of counts by name, as int64; NumPy refuses fractions, which are no counts."""
+    columns = dict(zip(_COUNTS, map(np.asarray, (correct, predicted, gold))))
+    check_lengths("example", **columns)
+    return {name: column.astype(np.int64, casting="same_kind") for name, column in columns.items()}

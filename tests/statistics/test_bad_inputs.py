@@ -1,10 +1,10 @@
 """Bad inputs of example scores, tests, intervals and comparisons."""
 
-import json
 import shutil
 from functools import partial
 
 import numpy as np
+import pytest
 from support.refusals import assert_refused, calls
 from support.results import edit_run, tagged, write_run, write_system, write_three
 
@@ -18,33 +18,13 @@ from hf_xalign.statistics.significance import (
     score_interval,
 )
 
-NAN = float("nan")
-
 
 def test_examples(tmp_path):
-    counts = [
-        (([1, 1], [1], [1, 1]), "correct has 2, predicted has 1, gold has 2"),
-        (([0, 2], [3, 1], [3, 3]), "example 1 has correct 2, predicted 1, gold 3"),
-        (([0.5], [1], [1]), "correct must be whole numbers"),
-        (([[1]], [1], [1]), r"not \(1, 1\)"),
-        (([[1], [1, 2]], [1], [1]), "correct"),
-    ]
-    values = [(([0.0, NAN],), "example 1 is nan"), (([],), r"\(n,\) with n of at least 1, not \(0,\)")]
-    assert_refused(calls(ExampleScores.from_counts, counts) | calls(ExampleScores.from_values, values))
-
-    def load(content, folder):
-        if content is not None:
-            (folder / "de.json").write_text(content)
-        return ExampleScores.load(folder / "de.json")
-
-    files = {
-        None: "No such file",
-        "{": "not JSON",
-        "[1]": r"the content is \[1\], not an object",
-        '{"kind": "counts", "correct": [1]}': "predicted is missing",
-        json.dumps({"kind": "counts", "correct": [2], "predicted": [1], "gold": [2]}): "example 0 has correct 2",
-    }
-    assert_refused({text: (partial(load, text), rf"de\.json.*{said}") for text, said in files.items()}, tmp_path)
+    counts = [(([1, 1], [1], [1, 1]), "2 correct, 1 predicted, 2 gold: one for each example")]
+    assert_refused(calls(ExampleScores.from_counts, counts))
+    assert_refused({"no file": (partial(ExampleScores.load, tmp_path / "de.json"), r"de\.json.*No such file")})
+    with pytest.raises(TypeError, match="Cannot cast"):
+        ExampleScores.from_counts([0.5], [1], [1])
 
 
 def counted(*columns):
@@ -65,7 +45,7 @@ def test_significance():
     single = ExampleScores.from_values([1.0])
     options = [({"confidence": 1}, "confidence=1: must be above 0 and below 1")]
     table |= calls(score_interval, options, scores=single)
-    table |= calls(interval, [(([],), r"not \(0,\)")])
+    table |= calls(interval, [(([],), "examples=0")])
     sentences = counted([1, 2], [2, 3], [2, 3])
     assert_refused(table | calls(paired_t_test, [((sentences, sentences), "permutation test")]))
 
@@ -76,20 +56,13 @@ def test_comparison_of_a_bad_folder(tmp_path):
         change(folders[1])
         return compare(folders, quiet=True)
 
-    def rescore(score):
-        return {"languages": {code: {"score": score} for code in ("de", "hi")}}
-
     longer = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 79), ("hi", 50))}
     more = {code: tagged(np.random.default_rng(0), n, 0.5) for code, n in (("de", 80), ("hi", 50), ("ru", 9))}
     rows = [
         (lambda f: (f / "seed-1" / "scores.json").unlink(), "scores.json: the run is not finished"),
         (lambda f: (f / "seed-1" / "scores.json").write_text("{"), "scores.json: not JSON"),
         (lambda f: edit_run(f, train_language="de"), "train_language is 'de', but 'en' for seed 0"),
-        (lambda f: edit_run(f, task=None), "task is missing"),
         (lambda f: edit_run(f, languages={}), "has no scores for de, hi, only for none"),
-        (lambda f: edit_run(f, languages={"de": {}}), "languages.de.score is missing"),
-        (lambda f: edit_run(f, **rescore(0.5)), "de.json: its 80 examples score .* reports 0.500000"),
-        (lambda f: shutil.copytree(f / "seed-1", f / "seed-7"), "seed-7/scores.json: its seed is 1"),
         (lambda f: [shutil.rmtree(one) for one in list(f.iterdir())], "seed-<number>.*evaluate RUN --examples"),
         (lambda f: write_run(f, 2, longer), "de: .*80 with counts and 79 with counts. .*--links"),
         (lambda f: write_run(f, 2, more), "seed-0/scores.json: has no scores for ru, only for de, hi"),

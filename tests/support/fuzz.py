@@ -44,7 +44,6 @@ from hf_xalign.links.frozen import read_links
 from hf_xalign.mapping import Anchors, read_word2vec
 from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules
-from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import LabelSet, read_examples, read_questions
 from support.text import CONLLU, tmx
 
@@ -470,7 +469,6 @@ _entries = {
 }
 _aligned = [partial(_stream, other="p.en"), partial(_load, other="p.en")]
 _JSONL = [_lines(_PAIR, _PAIR), _lines(_WORDS), _lines({"translation": _CODES})]
-_scores = ExampleScores.from_counts([1, 2], [2, 2], [3, 2])
 _parallel, _examples = [_stream, _load], [_texts, _tagged]
 _NO_PAIRS, _NO_TEXT = r"no sentence pairs|occurs \d times", "is empty|no text column|no sentences"
 
@@ -508,7 +506,6 @@ READERS = {
     "treebank": Reader("t.conllu", [CONLLU.encode()], [_trees], of_no_line="no sentences"),
     "recipe": Reader("recipe.yaml", [_YAML], [_recipe], "yaml"),
     "labels": Reader("labels.json", [b'["O", "B-X", "I-X"]', b'["a", "b"]'], [_label_set], "json"),
-    "example-scores": Reader("e.json", [_saved(_scores.save)], [ExampleScores.load], "json"),
     "entries": Reader("token_entries.json", [_dump(_entries, True)], [_token_entries], "json"),
     "language": Reader("language.json", [_saved(_language.save)], [DerivedLanguage.load], "json"),
     "rules": Reader("r.txt", [_RULES], [_rules]),

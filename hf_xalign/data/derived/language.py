@@ -30,7 +30,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from hf_xalign.cache import read_json
-from hf_xalign.checks import GIVEN, check, check_layout, needs, setting, show
+from hf_xalign.checks import GIVEN, check, needs, setting, show
 from hf_xalign.data.derived.word_order import Tree, WordOrder
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
@@ -281,8 +281,8 @@ class DerivedLanguage:
         fault = "not a derived language that hf_xalign saved"
         with explained(f"{path}: cannot be read", OSError), content_errors(path, fault):
             content = read_json(path, fault)
-            check_layout(content, {"format": {_FORMAT}, "version": {_VERSION}}, path)
-            del content["format"], content["version"]
+            if (kind := (content.pop("format"), content.pop("version"))) != (_FORMAT, _VERSION):
+                raise InputError(f"{path}: {kind} is not {(_FORMAT, _VERSION)}")
             for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
                 content[name] = None if content[name] is None else make(content[name])
             if shared := content["shared"]:

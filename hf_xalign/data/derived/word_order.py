@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, List, Value
 
-from hf_xalign.checks import check_layout, check_lengths
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.readers import WITHHELD, is_conllu, is_withheld, read_conll
 from hf_xalign.errors import InputError, explained
 
@@ -105,7 +105,7 @@ HEAD = "HEAD"  # label of the head itself, among the relations of its dependents
 
 _FORMAT, _VERSION = "word_order", 1
 _CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}
-_LAYOUT = {"format": {_FORMAT}, "version": {_VERSION}, "counts": dict.fromkeys(_CATEGORIES.values(), dict)}
+
 _EXACT = 10  # longest phrase whose Z is summed exactly, over 2^10 sets
 
 
@@ -179,7 +179,8 @@ class WordOrder:
     @classmethod
     def from_json(cls, value: Any) -> WordOrder:
         """Restore what `to_json` returned; another format raises an InputError."""
-        check_layout(value, _LAYOUT, "word order")
+        if (value["format"], value["version"]) != (_FORMAT, _VERSION):
+            raise InputError(f"word order: {value['format']} {value['version']} is not {_FORMAT} {_VERSION}")
         return cls(value["counts"])
 
     def _draw(self, category: str, labels: Sequence[str], draw: Callable[[], float]) -> list[int]:

@@ -27,6 +27,7 @@ from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words
 from hf_xalign.modeling.checkpoint import load_encoder
+from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
@@ -62,7 +63,7 @@ def second_pass(
             training = encoder.training
             try:
                 encoder.train(training and dropout)
-                states.append(encoder(**inputs, output_hidden_states=True).hidden_states)
+                states.append(_all_states(encoder, inputs))
             finally:
                 encoder.train(training)
 
@@ -70,6 +71,16 @@ def second_pass(
         if inputs:
             stack.callback(model.register_forward_hook(read).remove)
         yield states
+
+
+def _all_states(encoder: nn.Module, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return the hidden states of a batch, without computing its padding where the encoder allows it."""
+    if "token_type_ids" in inputs:  # language embeddings, which a packed row does not carry
+        return encoder(**inputs, output_hidden_states=True).hidden_states
+    layers = range(cast(PreTrainedModel, encoder).config.num_hidden_layers + 1)
+    reruns = any(getattr(module, "gradient_checkpointing", False) for module in encoder.modules())
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    return encode_batch(encoder, encoder, ids, mask, layers, reruns=reruns).hidden_states
 
 
 # Separates the pairs' random numbers from others of the same seed.
@@ -279,16 +290,11 @@ class ContinualTrainer(TaskTrainer):
 
     def _frozen_vectors(self, pairs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Compute f0 of the pivot words, (words, layers, dim), without gradient."""
-        token_types = {}
+        inputs = {"input_ids": pairs["kept_ids"], "attention_mask": pairs["kept_mask"]}
         if self._reference_row is not None:
-            token_types["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
+            inputs["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
-            states = cast(nn.Module, self._reference)(
-                input_ids=pairs["kept_ids"],
-                attention_mask=pairs["kept_mask"],
-                output_hidden_states=True,
-                **token_types,
-            ).hidden_states
+            states = _all_states(cast(nn.Module, self._reference), inputs)
             return pool_layers([states[layer] for layer in self.layers], pairs, "kept")
 
 

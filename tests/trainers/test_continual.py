@@ -120,7 +120,7 @@ def test_pairs_can_go_without_dropout(tmp_path):
         expected = alignment(trainer, [pair for row in rows for pair in row.pairs])
     for name, value in zip(("align", "regularizer"), expected, strict=True):
         assert_rounding(terms[False][name], value, STEP)
-        assert not torch.allclose(terms[True][name], value, rtol=1e-2)
+        assert not torch.allclose(terms[True][name], value, rtol=1e-3)
     assert torch.equal(terms[False]["task"], terms[True]["task"])
 
 

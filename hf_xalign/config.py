@@ -278,7 +278,8 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
         return _convert(value, hint)
     except _MismatchError:
         as_json = json.dumps(value, ensure_ascii=False, default=str)
-        message, choices = f"{where}: expected {_describe(hint)}, got {as_json}", _choices(hint)
+        expected = _describe(hint).removesuffix(" or null" if where.startswith("--") else "")
+        message, choices = f"{where}: expected {expected}, got {as_json}", _choices(hint)
         if isinstance(value, str):
             message += suggestion(value, choices)
         elif value is not None and not isinstance(value, dict) and (choices or str in _members(hint)):

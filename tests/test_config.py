@@ -167,7 +167,7 @@ OPTIONS = {
         "--pooling men",
         '^--pooling: expected one of first, last, mean, got "men"; did you mean .mean.',
     ),
-    "value of another type, as YAML": ((Data,), "--weights 5", "^--weights: expected a mapping or null, got 5$"),
+    "value of another type, as YAML": ((Data,), "--weights 5", "^--weights: expected a mapping, got 5$"),
     "no YAML": ((Data,), "--weights {", "^--weights: not valid YAML"),
     "no value": ((Small,), "--steps", "^--steps: expected one argument"),
     "no field of the name": ((Small,), "--droput=true", "^unknown option --droput; did you mean '--dropout'\\?$"),

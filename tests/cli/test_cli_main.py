@@ -27,7 +27,7 @@ MISTAKES = [
     ("report nowhere", "No such file or directory. Give the folder"),
     ("evaluate m --links a --data b", "--links a does not go with --data b"),
     ("align-words de=nowhere.tsv", "nowhere.tsv: no such file"),
-    ("demo --processes x", '--processes: expected a whole number or null, got "x"'),
+    ("demo --processes x", '--processes: expected a whole number, got "x"'),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
     ("train fao --accelerate_config ddp", "--accelerate_config ddp: no such file"),
     (

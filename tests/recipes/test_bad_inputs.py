@@ -99,6 +99,18 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
             run(lambda options=options: fao.main(command(files, *options, out=tmp_path / "out")))
         assert stop.value.code == 130
         assert f"interrupted; {advice}" in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "1")  # of two processes, the main one alone speaks
+    with pytest.raises(SystemExit):
+        run(Mock(side_effect=KeyboardInterrupt))
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--cpu --num_processes 2", "--num-processes=2", "--num_processes 1", "--cpu"])
+def test_one_process_in_place_of_several_is_named(words, monkeypatch, caplog):
+    monkeypatch.setattr(ending, "launcher_words", lambda: ["accelerate", "launch", *words.split(), "fao.py"])
+    monkeypatch.delenv("RANK", raising=False)
+    run(lambda: None)
+    assert ("asked for 2 processes and started one" in caplog.text) == ("2" in words)
 
 
 EARLY = """

@@ -13,38 +13,27 @@ import re
 import resource
 import shutil
 import signal
-import struct
-import tempfile
 import traceback
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
-import torch
-import yaml
 from hypothesis import strategies as st
-from transformers import SchedulerType
 
-from hf_xalign.config import parse
 from hf_xalign.data import load_parallel
-from hf_xalign.data.derived.language import Alphabet, DerivedLanguage
-from hf_xalign.data.derived.word_order import WordOrder, load_treebank
+from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import stream_parallel
 from hf_xalign.data.monolingual import load_monolingual
-from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.errors import InputError
 from hf_xalign.links.files import PharaohReader, read_pharaoh
-from hf_xalign.links.frozen import read_links
-from hf_xalign.mapping import Anchors, read_word2vec
-from hf_xalign.modeling.maps import LanguageMap, SideMap
-from hf_xalign.prepare.rules import Limits, Pair, clean, decode_entities, make_rules
-from hf_xalign.tasks import LabelSet, read_examples, read_questions
+from hf_xalign.mapping import read_word2vec
+from hf_xalign.tasks import read_examples, read_questions
 from support.text import CONLLU, tmx
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -256,76 +245,13 @@ def _jsonl(seed: bytes) -> st.SearchStrategy[bytes]:
     )
 
 
-def _yaml(seed: bytes) -> st.SearchStrategy[bytes]:
-    return _changed(yaml.safe_load(seed)).map(
-        lambda found: yaml.safe_dump(found, allow_unicode=True).encode("utf-8", "replace")
-    )
-
-
-def _tensors(seed: bytes) -> st.SearchStrategy[bytes]:
-    """Change the header of a safetensors file, or the JSON text inside its metadata, and set its length right."""
-    (length,) = struct.unpack("<Q", seed[:8])
-    header, rest = json.loads(seed[8 : 8 + length]), seed[8 + length :]
-
-    def packed(found: Any) -> bytes:
-        text = _dump(found, True)
-        return struct.pack("<Q", len(text)) + text + rest
-
-    @st.composite
-    def inner(draw: Any) -> bytes:
-        own = copy.deepcopy(header)
-        name = draw(st.sampled_from(sorted(own["__metadata__"])))
-        text = own["__metadata__"][name].encode()
-        changed = draw(_json(text) if text.startswith(b"{") else _edited(text))
-        own["__metadata__"][name] = changed.decode(errors="replace")
-        return packed(own)
-
-    outer = _changed(header).map(packed)
-    return st.one_of(outer, inner()) if header.get("__metadata__") else outer
-
-
-_COLUMNS = ["source", "target", "source_lang", "target_lang", "source_words", "target_words", "links", "text", "de"]
-_COLUMNS += ["en", "translation", "a\nb", "\ufeff", "x" * 50]
-_ARRAYS = [
-    pyarrow.array(["Haus", "Hund"]), pyarrow.array(["", None]), pyarrow.array(["a\ufeff", "e\u0301\n\0"]),
-    pyarrow.array(["de", "de"]), pyarrow.array(["en", "eng"]), pyarrow.array([["the", "cat"], []]),
-    pyarrow.array([["the", None], None]), pyarrow.array([[[0, 0]], []]), pyarrow.array([[[0, 0, 1]], None]),
-    pyarrow.array([[[2**40, -1]], [[0]]]), pyarrow.array([[[None, 0]], [None]]),
-    pyarrow.array([{"de": "a", "en": "b"}, None]), pyarrow.array([{"de": ["a"], "en": 1}, {"de": None, "en": 2}]),
-    pyarrow.array([1, None]), pyarrow.array([1.5, float("nan")]), pyarrow.nulls(2), pyarrow.array([b"\xff", b"a"]),
-    pyarrow.array(["x y", "de"]).dictionary_encode(), pyarrow.array(["a", "b"], pyarrow.large_string()),
-    pyarrow.array([[("de", "a")], [("en", "b")]], pyarrow.map_(pyarrow.string(), pyarrow.string())),
-]  # fmt: skip
-
-
-def _parquet(columns: list[tuple[str, int]], groups: int) -> bytes:
-    names, numbers = zip(*columns)
-    table = pyarrow.table([_ARRAYS[number] for number in numbers], names=list(names))
+def _parquet(columns: dict[str, list[Any]]) -> bytes:
     out = io.BytesIO()
-    pyarrow.parquet.write_table(table, out, row_group_size=groups)
+    pyarrow.parquet.write_table(pyarrow.table(columns), out)
     return out.getvalue()
 
 
-_PAIRS = [("source", 0), ("target", 0), ("source_lang", 3), ("target_lang", 4)]
-_LINKED = [("source", 0), ("target", 0), ("source_lang", 3), ("target_lang", 4), ("source_words", 5)]
-_LINKED += [("target_words", 5), ("links", 7)]
-_column = st.tuples(st.sampled_from(_COLUMNS), st.integers(0, len(_ARRAYS) - 1))
-
-
-@st.composite
-def _tables(draw: Any) -> bytes:
-    """Write a Parquet file whose columns have unusual names and types."""
-    columns = list(draw(st.sampled_from([[], _PAIRS, _LINKED])))
-    for _ in range(draw(st.integers(0 if columns else 1, 4))):
-        if columns and draw(st.booleans()):
-            number = draw(st.integers(0, len(columns) - 1))
-            columns[number] = (columns[number][0], draw(_column)[1])
-        else:
-            columns.insert(draw(st.integers(0, len(columns))), draw(_column))
-    return _parquet(columns, draw(st.sampled_from([1, 2])))
-
-
-_FORMS = {"json": _json, "jsonl": _jsonl, "yaml": _yaml, "tensors": _tensors, "parquet": lambda _: _tables()}
+_FORMS = {"json": _json, "jsonl": _jsonl}
 
 
 def contents(reader: Reader) -> st.SearchStrategy[bytes]:
@@ -387,50 +313,8 @@ def _trees(path: Path) -> None:
         assert {len(row["tokens"])} == {*map(len, row.values())} and max(row["heads"]) <= len(row["tokens"])
 
 
-def _rules(path: Path) -> None:
-    """Judge a pair of texts, which no rule may refuse."""
-    left, _, right = path.read_bytes().decode(errors="ignore").partition("\t")
-    pair = Pair(clean(decode_entities(left)), clean(decode_entities(right)), "ja", "en")
-    found = [rule(pair) for rule in make_rules(Limits(skip=["language"]), frozenset([1])).values()]
-    assert all(isinstance(one, bool) for one in found)
-
-
 def _questions(path: Path) -> None:
     read_questions(f"de={path}")
-
-
-@dataclass
-class _Recipe:
-    """A field of each kind of type that recipes have."""
-
-    output_dir: str = ""
-    learning_rate: float = 0.1
-    layers: list[int] | None = None
-    seed: int = 0
-    objective: Literal["l2", "infonce"] = "l2"
-    options: dict[str, float] = field(default_factory=dict)
-    fp16: bool = False
-    data: list[str] = field(default_factory=list)
-    scheduler: SchedulerType | str = "linear"
-    links: Path | int | None = None
-
-
-def _recipe(path: Path) -> None:
-    parse([_Recipe], ["--config", str(path)])
-
-
-def _label_set(path: Path) -> None:
-    LabelSet.load(str(path))
-
-
-def _token_entries(path: Path) -> None:
-    TokenEntries.load(path.parent, vocab_size=9)
-
-
-def _saved(save_to: Callable[[Path], Any]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        save_to(Path(folder, "file"))
-        return Path(folder, "file").read_bytes()
 
 
 def _lines(*rows: Any) -> bytes:
@@ -441,6 +325,7 @@ _QUESTION = {"id": "1", "question": "Wo?", "context": "im Haus", "question_lang"
 _QUESTION |= {"answers": {"text": ["Haus"], "answer_start": [3]}}
 _TAGGED = {"tokens": ["Ann", "liest"], "labels": ["B-X", "O"]}
 _PAIR = {"source": "Haus", "target": "house", "source_lang": "de", "target_lang": "en"}
+_COLUMNS = {name: [value] * 2 for name, value in _PAIR.items()}
 _WORDS = {**_PAIR, "source_words": ["Haus"], "target_words": ["house"], "links": [[0, 0]], "all_links": [[0, 0]]}
 _CODES = {"de": "Haus", "en": "house"}
 _LABELLED = {"text": "ein Satz", "label": "x"}
@@ -449,24 +334,8 @@ _SQUAD = {"data": [{"title": "x", "paragraphs": [{"context": "ist im Haus", "qas
 _PIECES = {"AddToPlaylist": [{"data": [{"text": "add "}, {"text": "Ann", "entity": "artist"}]}]}
 _SLOTS = b'i\t0:3:x\tcall\ten\t{"tokenizations": [{"tokenSpans": [{"start": 0, "length": 3}], "tokens": ["call"]}]}\n'
 _CONLL = b"-DOCSTART- O\n\nAnn B-X\nliest O\n# a comment\n\nBob B-X\nBerg I-X\n"
-_YAML = b"output_dir: runs/x\nlearning_rate: 1e-5\nlayers: [-1, 8]\nseed: 1\noptions: {r: 1.5}\nobjective: l2\n"
-_YAML += b"fp16: yes\ndata: ['de=a, b.de', \"2\"]\nscheduler: cosine\nlinks: a/b\n"
 _TMX = tmx([("de", "Haus<ph x='1'/>"), ("en", "house")], [("de-AT", "<bpt>x</bpt>Hund"), ("en", "dog")]).encode()
-_RULES = "3 Häuser &amp;amp; www.example.com/ä 10.5 kB\t3 houses &amp; http://xn--bcher-kva.example/%C3%A4".encode()
 _TSV, _CSV = b"Haus\thouse\nder Hund\tthe dog\n", b'de,en,n\n"Haus, da",house,1\nHund,"a ""dog""",2\n'
-_map = LanguageMap(SideMap(torch.eye(2).unsqueeze(0)), None, "x", (-1,), "de", "en")
-_anchors = Anchors(["Haus", "Hund"], torch.ones(2, 1, 2), torch.tensor([1, 2]), lang="de")
-_language = DerivedLanguage(
-    "en", ("syntax", "transliteration"), 0, None, Alphabet.of(["ab"]), WordOrder({"NOUN": {}, "VERB": {}})
-)
-_entries = {
-    "entries": [[1, 2], [3, 4]],
-    "origin": "x",
-    "share": 1.0,
-    "seed": 0,
-    "dropped": {"x": 1},
-    "pairs": {"a": [0]},
-}
 _aligned = [partial(_stream, other="p.en"), partial(_load, other="p.en")]
 _JSONL = [_lines(_PAIR, _PAIR), _lines(_WORDS), _lines({"translation": _CODES})]
 _parallel, _examples = [_stream, _load], [_texts, _tagged]
@@ -478,7 +347,7 @@ READERS = {
     "pairs-gz": Reader("p.tsv.gz", [gzip.compress(_TSV * 3)], _parallel),
     "pairs-jsonl": Reader("p.jsonl", _JSONL, _parallel, "jsonl", of_no_line=_NO_PAIRS),
     "pairs-json": Reader("p.json", [_dump([_WORDS], True), _dump({"x": [_PAIR]}, True)], _parallel, "json"),
-    "pairs-parquet": Reader("p.parquet", [_parquet(_PAIRS, 2), _parquet(_LINKED, 1)], _parallel, "parquet"),
+    "pairs-parquet": Reader("p.parquet", [_parquet(_COLUMNS)], _parallel),
     "pairs-tmx": Reader("p.tmx", [_TMX], _parallel, of_no_line="XML|no unit|encoding|unit 0"),
     "pairs-aligned": Reader(
         "p.de", [b"Haus\nHund\n"], _aligned, others={"p.en": b"house\ndog\n"}, of_no_line=_NO_PAIRS
@@ -487,14 +356,11 @@ READERS = {
     "text-jsonl": Reader(
         "t.jsonl", [_lines({"text": "a"}), _lines({"text": ["a"]})], [_mono], "jsonl", of_no_line=_NO_TEXT
     ),
-    "text-parquet": Reader("t.parquet", [_parquet([("text", 0)], 1)], [_mono], "parquet"),
+    "text-parquet": Reader("t.parquet", [_parquet({"text": ["Haus", "Hund"]})], [_mono]),
     "dictionary": Reader("d.txt", [b"house\tHaus\ndog Hund\n"], [_dictionary], of_no_line="no entries"),
     "pharaoh": Reader("l.txt", [b"0-0 1-2\n\n", b"2-2\n0-1\n"], [_links], of_no_line=" lines for 2 "),
-    "eval-links": Reader("eval_links.jsonl", [_lines(_WORDS, _WORDS)], [read_links], "jsonl"),
     "vectors": Reader("v.vec", [b"2 2\nHaus 1 0.5\nHund 0 2e-3\n", b"Haus 1 0.5\n"], [read_word2vec]),
     "vectors-binary": Reader("v.bin", [b"2 1\na \0\0\x80?\nb \0\0\0@\n"], [read_word2vec]),
-    "anchors": Reader("a.safetensors", [_saved(_anchors.save)], [Anchors.load], "tensors"),
-    "maps": Reader("m.safetensors", [_saved(_map.save)], [LanguageMap.load], "tensors"),
     "labelled-conll": Reader("l.conll", [_CONLL, b"Ann\tB-X\n#\tO\n"], _examples),
     "labelled-conllu": Reader("l.conllu", [CONLLU.encode()], _examples),
     "labelled-tsv": Reader("l.tsv", [b"text\tlabel\nein Satz\tx\n", b"Ann\tB-X\nliest\tO\n\n", _SLOTS], _examples),
@@ -504,9 +370,4 @@ READERS = {
     "questions-json": Reader("q.json", [_dump(_SQUAD, True)], [_questions], "json"),
     "questions-jsonl": Reader("q.jsonl", [_lines(_QUESTION)], [_questions], "jsonl"),
     "treebank": Reader("t.conllu", [CONLLU.encode()], [_trees], of_no_line="no sentences"),
-    "recipe": Reader("recipe.yaml", [_YAML], [_recipe], "yaml"),
-    "labels": Reader("labels.json", [b'["O", "B-X", "I-X"]', b'["a", "b"]'], [_label_set], "json"),
-    "entries": Reader("token_entries.json", [_dump(_entries, True)], [_token_entries], "json"),
-    "language": Reader("language.json", [_saved(_language.save)], [DerivedLanguage.load], "json"),
-    "rules": Reader("r.txt", [_RULES], [_rules]),
 }

@@ -4,14 +4,12 @@ import json
 import math
 import re
 import shutil
-import sys
 
 import numpy as np
 import pytest
 import torch
 from support.card import make_record
 from support.families import save_base
-from support.faults import forked
 from support.numeric import assert_rounding
 from support.recipe import QUIET, command, make_files, output_of, record_of
 from support.refusals import assert_refused, calls
@@ -42,25 +40,6 @@ def models(tmp_path_factory):
     folder = make_files(tmp_path_factory.mktemp("models"))
     save_base("bert", folder / "tuned", seed=5)
     return folder
-
-
-@pytest.mark.parametrize("words", ["extend-vocabulary base bn=bn.tsv --output", "export base"])
-def test_a_full_disk_is_one_line_and_leaves_nothing(words, models, tmp_path, capfd, monkeypatch):
-    (models / "bn.tsv").write_text("bn\ten\n" + "নতুন ফাইল\tnew file\n" * 9, encoding="utf-8")
-    monkeypatch.chdir(models)
-
-    def written(folder, **fault):
-        folder.mkdir(exist_ok=True)
-        call = [*words.split(), str(folder / "out")]
-        return *forked(lambda given: sys.exit(main(given)), call, folder, **fault)[:2], capfd.readouterr().err
-
-    status, operations, log = written(tmp_path / "whole")
-    assert status == 0 and len(operations) > 3, log
-    for at in range(1, len(operations), 4):
-        status, _, log = written(tmp_path / "full", at=at, fault="full")
-        *_, last = log.splitlines()
-        assert status == 2 and last.startswith("error: ") and str(tmp_path) in last and "No space left" in last, log
-        assert "Traceback" not in log and not list((tmp_path / "full").iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -271,17 +271,14 @@ def _identifier(code: str, script: str, fast: bool) -> Any:
     """
     from lingua import LanguageDetectorBuilder
 
-    codes = {code, *_COMPARED.get(script, "").split(), *_alike(code)} - _MISTAKEN.get(code, set())
-    known = _lingua_languages()
-    languages = {language for name in sorted(codes) for language, scripts in known.get(name, []) if script in scripts}
-    # All languages of a script with few of them. lingua needs two.
-    languages |= {
-        language
-        for pairs in known.values()
-        for language, scripts in pairs
-        if script in scripts and script not in _COMPARED
-    }
-    languages |= {language for language, _ in known["en"]}
+    codes = {code, "en", *_COMPARED.get(script, "").split(), *_alike(code)} - _MISTAKEN.get(code, set())
+    languages = set()
+    for name, entries in _lingua_languages().items():
+        for language, known in entries:
+            if script in known and (name in codes or script not in _COMPARED):  # few languages have other scripts
+                languages.add(language)
+            elif name == "en":  # lingua needs two
+                languages.add(language)
     builder = LanguageDetectorBuilder.from_languages(*languages)
     return (builder.with_low_accuracy_mode() if fast else builder).build()
 

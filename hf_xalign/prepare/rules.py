@@ -275,9 +275,8 @@ def _identifier(code: str, script: str, fast: bool) -> Any:
     languages = set()
     for name, entries in _lingua_languages().items():
         for language, known in entries:
-            if script in known and (name in codes or script not in _COMPARED):  # few languages have other scripts
-                languages.add(language)
-            elif name == "en":  # lingua needs two
+            # All languages of a script that few are written in; English too, because lingua needs two.
+            if name == "en" or (script in known and (name in codes or script not in _COMPARED)):
                 languages.add(language)
     builder = LanguageDetectorBuilder.from_languages(*languages)
     return (builder.with_low_accuracy_mode() if fast else builder).build()

@@ -56,12 +56,12 @@ from hf_xalign.data.words import (
 )
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.executors import MarkedTasks, local_executor, ray_executor
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
 from hf_xalign.links.files import PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
+from hf_xalign.links.tasks import MarkedTasks, Workers
 from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
@@ -441,12 +441,12 @@ def align_shards(
         method: `subwords`, `argmax` or `softmax`, as in [`align_words`].
         batch_size: sentences per forward pass of the encoder.
         shards: number of shards to write; by default one for each 100,000 pairs. A worker holds one in memory.
-        workers: worker processes, each with one thread.
+        workers: processes, each with one thread; an encoder has one process with torch's threads.
         ray: run on Ray instead: `local`, or the address of a cluster whose machines share these folders.
 
     Raises:
-        InputError: input or options are bad, the folder holds a finished result, the disk is full, or a worker died.
-            The message names the shard; finished shards are kept.
+        InputError: input or options are bad, the folder holds a finished result, or a shard failed. The message
+            names the shard; finished shards are kept.
 
     Example:
         >>> import pathlib, tempfile
@@ -476,6 +476,7 @@ def align_shards(
     settings, versions, inputs = rules.identity(counts)
     inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
     encoder = (str(Path(model).absolute()) if Path(model).exists() else model, device)
+    loaded: Any = None
     tokenizer: Any = None
     if rules.kind == "encoder":
         loaded, tokenizer = _load_encoder(encoder)
@@ -498,15 +499,13 @@ def align_shards(
         for pair in counts if tokenizer else ():
             for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
                 check_vocabulary(tokenizer, words, language, "the shards")
-        if ray is None:
-            executor = local_executor(workers)
-        else:
-            executor = ray_executor(ray, workers=workers, gpus=int(bool(tokenizer) and not device.startswith("cpu")))
+        # An encoder stays in this process, whose threads run its batches: torch may not survive a fork.
+        spread = Workers(workers if ray or not tokenizer else 1, ray, int(bool(tokenizer) and device[:3] != "cpu"))
+        del loaded
         try:
-            with executor as run:
-                tasks.finish(job.fits(), run, f"Fitting {rules.kind}")
-                names = {shard_name(number, shards): (_link_shard, job, number, shards) for number in range(shards)}
-                written = tasks.finish(names, run, "Linking shards")
+            tasks.finish(job.fits(), spread, f"Fitting {rules.kind}")
+            names = {shard_name(number, shards): (_link_shard, job, number, shards) for number in range(shards)}
+            written = tasks.finish(names, spread, "Linking shards")
         finally:
             _linker.cache_clear()
         languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
@@ -833,7 +832,7 @@ def _linker(job: _Job, key: Pair | None) -> Linker:
     if key is None:
         from hf_xalign.links.neural import encoder_links
 
-        layer = job.tasks.marker("layer")["layer"] if rules.layer is None else rules.layer
+        layer = job.tasks.mark("layer")["layer"] if rules.layer is None else rules.layer
         options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
         return functools.partial(encoder_links, *_load_encoder(job.encoder), batch_size=rules.batch_size, **options)
     if rules.kind == "dictionary":
@@ -842,7 +841,7 @@ def _linker(job: _Job, key: Pair | None) -> Linker:
         return DictionaryLinker(
             [(lower_word(t, target), lower_word(s, source)) for t, s in entries] if rules.lowercase else entries
         )
-    markers = [job.tasks.marker(_fit_name(key, ways)) for ways in job.ways]
+    markers = [job.tasks.mark(_fit_name(key, ways)) for ways in job.ways]
     folders = [job.tasks.work / name for marker in markers for name in marker["folders"]]
     forward, backward = (statistical.load_model(rules.kind, folder) for folder in folders)
     return StatisticalLinker(forward, backward, rules.symmetrization)

@@ -17,12 +17,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_range
+from hf_xalign.cluster import Map, run_on_cluster
 from hf_xalign.data.batches.pairs import Pooling, pad_rows, ranges, word_token_index
 from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_words, word_tokenizer
 from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.executors import Map, ray_map
 from hf_xalign.modeling.pooling import layer_index, pool_words
 from hf_xalign.modeling.xalign.top import TopLayer
 
@@ -144,21 +144,27 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
     # Not the module, which cannot be pickled once transformers has put hooks into it.
     state = {name: state[name].detach().cpu() for name in names & state.keys()}
     gpu = next(model.parameters()).device.type != "cpu"
-    with ray_map(address, _rebuild, type(model), model.config, model.dtype, state, gpu, gpus=int(gpu)) as run:
-        yield lambda function, tasks: run(partial(_on_worker, function), tasks)
+    sent = (type(model), model.config, model.dtype, state, gpu)
+    yield lambda function, tasks: run_on_cluster(address, _rebuild, (function, *sent), tasks, gpus=int(gpu))
 
 
 def _rebuild(
-    model_class: type[PreTrainedModel], config: Any, dtype: torch.dtype, state: dict[str, torch.Tensor], gpu: bool
-) -> PreTrainedModel:
+    function: Callable[..., Any],
+    model_class: type[PreTrainedModel],
+    config: Any,
+    dtype: torch.dtype,
+    state: dict[str, torch.Tensor],
+    gpu: bool,
+) -> Callable[[Any], Any]:
+    """Make the encoder of a worker, and return the function that runs a batch by it."""
     torch.set_num_threads(1)
     model = model_class(config)
     cast(nn.Module, model).to("cuda" if gpu else "cpu", dtype)
     model.load_state_dict(state, strict=False)
-    return model.eval()
+    return partial(_on_worker, function, model.eval())
 
 
-def _on_worker(function: Callable[..., Any], model: PreTrainedModel, *batch: Any) -> Any:
+def _on_worker(function: Callable[..., Any], model: PreTrainedModel, batch: tuple[Any, ...]) -> Any:
     """Run a batch in a worker and move its result to the CPU."""
     rows, mask, states = function(model, *batch)
     return rows, mask.cpu(), [hidden.cpu() for hidden in states]

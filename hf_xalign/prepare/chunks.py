@@ -7,8 +7,13 @@ chunk as done and has the checksums of the others.
 from __future__ import annotations
 
 import itertools
+import os
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +24,7 @@ import xxhash
 
 from hf_xalign.cache import read_mark, replacing, write_mark
 from hf_xalign.environment import progress
-from hf_xalign.executors import local_executor
+from hf_xalign.errors import InputError
 from hf_xalign.language_codes import canonical_language
 from hf_xalign.prepare.rules import Limits, Pair, bare, clean, decode_entities, length_ratio, make_rules, visible
 
@@ -134,14 +139,48 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
             if summary is None or summary["digest"] != chunk.digest:
                 yield name, (chunk, work, limits)
 
-    with local_executor(workers, start=(_start, limits, tests), ahead=workers) as run:
-        for name, future in run(_judge, unfinished()):
-            summaries[name] = future.result()
+    for name, summary in _judge_all(unfinished(), workers, limits, tests):
+        summaries[name] = summary
     return list(summaries.values())
+
+
+def _judge_all(
+    tasks: Iterator[tuple[str, tuple[Any, ...]]], workers: int, limits: Limits, tests: frozenset[int]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Filter chunks in processes, with as many read ahead, and yield the name and the summary of each."""
+    if workers == 1:
+        _start(limits, tests)
+        yield from ((name, _judge(*task)) for name, task in tasks)
+        return
+    # Spawned, because the parent may have threads of torch, which do not survive a fork.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (limits, tests))
+    running: dict[Future[dict[str, Any]], str] = {}
+    try:
+        for name, task in tasks:
+            running[pool.submit(_judge, *task)] = name
+            while len(running) >= 2 * workers:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        for future in as_completed(running):
+            yield running[future], future.result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a worker died, perhaps because memory ran out. Finished chunks are kept. Run again with fewer workers to "
+            "resume."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _summary_file(work: Path, number: int) -> Path:
     return work / f"{number:06d}.json"
+
+
+def _start_worker(limits: Limits, tests: frozenset[int]) -> None:
+    """Prepare a worker that ends with its parent; otherwise a worker of a killed parent would wait for ever."""
+    parent: Any = parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    _start(limits, tests)
 
 
 def _start(limits: Limits, tests: frozenset[int]) -> None:

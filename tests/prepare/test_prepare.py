@@ -18,7 +18,6 @@ import pytest
 import torch
 from support.numeric import assert_rounding
 
-from hf_xalign import executors
 from hf_xalign.cli.main import main
 from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
@@ -479,6 +478,6 @@ def test_a_worker_that_dies_is_one_error(tmp_path, monkeypatch):
         def submit(self, *args):
             raise BrokenProcessPool
 
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", Dead)
+    monkeypatch.setattr(chunks, "ProcessPoolExecutor", Dead)
     with pytest.raises(InputError, match="a worker died"):
         prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out", Limits(skip=FAST), workers=2)

@@ -1,0 +1,104 @@
+"""Spread work over processes of this machine by `datasets`, or over a cluster by Ray Data.
+
+Ray Data 2.60 has traps. It keeps the order only with `preserve_order`. Actors that take all cores leave none to the
+other operators and wait for ever. Columns of lists or of arrays of unequal shapes are pickled, and then refused. So
+items and results travel as one column of bytes, and each item is a block of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hf_xalign.checks import require
+from hf_xalign.errors import InputError, explained
+
+Map = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+"""Function that calls another one with the shared object and each task's arguments, and yields results in order."""
+
+
+def run_tasks(function: Callable[[int], str], count: int, *, workers: int, desc: str | None = None) -> list[str]:
+    """Call `function` with each number below `count` in processes of this machine, and return its texts in order.
+
+    Processes are forked, in which torch with several threads may wait for ever: `function` must not use torch.
+    """
+    from datasets import Dataset
+
+    if not count:
+        return []
+    numbers = Dataset.from_dict({"number": [*range(count)]})
+    # Without a fingerprint of its own, `map` would hash the function with all that it holds.
+    options: dict[str, Any] = {"new_fingerprint": "tasks", "desc": desc}
+    if workers > 1:
+        options["num_proc"] = min(workers, count)
+    return numbers.map(lambda row: {"text": function(row["number"])}, **options)["text"][:]
+
+
+def run_on_cluster(
+    address: str,
+    make: Callable[..., Callable[[Any], Any]],
+    arguments: tuple[Any, ...],
+    items: Iterable[Any],
+    *,
+    gpus: int = 0,
+    cores: int | None = None,
+) -> Iterator[Any]:
+    """Map items over the Ray cluster at `address`, and yield the results in order.
+
+    Each worker takes a core, and `gpus` GPUs, and makes its own function once, by `make(*arguments)`. The address
+    `local` starts Ray on this machine, with `cores` workers or one for each core.
+
+    Raises:
+        InputError: Ray is missing, no cluster answers, or it has no GPU.
+    """
+    with _cluster(address, cores and cores + 1) as ray:
+        import ray.data as data
+
+        context = data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        resource = "GPU" if gpus else "CPU"
+        available = int(ray.cluster_resources().get(resource, 0))
+        if not available:
+            raise InputError(f"the Ray cluster at {address} has no {resource} for a worker.")
+        workers = available // gpus if gpus else max(available - 1, 1)  # one core stays free, see above
+        rows = [{"item": pickle.dumps(item)} for item in items]
+        if not rows:
+            return
+        results = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _Worker,
+            fn_constructor_args=(make, ray.put(arguments)),
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=data.ActorPoolStrategy(size=min(workers, len(rows))),
+            num_cpus=1,
+            num_gpus=gpus,
+        )
+        for row in results.iter_rows():
+            yield pickle.loads(row["item"])
+
+
+class _Worker:
+    """Actor of Ray Data that holds a function, such as one that runs an encoder."""
+
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], arguments: Any):
+        import ray
+
+        self._function = make(*ray.get(arguments))
+
+    def __call__(self, batch: Any) -> Any:
+        import pyarrow
+
+        results = [pickle.dumps(self._function(pickle.loads(item))) for item in batch["item"].to_pylist()]
+        return pyarrow.table({"item": pyarrow.array(results, pyarrow.large_binary())})
+
+
+@contextmanager
+def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
+    """Connect to a Ray cluster and yield the package; a `local` cluster uses `cores` cores of this machine."""
+    ray: Any = require("ray", "a cluster", "ray")
+    with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
+        cluster = ray.init(address, num_cpus=cores if address == "local" else None)
+    with cluster:
+        yield ray

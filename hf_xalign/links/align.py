@@ -28,7 +28,7 @@ import pyarrow.compute
 from datasets import Dataset, Features, List, Value
 
 from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, map_rows, work_folder
-from hf_xalign.checks import check_choice, check_range
+from hf_xalign.checks import check_choice
 from hf_xalign.data.arrow import (
     finished_shards,
     hash_file,
@@ -155,7 +155,6 @@ def align_words(
         >>> linked[0]["target_words"], linked[0]["links"]
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
-    check_range(least=1, sample_size=sample_size)
     dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
     filters = LinkFilters(one_to_one, drop_identical, require_letter)
     rules = _rules(
@@ -459,7 +458,6 @@ def align_shards(
         >>> record["languages"]
         {'de-en': {'pairs': 1, 'links': 2, 'too_long': 0}}
     """
-    check_range(least=1, shards=shards, workers=workers, fit_pairs=fit_pairs)
     folder = Path(output).expanduser().absolute()
     check_output(folder)
     if (folder / RECORD).exists():
@@ -573,8 +571,6 @@ def _rules(
 ) -> _Rules:
     """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
     check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
-    check_range(least=1, batch_size=options["batch_size"])
-    check_range(least=0, seed=options["seed"])
     kind, _, path = aligner.partition(":")
     aligners = [*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"]
     if kind not in {name.split(":")[0] for name in aligners}:
@@ -694,19 +690,10 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
                         f"{shard}: no column {', '.join(missing)} (it has {', '.join(file.schema_arrow.names)}). "
                         "Write it by hf-xalign prepare, or rename its columns."
                     )
-                if not file.schema_arrow.equals(first):
-                    raise InputError(
-                        f"{shard}: its columns ({_describe(file.schema_arrow)}) differ from those of {files[0][0]} "
-                        f"({_describe(first)}). Give all shards the same columns."
-                    )
                 files.append((shard, file.metadata.num_rows))
     if first is None or not any(rows for _, rows in files):
         raise InputError(f"{', '.join(map(str, sources))}: there are no sentence pairs in it")
     return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
-
-
-def _describe(schema: pyarrow.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[Any]:

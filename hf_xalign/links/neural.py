@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.checks import check_choice, check_lengths, check_range
+from hf_xalign.checks import check_choice, check_lengths
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.words import list_texts, split_words
 from hf_xalign.errors import InputError
@@ -91,7 +91,6 @@ def choose_layer(
         1
     """
     check_choice(get_args(LinkMethod), method=method)
-    check_range(least=1, batch_size=batch_size)
     depth = model.config.num_hidden_layers
     both, all_links = np.zeros(depth), np.zeros(depth)
     for start in range(0, len(source_words), batch_size):  # all layers of one batch at a time in memory

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import get_args
 
 import torch
 from torch import Tensor
 
 from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
 from hf_xalign.mapping.procrustes import check_vectors, matched, procrustes
 from hf_xalign.mapping.vecmap import side_of, step_means, take_steps
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
@@ -80,16 +78,10 @@ def rcsls(
     check_range(least=1, k=k)
     check_range(least=0, epochs=epochs)
     check_range(least=_LOWEST_RATE, learning_rate=learning_rate)
-    if set(steps) - set(get_args(Step)) or steps[-1:] != ("unit",):
-        raise InputError(f"steps={steps}: CSLS compares unit vectors. Give 'unit' and 'center', with 'unit' last.")
     source, target = matched(source, target, layers)
     pools = []
     for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
         pools.append(pairs if candidates is None else check_vectors(candidates, f"{name} candidates", pairs))
-        if len(pools[-1]) < k:
-            raise InputError(
-                f"k={k}: there are only {len(pools[-1])} {name} candidates. Use a smaller k or pass more."
-            )
     precision = torch.promote_types(source.dtype, torch.float32)
     source_layers, target_layers = [], []
     with plain_float32(source.device):

@@ -76,12 +76,8 @@ def self_learning(
     """
     check_range(above=0, most=1, keep=keep)
     check_range(least=1, cutoff=cutoff, patience=patience, max_iterations=max_iterations)
-    if len(layers) != 1:
-        raise InputError(f"layers={layers}: self-learning needs exactly one layer.")
     for name, side in (("source", source), ("target", target)):
         check_vectors(side, f"{name} vectors")
-        if side.dim() != 2:
-            raise InputError(f"{name} vectors of shape {tuple(side.shape)}: pass one layer, (words, dim).")
     if whiten:
         enough_words(min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1]), "words")
     target = target.to(source.device)

@@ -246,20 +246,6 @@ def test_what_an_aligner_does_not_read_is_refused(caplog):
     assert "extra_data is in nl-en, so it is not used for the dataset, which is in de-en" in caplog.text
 
 
-def test_counts_below_one_are_refused(tmp_path):
-    text, words = bitext(("ein haus", "a house")), ([["ein", "haus"]], [["a", "house"]])
-    table = {
-        "sample_size=0": lambda: align_words(text, sample_size=0),
-        "seed=-1": lambda: align_words(text, seed=-1),
-        "batch_size=0": lambda: choose_layer(make_encoder(), make_tokenizer(), *words, batch_size=0),
-        "batch_size=-2": lambda: align_words(text, batch_size=-2),
-        "workers=0": lambda: align_shards([tmp_path], tmp_path / "out", workers=0),
-    }
-    assert_refused(
-        {name: (call, f"{name}: must be at least {int('seed' not in name)}") for name, call in table.items()}
-    )
-
-
 def test_statistics_count_by_language_pair(caplog):
     rows = [("ein haus", "a house"), ("hund", "dog")]
     linked = bitext(*rows).add_column("links", [[[0, 0], [1, 1]], [[0, 0]]])

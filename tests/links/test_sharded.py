@@ -249,7 +249,6 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
     assert_refused(
         {
             "column": (given(lambda data: data.remove_columns("target")), r"b.parquet: no column target \(it has "),
-            "columns": (given(lambda data: data.remove_columns("number")), "b.parquet: its columns .* differ from"),
             "language": (given(lambda data: data.map(lambda row: {"source_lang": "../x"})), "source_lang is '../x'"),
             "cut": (file(whole[:-100]), "a.parquet: cannot be read as Parquet"),
             "page": (file(whole[:200] + b"\0" * 400 + whole[600:]), "a.parquet: cannot be read as Parquet"),
@@ -258,8 +257,6 @@ def test_bad_input(source, corpus, tmp_path, monkeypatch):
             "no file": (lambda folder: align_shards([folder / "x.parquet"], folder / "out"), "parquet: no such file"),
             "in place": (lambda folder: align_shards([source], source), "already holds Parquet files"),
             "pharaoh": (lambda folder: align_shards([source], folder, "pharaoh:x"), "pharaoh reads"),
-            "workers": (lambda folder: align_shards([source], folder, workers=0), "at least 1"),
-            "shards": (lambda folder: align_shards([source], folder, shards=0), "at least 1"),
             "links": (given(lambda data: data, aligner=f"dictionary:{dictionary}"), "links are left in 40 sentence"),
             "ray": (lambda folder: align_shards([source], folder, ray="local"), r"pip install .hf_xalign\[ray\]"),
         },

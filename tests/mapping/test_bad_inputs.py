@@ -85,11 +85,7 @@ def test_files(tmp_path):
 def test_vectors_of_one_language_and_of_two():
     paired = partial(check_vectors, pairs=normal(9, 1, 4), name="some")
     refused(
-        (lambda: matched(normal(5, 4), normal(4, 4), (0,)), "5 source vectors of 1 layers, but 4 target vectors"),
         (lambda: matched(*[normal(5, 2, 4)] * 2, (7,)), r"layers=\(7,\): the vectors have 2 layers"),
-        (lambda: matched(normal(5, 4), normal(0, 4), (0,)), r"target vectors: shape \(0, 4\) is empty"),
-        ({"vectors": ones(5, 4).long()}, "some: got torch.int64 .*Pass floats"),
-        ({"vectors": ones(5, 4).numpy()}, "some: got ndarray. Pass a tensor"),
         ({"vectors": normal(5, 3)}, r"some: shape \(5, 3\), but matched vectors have 1 layers and 4 dimensions"),
         ({"vectors": holding(-inf, normal(5, 4), 3)}, r"some: row 3 \(of 5\) holds NaN or inf.*model"),
         call=paired,
@@ -115,11 +111,8 @@ def test_rcsls():
     given |= {f"{name}_candidates": vectors for name, vectors in given.items()}
     refused(
         ({"k": 0}, "k=0"),
-        ({"k": 13}, "only 12 source candidates. Use a smaller k"),
         ({"epochs": -1}, "epochs=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0: must be at least 0.0001"),
-        ({"steps": ("unit", "center")}, "with 'unit' last"),
-        ({"steps": ("whiten", "unit")}, "whiten"),
         *(({n: holding(nan, v, 7)}, f"{n.replace('_', ' ')}.* row 7 .of 12. holds NaN") for n, v in given.items()),
         call=partial(lambda **settings: rcsls(**{**given, **settings}), k=3),
     )
@@ -132,9 +125,7 @@ def test_self_learning_and_refinement():
         ({"keep": 0.0}, "keep=0.0"),
         ({"keep": 1e-12}, "leaves no pair of 300 and 300 words. Raise keep"),
         ({"patience": 0}, "patience=0"),
-        ({"layers": (-2, -1)}, r"layers=\(-2, -1\): self-learning needs exactly one layer"),
         ({"cutoff": 19}, "19 words are fewer than the 20 dimensions.*whiten=False"),
-        ({"source": ones(300, 2, 20)}, r"source vectors of shape \(300, 2, 20\): pass one layer"),
         ({"target": holding(inf, target, 8)}, "target vectors: row 8"),
         ({"seed_pairs": ones(0, 2).long()}, "seed pairs: give at least one"),
         ({"seed_pairs": torch.tensor([[0, 0], [4, 300]])}, r"row 1: \[4, 300\] is out of range, .* 300 source"),
@@ -163,7 +154,6 @@ def test_anchors_and_their_text(tmp_path):
     refused(
         ({"sentences": []}, "no words in its 0 rows"),
         ({"sentences": ["7 .", "!"]}, "no word has a letter"),
-        ({"sentences": ["a", None]}, "row 1: None is not a string"),
         ({"sentences": "the cat"}, "not one string"),
         ({"layers": (5,)}, "layers 0"),
         ({"pooling": "max"}, "pooling=max: choose one of first, last, mean"),

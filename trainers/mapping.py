@@ -428,7 +428,15 @@ class MappingTrainer(MapLearner):
                         f"{what}: none of {len(pairs)} entries has its words in {self.pivot} and in {language} in the "
                         "text for the anchors. Add more text, or use a dictionary of these languages."
                     )
-                lines[language] += f"; {usable:,} of {len(pairs):,} entries of {name} have both words there"
+                there = [words[self.pivot], words[language]]
+                without = [
+                    (a, b)
+                    for a, b in dict.fromkeys(entries)
+                    if lower_word(a, self.pivot) not in there[0] or lower_word(b, language) not in there[1]
+                ]
+                lines[language] += (
+                    f"; {usable:,} of {len(pairs):,} entries of {name} have both words there{name_three(without)}"
+                )
         self._anchor_lines = list(lines.values())
         return self._anchor_lines
 
@@ -614,6 +622,11 @@ def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entrie
                     "pivot, other word)."
                 )
     return {language: [(word, other) for word, other in entries] for language, entries in lexicon.items()}
+
+
+def name_three(entries: Entries) -> str:
+    """Name up to three entries of a dictionary that cannot be used, to be added to a count of those that can."""
+    return f", not {'; '.join(f'{a} / {b}' for a, b in entries[:3])}" if entries else ""
 
 
 def anchored(

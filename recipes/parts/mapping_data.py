@@ -24,7 +24,7 @@ from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
 from hf_xalign.recipes.parts.parallel import link_text, read_text
-from hf_xalign.trainers.mapping import Encoder, Entries, MappingTrainer, check_languages, open_encoder
+from hf_xalign.trainers.mapping import Encoder, Entries, MappingTrainer, check_languages, name_three, open_encoder
 from hf_xalign.trainers.word_vectors import HELD_OUT, READ, VECTORS, WordVectorTrainer
 
 # `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
@@ -191,10 +191,11 @@ def _read_lexicon(
                     f"{name}={item}: the source vectors are of {source.lang}. Name a dictionary of {source.lang}."
                 )
             pairs = load_dictionary(Path(file).expanduser())
-            usable = [
-                int(((source.lookup(a) >= 0) & (target.lookup(b) >= 0)).sum())
+            found = [
+                (source.lookup(a) >= 0) & (target.lookup(b) >= 0)
                 for a, b in (list(zip(*pairs)), list(zip(*pairs))[::-1])
             ]
+            usable = [int(both.sum()) for both in found]
             if not any(usable):
                 raise InputError(
                     f"{name} {file}: no entry of {len(pairs)} has a vector in {source.lang} and in {target.lang}. "
@@ -203,7 +204,8 @@ def _read_lexicon(
             first = source.lang if usable[0] >= usable[1] else target.lang
             entries[name] += pairs if first == target.lang else [(b, a) for a, b in pairs]
             source_entries[name].append(about(item, file, language=source.lang, entries=len(pairs)))
-            counts = f"{len(pairs):,} entries, {max(usable):,} with both vectors"
+            without = [pair for pair, both in zip(pairs, found[usable[0] < usable[1]].tolist()) if not both]
+            counts = f"{len(pairs):,} entries, {max(usable):,} with both vectors{name_three(without)}"
             lines.append(f"{what:8} {file}: {counts}, {first} first")
     if not args.test_dictionary:
         split = {"split": f"1 of {HELD_OUT} source words"}

@@ -7,9 +7,13 @@ items and results travel as one column of bytes, and each item is a block of its
 
 from __future__ import annotations
 
+import os
 import pickle
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hf_xalign.checks import require
@@ -33,7 +37,30 @@ def run_tasks(function: Callable[[int], str], count: int, *, workers: int, desc:
     options: dict[str, Any] = {"new_fingerprint": "tasks", "desc": desc}
     if workers > 1:
         options["num_proc"] = min(workers, count)
-    return numbers.map(lambda row: {"text": function(row["number"])}, **options)["text"][:]
+    return numbers.map(_InProcess(function, os.getpid()), **options)["text"][:]
+
+
+@dataclass
+class _InProcess:
+    """Function of `Dataset.map` whose process ends with its parent.
+
+    Forked processes hold each other's pipes open, so that those of a killed parent would wait for ever.
+    """
+
+    function: Callable[[int], str]
+    parent: int
+    watched: bool = False
+
+    def __call__(self, row: dict[str, int]) -> dict[str, str]:
+        if os.getpid() != self.parent and not self.watched:
+            self.watched = True
+            threading.Thread(target=self._watch, daemon=True).start()
+        return {"text": self.function(row["number"])}
+
+    def _watch(self) -> None:
+        while os.getppid() == self.parent:
+            time.sleep(1)
+        os._exit(1)
 
 
 def run_on_cluster(

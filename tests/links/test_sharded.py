@@ -285,6 +285,9 @@ def test_workers_and_kills_change_no_byte(source, corpus, tmp_path):
         time.sleep(draw.uniform(0, seconds))
         run.kill()
         run.wait()
+    time.sleep(3)  # a worker looks for its parent each second
+    left = subprocess.run(["pgrep", "-f", str(tmp_path / "killed")], capture_output=True, text=True).stdout
+    assert not left, "workers end with a killed parent"
     if not (tmp_path / "killed" / engine.RECORD).exists():
         assert start(source, tmp_path / "killed").wait() == 0
     assert contents(tmp_path / "killed") == contents(tmp_path / "1")

@@ -148,8 +148,7 @@ def load_word_vectors(data: MappingText, args: MappingArguments) -> WordVectorTr
     [train], [test] = trainer.dictionary.values(), trainer.test_dictionary.values()
     held_out = len({word for _, word in test})
     lines.append(f"held out {held_out:,} source words, {len(test):,} entries; {len(train):,} to learn from")
-    lines.append(f"map      {args.method}, {args.direction.replace('_', ' ')}")
-    print("\n".join(lines))
+    print("\n".join([*lines, f"map      {args.method}, {args.direction.replace('_', ' ')}"]))
     return trainer
 
 
@@ -195,8 +194,7 @@ def _read_lexicon(
                 (source.lookup(a) >= 0) & (target.lookup(b) >= 0)
                 for a, b in (list(zip(*pairs)), list(zip(*pairs))[::-1])
             ]
-            usable = [int(both.sum()) for both in found]
-            if not any(usable):
+            if not any(usable := [int(both.sum()) for both in found]):
                 raise InputError(
                     f"{name} {file}: no entry of {len(pairs)} has a vector in {source.lang} and in {target.lang}. "
                     "Use a dictionary of these languages, or raise max_vectors."

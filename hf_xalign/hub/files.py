@@ -33,6 +33,7 @@ _MODEL = (
 # Files that hf_xalign writes and that say what was used.
 _RECORDS = (FILENAME, "training_args.json", "token_entries.json", "derived_language.json")
 _WEIGHTS = re.compile(r"(model(-\d+-of-\d+)?|adapter_model|maps/[^/]+)\.safetensors")
+# Form of the Hub's tokens, of which none may be in a pushed file.
 _TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 
 
@@ -41,6 +42,7 @@ def decides_model(path: str) -> bool:
     return bool(re.fullmatch(_MODEL, path))
 
 
+# Files that a push adds but never deletes: tokenizers, records, cards and pictures, but no checkpoint's.
 _OTHER = (
     r"tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|added_tokens\.json"
     r"|vocab\.(txt|json)|merges\.txt|(sentencepiece\.bpe|spiece|spm|tokenizer)\.model"

@@ -23,7 +23,8 @@ from hf_xalign.statistics import significance
 from hf_xalign.statistics.examples import ExampleScores
 
 SCORES = "scores.json"
-SHARED = ("task", "metric", "train_language")  # fields of scores.json that are equal for all seeds of a system
+# Fields of scores.json that are equal for all seeds of a system: else one folder would hold two.
+SHARED = ("task", "metric", "train_language")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from hf_xalign.errors import content_errors, explained
 from hf_xalign.record import write_text
 
 _COUNTS = ("correct", "predicted", "gold")
-COLUMNS = {"counts": _COUNTS, "labels": _COUNTS, "values": ("values",)}  # {kind of score: its columns in the file}
+# {kind of score: its columns in the file}
+COLUMNS = {"counts": _COUNTS, "labels": _COUNTS, "values": ("values",)}
 
 
 @dataclass(frozen=True, eq=False)

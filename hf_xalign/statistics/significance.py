@@ -20,8 +20,10 @@ from hf_xalign.checks import check_range
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.examples import ExampleScores, total
 
-_ROUNDING = 1e-9  # relative difference of sums below which they count as equal
-_NUMBERS = 1_000_000  # numbers drawn at once: 8 MB
+# Relative difference below which sums count as equal: they are added in another order when answers are swapped.
+_ROUNDING = 1e-9
+# Numbers drawn at once: 8 MB, so that 10,000 permutations of a large test set fit into memory.
+_NUMBERS = 1_000_000
 _SAME = "Score both on the same text, and words on the same links (`hf-xalign evaluate --links`)."
 
 

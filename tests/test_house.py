@@ -27,7 +27,7 @@ CAPS = {
     "cli": (1640, 25),
     "core": (3723, 81),
     "data": (7400, 160),
-    "evaluation": (2075, 32),
+    "evaluation": (2075, 33),
     "explore": (373, 4),
     "hub": (400, 11),
     "links": (1800, 40),
@@ -37,11 +37,11 @@ CAPS = {
     "modeling": (5110, 103),
     "objectives": (1260, 11),
     "prepare": (1010, 5),
-    "recipes": (3361, 39),
+    "recipes": (3380, 39),
     "report": (476, 4),
     "search": (883, 10),
     "statistics": (698, 21),
-    "tasks": (2500, 55),
+    "tasks": (2660, 62),
     "trainers": (7_400, 117),
 }
 

@@ -235,17 +235,19 @@ _DOCUMENT = "-DOCSTART-"
 _NUMBER = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
 _FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
+_INTENT = re.compile(r"#\s*(?P<key>intent|text)\s*[:=]\s*(?P<value>.*\S)")  # xSID labels whole texts in comments
 _KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
-def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
+def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the sentences of a file with one word on each line and a blank line after each sentence.
 
     Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
     also has its columns by name (`tokens` is FORM), without multi-word tokens (`3-4`) and empty nodes (`5.1`). Other
-    files have `tokens` (the first column, unless it numbers the words) and `labels` (the last column). A line with a
-    tab is split at tabs only. Comments are skipped.
+    files have `tokens` (the first column, or the second if the first numbers the words) and `labels` (the last column;
+    of numbered words the first one that labels spans). xSID's comments `# text` and `# intent` become `text` and
+    `label`. A line with a tab is split at tabs only. Other comments are skipped.
     """
     yield from _read_conllu(path) if is_conllu(path) else _read_columns(path)
 
@@ -305,7 +307,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
 
 
-def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
+def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     sentences: list[list[_Line]] = [[]]
     for number, line in read_lines(path):
         if not line.strip():
@@ -314,12 +316,16 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]
             sentences[-1].append((number, line, cells))
     is_word = _word_test(path, [row for rows in sentences for row in rows])
     comments = [row for rows in sentences for row in rows if not is_word(row, rows)]
+    blocks = sentences
     sentences = [[row for row in rows if is_word(row, rows)] for rows in sentences]
     if comments:
         number, line, _ = comments[0]
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, line[:60])
     numbered = _are_numbers([[cells[0] for _, _, cells in rows] for rows in sentences])
-    for rows in filter(None, sentences):
+    label_column = _label_column([[cells for _, _, cells in rows] for rows in sentences if rows]) if numbered else None
+    for rows, block in zip(sentences, blocks, strict=True):
+        if not rows:
+            continue
         first, _, start = rows[0]
         for number, _, cells in rows:
             if len(cells) != len(start):
@@ -330,7 +336,25 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]
             if len(cells) < 2 or not cells[0]:
                 raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
         columns = _columns([cells for _, _, cells in rows])
-        yield first, ({} if numbered else {"tokens": columns["1"]}) | {"labels": columns[str(len(start))]} | columns
+        named: dict[str, Any] = {"labels": columns[str(label_column or len(start))]}
+        if not numbered or len(start) > 2:
+            named["tokens"] = columns["2" if numbered else "1"]
+        for _, line, _ in block:
+            if match := _INTENT.match(line):
+                named["label" if match["key"] == "intent" else "text"] = match["value"]
+        yield first, named | columns
+
+
+def _label_column(sentences: Sequence[Sequence[Sequence[str]]]) -> int | None:
+    """Return the first column after the word that labels spans, or None.
+
+    An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
+    """
+    rows = [cells for sentence in sentences for cells in sentence]
+    for column in range(3, min(map(len, rows)) + 1):
+        if span_parts({cells[column - 1] for cells in rows}):
+            return column
+    return None
 
 
 def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Sequence[_Line]], bool]:

@@ -32,6 +32,8 @@ _FORMS = [
     )
 ]
 _USUAL = re.compile(r"[BIESLUMW]-.+")
+# WNUT-17 joins two annotators' labels by a comma: `O,B-person`.
+_JOINED = re.compile(r"(?:O|[BIESLU]-[^,]+)(?:,(?:O|[BIESLU]-[^,]+))+")
 _NO_KIND = "SPAN"
 _REMEDY = "Correct it, or write all labels in one scheme, such as BIO."
 
@@ -138,9 +140,16 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     """
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
     if label is not None and hasattr(label, "int2str"):
-        sentences = [label.int2str(values) for values in sentences]
+        # Negative ids, such as -100, mark words that are neither trained on nor scored.
+        sentences = [
+            [UNLABELLED if number < 0 else label.int2str(number) for number in values] for values in sentences
+        ]
     names = set(chain.from_iterable(sentences))
-    forms = span_parts(names)
+    if joined := sorted(filter(_JOINED.fullmatch, names)):
+        row = next(row for row, labels in enumerate(sentences) if joined[0] in labels)
+        raise InputError(f"{place(row)}: the label {joined[0]!r} joins those of several annotators. Keep one of them.")
+    # A set's own names say whether `_` stands next to `O` or for it.
+    forms = span_parts(names.union(getattr(label, "names", ())))
     if not forms:
         _refuse_plain(sentences, names, place)
         return sentences

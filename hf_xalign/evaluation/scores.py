@@ -273,6 +273,7 @@ class HeldOutWords(NamedTuple):
             words = {f"{side}_words": [texts[row] for row in queried.tolist()] for side, texts in self.words.items()}
             links = torch.arange(len(queried))[:, None].expand(-1, 2)
             options: Any = {"legacy": protocol.legacy, "device": device, **words}
+            check_pool(len(queried), "words")
             hits: list[torch.Tensor] = []
             retrieved = word_retrieval(source, target, links, hits=hits, **options)
             if examples is not None:
@@ -487,6 +488,7 @@ def score_sentences(
         language_scores: dict[str, float] = {}
         for pooling in poolings:
             source, target = (sides[side][pooling] for side in SIDES)
+            check_pool(len(source), f"different sentences in {language}")
             for similarity in similarities:
                 name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
                 hits = sentence_hits(source, target, similarity, device)
@@ -499,6 +501,12 @@ def score_sentences(
                 language_scores[f"{name}_from_pivot"] = shares["target_to_source"]
         scores[language] = language_scores | {"pool_sentences": len(source)}
     return scores
+
+
+def check_pool(size: int, what: str) -> None:
+    """Raise an InputError for a pool of one candidate, which every query would find."""
+    if size == 1:
+        raise InputError(f"retrieval has a pool of 1 ({what}), so every score would be 100. Look at the columns read.")
 
 
 def _distinct_pairs(dataset: Dataset) -> np.ndarray:

@@ -35,6 +35,13 @@ WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".t
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
 _REMEDY = "Name the right ones by text_columns and label_column."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
+_MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
+# Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
+_MISSING = frozenset({"-100", "-1", "-"})
+# Header names of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
+_SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx")
+_WORD_COLUMNS = ("word", "token")
+_TAG_COLUMNS = ("tag", "ner_tag", "ner", "label", "pos")
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,17 @@ def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"text": text, "tokens": [word[0] for word in words], "labels": labels}
 
 
+def _brackets(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the words and BIO labels of MASSIVE's slots, `weck mich um [time : neun uhr]`."""
+    words: list[str] = []
+    labels: list[str] = []
+    for slot, inside, outside in re.findall(r"\[([^\[\]:]+) : ([^\[\]]*)\]|([^\[\]]+)", record["annot_utt"]):
+        pieces = (inside or outside).split()
+        words += pieces
+        labels += [f"{'I' if number else 'B'}-{slot.strip()}" if slot else OUTSIDE for number in range(len(pieces))]
+    return {"tokens": words, "labels": labels}
+
+
 def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]) -> list[str]:
     """Return the BIO label of each word, by the first span that shares a character with it."""
     labels, before = [], None
@@ -101,6 +119,7 @@ LAYOUTS = {
     "WikiANN and CoNLL on the Hub": Layout({"tokens": "tokens", "labels": "ner_tags"}),
     "MultiATIS++": Layout({"tokens": "utterance", "labels": "slot_labels", "text": "utterance", "label": "intent"}),
     "Facebook's multilingual task-oriented dialogues": Layout({name: name for name in _FACEBOOK}, make=_slots),
+    "MASSIVE": Layout({"text": "utt", "label": "intent", "slots": "annot_utt"}, make=_brackets),
     "SNIPS": Layout({"label": "list", "data": "data"}, make=_pieces),
 }
 
@@ -131,8 +150,11 @@ def read_rows(path: Path) -> readers.Rows:
             return readers.read_json(path)
         case ".tsv" | ".csv":
             rows = [cells for _, cells in itertools.islice(readers.read_cells(path), 20) if cells]
-            if rows and len(rows[0]) == len(_FACEBOOK) and rows[0][-1].startswith("{"):
-                return readers.read_table(path, _FACEBOOK)
+            for names in (_FACEBOOK, _MTOP):
+                if rows and len(rows[0]) == len(names) and rows[0][-1].startswith("{"):
+                    return readers.read_table(path, names)
+            if rows and (columns := _word_columns(path, rows[0])):
+                return _group_words(path, *columns)
             # Words and their labels have no header.
             labels = {cells[-1] for cells in [cells for cells in rows if not cells[0].startswith("#")][:2]}
             if suffix == ".csv" or not (
@@ -144,6 +166,61 @@ def read_rows(path: Path) -> readers.Rows:
     raise InputError(
         f"{path}: labelled text is read from {', '.join(SUFFIXES)} or no suffix (each also .gz), not from {suffix!r}"
     )
+
+
+def _word_columns(path: Path, header: Sequence[str]) -> tuple[str, str, str] | None:
+    """Return the columns of sentences, words and labels, or None if a table does not hold one word a row.
+
+    Raises:
+        InputError: no column says where sentences end.
+    """
+    found = []
+    for names in (_SENTENCE_COLUMNS, _WORD_COLUMNS, _TAG_COLUMNS):
+        by_name = {cell.strip().lower(): cell for cell in header}
+        found.append(next((by_name[name] for name in names if name in by_name), None))
+    sentence, word, tag = found
+    if word is None or tag is None:
+        return None
+    if sentence is None:
+        raise InputError(
+            f"{path}: each row holds one word ({word!r}), but no column says where sentences end. Add a column "
+            "'sentence' with the number of each word's sentence, or write CoNLL with blank lines between sentences."
+        )
+    return sentence, word, tag
+
+
+def _group_words(path: Path, sentence: str, word: str, tag: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the sentences of a table of words; an empty sentence cell continues the sentence before."""
+    first, number, columns = 0, "", dict[str, Any]()
+    for line, row in readers.read_table(path):
+        if row is None:
+            continue
+        if not columns or (row[sentence] and row[sentence] != number):
+            if columns:
+                yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
+            first, number, columns = line, row[sentence], {name: [] for name in row}
+        for name, cell in row.items():
+            columns[name].append(cell)
+    if columns:
+        yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
+
+
+def _refuse_offsets(record: Any, where: str) -> None:
+    """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
+    if not isinstance(record, Mapping):
+        return
+    marked = [record.get(name) for name in ("spans", "label", "labels", "entities") if "text" in record]
+    spans = [value[0] for value in marked if isinstance(value, list) and value]
+    by_offset = any(
+        (isinstance(span, list) and len(span) == 3) or (isinstance(span, dict) and "start" in str(span.keys()))
+        for span in spans
+    )
+    if by_offset or ("annotations" in record and "data" in record):
+        raise InputError(
+            f"{where}: spans are labelled by character offsets, as doccano, Prodigy and Label Studio export them, but "
+            "a tagger needs a label for each word. Export CoNLL from Label Studio, or convert the spans by spaCy's "
+            "offsets_to_biluo_tags."
+        )
 
 
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -296,10 +373,10 @@ class Examples:
             object.__setattr__(self, "rows", rows.select_columns(self.rows.column_names))
         words, missing = sum(map(len, labels)), sum(names.count(UNLABELLED) for names in labels)
         if missing and missing == words:
-            raise InputError(f"{self.name}: all words are labelled _, so none has a label. Name another label_column.")
+            raise InputError(f"{self.name}: no word has a label. Name another label_column.")
         if missing:
             count = f"{missing:,} of {words:,}"
-            logger.warning("%s: %s words have no label (_), and are not trained on or scored", self.name, count)
+            logger.warning("%s: %s words have no label, and are not trained on or scored", self.name, count)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -336,13 +413,15 @@ def read_examples(
     *,
     text_columns: Sequence[str] = (),
     label_column: str | None = None,
+    label_names: Sequence[str] = (),
     split: str = "train",
     max_examples: int | None = None,
     revision: str | None = None,
 ) -> Examples:
     """Read labelled text in one language. Text is NFC-normalized; whole texts are also stripped.
 
-    Sentences whose words are withheld (`_`), as in some treebanks, and texts labelled `_` are left out.
+    Sentences whose words are withheld (`_`), as in some treebanks, and texts without a label are left out. The labels
+    `_`, `-`, -1 and -100 mark words and texts without a label.
 
     Args:
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
@@ -354,6 +433,7 @@ def read_examples(
         text_columns: one column of words (default `tokens`), or one or two columns of texts (default `text_a` and
             `text_b`, or `text`).
         label_column: column of labels; by default `labels` for words, else `upos` (CoNLL-U), and `label` for texts.
+        label_names: names of labels that are numbers, from 0 on; a Hub dataset with class labels needs none.
         split: split of a Hub dataset or of the text inside the package.
         max_examples: keep only this many examples from the start.
         revision: branch, tag or commit of a Hub dataset.
@@ -381,12 +461,15 @@ def read_examples(
         where = f"{source}, {unit} {line}"
         record, left_out = name_columns(record, language, where)
         if not left_out:
+            _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
             row = make(record, text_columns, label_column, where)
+            if label_names:
+                row = _rename(row, label_names, where)
             if kind == "token" and readers.is_withheld(row["tokens"]):
                 left_out = "with withheld words (_)"
             elif row.get("label") == UNLABELLED:
-                left_out = "labelled _"
+                left_out = "without a label"
         if left_out:
             others[left_out] += 1
         else:
@@ -396,11 +479,39 @@ def read_examples(
         if [*others] == ["with withheld words (_)"]:
             raise InputError(f"{source}: {readers.WITHHELD}")
         raise InputError(f"{source}: it has no examples{skipped and f' in {language}; there are {skipped}'}")
+    if others["without a label"]:
+        count = f"{others['without a label']:,} of {len(rows) + others.total():,}"
+        logger.warning("%s: %s texts have no label, and are not trained on or scored", source, count)
+    if kind == "token":
+        _refuse_numbers(source, rows)
     if skipped:
         logger.info("%s: skipped examples (%s)", source, skipped)
     if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
         logger.info("%s: %s words are _, and are kept because their sentences have other words", source, f"{blank:,}")
     return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), commit)
+
+
+def _rename(row: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:
+    """Return a row whose numbered labels have these names."""
+    column = "labels" if "labels" in row else "label"
+    renamed = []
+    for label in row["labels"] if column == "labels" else [row["label"]]:
+        if label.isdecimal() and int(label) >= len(names):
+            raise InputError(f"{where}: the label {label}, but label_names has {len(names)} names. List all of them.")
+        renamed.append(names[int(label)] if label.isdecimal() else label)
+    return {**row, column: renamed if column == "labels" else renamed[0]}
+
+
+def _refuse_numbers(source: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an InputError if the labels of words are numbers, which would be scored by accuracy instead of F1."""
+    labels: set[str] = set()
+    for row in rows:
+        labels.update(row["labels"])
+    if all(label.isdecimal() for label in labels - {UNLABELLED}) and labels != {UNLABELLED}:
+        raise InputError(
+            f"{source}: the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names. Name them in "
+            "their order by --label_names, such as --label_names O B-PER I-PER"
+        )
 
 
 def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
@@ -426,8 +537,7 @@ def _hub_records(dataset: Dataset) -> Records:
 def _named(value: Any, names: list[str]) -> Any:
     if isinstance(value, list):
         return [_named(number, names) for number in value]
-    # The class -1 marks test sets on the Hub whose labels are secret.
-    return None if value is None or value < 0 else names[value]
+    return value if value is None or value < 0 else names[value]
 
 
 def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[str, Examples]:
@@ -495,7 +605,7 @@ def value_of(record: Any, column: str, where: str, remedy: str = _REMEDY) -> Any
 
 
 def label_of(value: Any, column: str, where: str) -> str:
-    """Return a label or an id as text, or raise an InputError if it is neither text nor a whole number."""
+    """Return a label or an id as text, `_` for a missing one; what is neither text nor a whole number is refused."""
     if type(value) not in (str, int) or value == "":
         raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or a whole number.")
-    return str(value)
+    return UNLABELLED if str(value) in _MISSING else str(value)

@@ -86,6 +86,12 @@ class TaskArguments(SmokeTest):
         None,
         rules=[_LABELLED],
     )
+    label_names: list[str] = option(
+        _DATA,
+        "Names of labels that are numbers, from 0 on. Hub datasets with class labels need none.",
+        [],
+        rules=[_LABELLED],
+    )
     labels: list[str] = option(
         _DATA,
         "All labels: FILE.json, or FILE.json:KEY; or labels in addition to those of the training text.",

@@ -147,7 +147,11 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
     read: Callable[..., Examples] = read_questions
     if data.task != "questions":
-        columns: Any = {"text_columns": data.text_columns, "label_column": data.label_column}
+        columns: Any = {
+            "text_columns": data.text_columns,
+            "label_column": data.label_column,
+            "label_names": data.label_names,
+        }
         read = partial(read_examples, kind=data.task, **columns)
     with args.main_process_first(desc="reading labelled text"):
         train, evaluation, selection = _read(data, read)

@@ -151,8 +151,8 @@ def test_sentence_scores():
     data = make_links(8).select_columns(["source", "target", "source_lang", "target_lang"])
     empty = data.map(lambda row, i: {"target": "" if i == 3 else "x"}, with_indices=True)
     rows = [
-        ({"dataset": data.remove_columns("target_lang")}, "no column target_lang"),
         ({"dataset": data.select([])}, "has no rows"),
+        ({"dataset": data.select([0, 0])}, r"a pool of 1 \(different sentences in de\)"),
         ({"dataset": empty}, "row 3: tar"),
     ]
     assert_refused(calls(score_sentences, rows, model=make_encoder(), tokenizer=make_tokenizer(), dataset=data))

@@ -115,8 +115,9 @@ def test_decomposed_text_has_the_vectors_and_links_of_composed_text():
         "target_words": ["zu", "Tür"],
         "links": [[0, 1]],
     }
+    other = {**pair, "source": "zu", "source_words": ["zu"], "target": "zu", "target_words": ["zu"], "links": [[0, 0]]}
     rows = [
-        Dataset.from_list([{**pair, "source": text, "source_words": text.split()}] * 2)
+        Dataset.from_list([{**pair, "source": text, "source_words": text.split()}, other])
         for text in (decomposed, composed)
     ]
     for score in (score_sentences, score_retrieval):

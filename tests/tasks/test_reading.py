@@ -103,7 +103,7 @@ def test_withheld_words_and_missing_labels(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         found = read(write_lines(tmp_path / "hi.jsonl", lines))
     assert columns(found, "tokens", "line") == [[["पानी", "_", "है"]], [1]] and found.label_names == {"NOUN", "X"}
-    for said in ("2 with withheld words (_)", "1 words are _, and are kept", "1 of 3 words have no label (_)"):
+    for said in ("2 with withheld words (_)", "1 words are _, and are kept", "1 of 3 words have no label"):
         assert caplog.text.count(said) == 1, said
     texts = write_lines(tmp_path / "t.jsonl", [{"text": "a", "label": "_"}, {"text": "b", "label": "x"}])
     assert read(texts, "sequence").rows["label"][:] == ["x"]
@@ -415,10 +415,10 @@ def test_labelled_text(tmp_path):
             ("line 1: the word or its label is missing", load, token, "a.conll", "La Paz\t\nes\tO\n"),
             ("line 2: the word or its label is missing", load, token, "a.bio", "a\tO\n\tO\n"),
             ("line 2: '# SYM' may be a comment or a word", load, token, "a.conll", "a NOUN\n# SYM\nb NOUN\n"),
-            ("no column 'tokens'; the columns are labels, 1, 2, 3", load, token, "a.conll", "1 a X\n2 b Y\n"),
+            ("no column .labels.|a second|no column", load, token, "a.conll", "1 a\n2 b\n"),
             ("its words are withheld", load, token, "fr.conllu", re.sub("V?amos|nos|mar", "_", CONLLU)),
             ("its words are withheld", load, token, "a.jsonl", [{"tokens": ["_"], "labels": ["X"]}]),
-            ("all words are labelled _", load, token, "a.conll", "a _\nb _\n"),
+            ("no word has a label", load, token, "a.conll", "a _\nb _\n"),
             (r"line 4, word 1: the label 'L-X' is in another scheme .*\(B-X, E-X\)", load, token, "a.bio", MIXED[0]),
             ("line 4, word 2: B-X I-X is not a whole span in BIOES", load, token, "a.bio", MIXED[1]),
             ("line 4, word 1: B-X is not a whole span in BIOES", load, token, "a.bio", MIXED[2]),
@@ -500,3 +500,82 @@ def test_files_and_languages_of_questions(tmp_path):
         ],
         tmp_path,
     )
+
+
+# A published form of labelled words: file name, content, options, words and labels of its first sentence.
+PUBLISHED = {
+    "UNER: labels before an annotator": (
+        "uz.iob2", "# text = Olim Samarqandda\n1\tOlim\tB-PER\t-\tx1\n2\tSamarqandda\tB-LOC\t-\tx1\n",
+        {}, ["Olim", "Samarqandda"], ["B-PER", "B-LOC"],
+    ),
+    "GermEval: outer labels before inner ones": (
+        "de.tsv", "#\thttp://x\n1\tKölner\tB-ORG\tB-LOCderiv\n2\tZoo\tI-ORG\tO\n",
+        {}, ["Kölner", "Zoo"], ["B-ORG", "I-ORG"],
+    ),
+    "xSID: an intent before the slots": (
+        "da.conll", "# id: 1\n# text: i Odense\n# intent: find\n1\ti\tfind\tO\n2\tOdense\tfind\tB-place\n",
+        {}, ["i", "Odense"], ["O", "B-place"],
+    ),
+    "MASSIVE": (
+        "nb.jsonl", '{"utt": "vekk meg kl ni", "intent": "alarm", "annot_utt": "vekk meg [time : kl ni]"}',
+        {}, ["vekk", "meg", "kl", "ni"], ["O", "O", "B-time", "I-time"],
+    ),
+    "one word a row": (
+        "sl.csv", "sentence_id,word,tag\n1,Maja,B-PER\n1,poje,O\n2,Da,O\n", {}, ["Maja", "poje"], ["B-PER", "O"]
+    ),
+    "numbers and their names": (
+        "et.jsonl", '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}',
+        {"label_names": ["O", "B-LOC", "I-LOC"]}, ["Tartu", "on"], ["B-LOC", "O"],
+    ),
+    "words to ignore": (
+        "lt.jsonl", '{"tokens": ["Ona", "čia", "a", "b", "c"], "labels": ["B-PER", "O", "-100", -1, "-"]}',
+        {}, ["Ona", "čia", "a", "b", "c"], ["B-PER", "O", "_", "_", "_"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", PUBLISHED)
+def test_published_forms_of_labelled_words(tmp_path, form):
+    name, content, options, tokens, labels = PUBLISHED[form]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    row = read(path, **options).rows[0]
+    assert (row["tokens"], row["labels"]) == (tokens, labels)
+    assert len(read(path, **options)) == (2 if form == "one word a row" else 1)
+
+
+def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog):
+    xsid, nli = tmp_path / "da.conll", tmp_path / "da.jsonl"
+    xsid.write_text(PUBLISHED["xSID: an intent before the slots"][1], encoding="utf-8")
+    assert columns(read(xsid, "sequence"), "text_a", "label") == [["i Odense"], ["find"]]
+    write_lines(nli, [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100")])
+    assert columns(read(nli, "sequence"), "label") == [["yes"]]
+    assert "3 of 4 texts have no label" in caplog.text
+
+
+def test_class_labels_of_minus_100_are_not_trained_or_scored():
+    features = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=["O", "B-X"]))})
+    rows = Dataset.from_dict({"tokens": [["a", "b"]], "labels": [[1, -100]]}, features=features)
+    assert Examples("x", "de", rows).rows["labels"][:] == [["B-X", "_"]]
+
+
+def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
+    def load(name, content, **options):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf-8")
+        return read(path, **options)
+
+    numbers = '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}'
+    doccano = '{"text": "Ana živi", "label": [[0, 3, "PER"]]}'
+    prodigy = '{"text": "Ana živi", "tokens": ["Ana", "živi"], "spans": [{"start": 0, "end": 3, "label": "PER"}]}'
+    studio = '[{"data": {"text": "Ana"}, "annotations": [{"result": []}]}]'
+    table = {
+        "numbers .* without names.*--label_names": partial(load, "a.jsonl", numbers),
+        "the label 1, but label_names has 1": partial(load, "a.jsonl", numbers, label_names=["O"]),
+        "joins those of several annotators": partial(load, "a.conll", "Ana B-PER,O\nje O,O\n"),
+        "no column says where sentences end": partial(load, "a.csv", "word,tag\nAna,B-PER\nje,O\n"),
+        "line 1: spans are labelled by character offsets.*Label Studio": partial(load, "a.jsonl", doccano),
+        "spans are labelled by character offsets.*spaCy": partial(load, "b.jsonl", prodigy),
+        "character offsets": partial(load, "c.json", studio),
+    }
+    assert_refused({message: (call, message) for message, call in table.items()})

@@ -347,7 +347,6 @@ def test_word_vectors_from_python(tmp_path):
         ((one, other), {"layers": [-2]}, {}, "layers: a run on word vectors"),
         ((one, other), {}, {"test_dictionary": [("v1", f"w{k}") for k in range(60)]}, "0 entries are left"),
         ((one, other), {}, {"test_dictionary": [("v1", "w99")]}, "no entry of 1 has a vector in de and in en"),
-        ((one, other), {}, {"dictionary": None}, r"dictionary\['de'\] is NoneType"),
     ]
     for vectors, settings, more, message in rows:
         with pytest.raises(InputError, match=message):

@@ -48,9 +48,12 @@ class PairOptions(PairColumns):
         None, help="stop at pairs with an empty side, or drop them (default: error)"
     )
 
+    sides_checked: bool = setting(False, help="read text whose sides look swapped or like no sentences")
+
     def columns(self) -> dict[str, Any]:
         """Return the arguments of `load_parallel` for these options, without the split."""
-        return super().columns() | ({"on_empty": self.on_empty} if self.on_empty else {})
+        on_empty = {"on_empty": self.on_empty} if self.on_empty else {}
+        return super().columns() | on_empty | {"sides_checked": self.sides_checked}
 
 
 @dataclass(kw_only=True)

@@ -23,14 +23,20 @@ from hf_xalign.language_codes import (
     same_language,
 )
 
-# Words for the first and the second side. Only those of the first row say which side is the translation.
+# Words for the first and the second side; "" is a column of plain text. Half of one scheme never goes with half of
+# another: `src` alone often says where a string is from.
 _SIDES: tuple[tuple[set[str], set[str]], ...] = (
-    ({"source", "src", "original", "input"}, {"target", "tgt", "trg", "translation", "translated", "output"}),
+    ({"source"}, {"target"}),
+    ({"src"}, {"tgt", "trg"}),
+    ({"original"}, {"translation", "translated"}),
+    ({"input"}, {"output"}),
+    ({""}, {"translation"}),
     ({"anchor"}, {"positive"}),
     ({"1"}, {"2"}),
     ({"a"}, {"b"}),
 )
-_DIRECTED = _SIDES[0][0] | _SIDES[0][1]
+_DIRECTION = _SIDES[:5]  # those that say which side is the translation
+_DIRECTED = set().union(*(first | second for first, second in _DIRECTION)) - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
 _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
 # Usual names of columns that hold no side.
@@ -50,6 +56,7 @@ class Pair(NamedTuple):
     target: str
     directed: bool = True
     language: str | None = None  # of the source side, if only the column's name says it
+    by_language: bool = False  # the columns are named after the languages
 
 
 class _Meaning(NamedTuple):
@@ -119,30 +126,26 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
 
     Example:
         >>> find_columns(("id", "English text", "Hindi text"), "hi", "en")
-        Pair(source='Hindi text', target='English text', directed=True, language=None)
+        Pair(source='Hindi text', target='English text', directed=True, language=None, by_language=True)
     """
     asked = (source_lang, target_lang)
     meanings = {name: _meaning(name, asked) for name in names}
     source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
     others = [name for name, m in meanings.items() if m.language and not m.indirect and [name] != target]
     if source_lang is None and len(others) == len(target) == 1:
-        return Pair(others[0], target[0], language=meanings[others[0]].language)
+        return Pair(others[0], target[0], language=meanings[others[0]].language, by_language=True)
     if len(source) > 1 or len(target) > 1 or (source and source == target):
         return None
     if source and target:
-        return Pair(source[0], target[0])
+        return Pair(source[0], target[0], by_language=True)
     sides = {name: meaning.side for name, meaning in meanings.items() if meaning.side is not None}
     for family in _SIDES:
         first, second = ([name for name, side in sides.items() if side in words] for words in family)
         if len(first) == len(second) == 1:
-            return Pair(first[0], second[0], family is _SIDES[0])
-    texts = [name for name, side in sides.items() if side not in _DIRECTED] if len(sides) > 1 else list(sides)
-    if len(texts) == 1 and len(sides) <= 2:
-        side_columns = [name for name in sides if name != texts[0]]
-        source = source or [name for name in side_columns if sides[name] in _SIDES[0][0]]
-        target = target or [name for name in side_columns if sides[name] in _SIDES[0][1]]
-        if len(source) + len(target) == 1:
-            return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
+            return Pair(first[0], second[0], family in _DIRECTION)
+    texts = [name for name, side in sides.items() if side in ("", "translation")]
+    if len(texts) == 1 and len(sides) == 1 and len(source) + len(target) == 1:
+        return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
     return None
 
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -47,7 +48,15 @@ _BATCH = 10_000  # rows of an Arrow batch: text of a few megabytes
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
-_SAMPLE = 100  # pairs whose scripts are checked
+_SAMPLE = 1000  # pairs whose sides are checked
+_ENOUGH = 100  # pairs from which shares of repeated strings and of letters tell something
+# Frequent words of a pivot that languages in the same script rarely have.
+_FUNCTION_WORDS = {
+    "en": {"the", "and", "are", "with", "this", "that", "you", "your", "from", "they", "these", "which", "would"},
+    "de": {"der", "und", "das", "ist", "nicht", "mit", "eine", "auf", "für", "sich", "werden"},
+    "fr": {"les", "des", "une", "dans", "pour", "avec", "est", "sur", "vous", "cette"},
+    "es": {"los", "las", "una", "para", "con", "por", "este", "como", "esta"},
+}
 # Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
 _UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
@@ -65,6 +74,7 @@ def load_parallel(
     max_pairs: int | None = None,
     on_empty: OnEmpty = "error",
     keep_unlinked: bool = False,
+    sides_checked: bool = False,
     revision: str | None = None,
 ) -> Dataset:
     """Load sentence pairs as a dataset with the columns `source`, `target`, `source_lang` and `target_lang` (strings).
@@ -87,12 +97,14 @@ def load_parallel(
         split: split of a built-in or Hub dataset; files have no splits and are read whole.
         source_column: text column of the source side. By default the column named after the language, at the top
             level or in a `translation` dict, else the column `source`, see [`~hf_xalign.data.columns`]. The first line
-            of a TSV or CSV file is a header if it names both columns.
+            of a TSV or CSV file is a header if it names both columns; files without one are read by their form, see
+            [`~hf_xalign.data.forms`], or by the numbers of their columns, `1` and `2`.
         target_column: text column of the target side, required with `source_column`. Built-in and line-aligned text
             ignores both.
         max_pairs: keep only this many pairs from the start of each source.
         on_empty: `error` refuses a pair with an empty side, `drop` drops it and logs the count.
         keep_unlinked: keep pairs without links in files with links, for losses on sentences.
+        sides_checked: True for text whose sides are right, although they look swapped or like no sentences.
         revision: branch, tag or commit of a Hub dataset.
 
     Raises:
@@ -126,7 +138,8 @@ def load_parallel(
         else:
             part = _load_object(item, asked, max_pairs, on_empty)
         logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
-        _check_sides(part, name)
+        if not sides_checked:
+            _check_sides(part, name)
         entries.append(source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
         parts.append(part)
     loaded = concatenate(parts)
@@ -387,21 +400,42 @@ def _check_rows(
 
 
 def _check_sides(pairs: Dataset, name: str) -> None:
-    """Raise an InputError if a sample shows that the sides are swapped: each is in the script of the other."""
-    first, sample = pairs[0], pairs[:_SAMPLE]
-    scripts = [likely_language(first[column]).script or "" for column in ("source_lang", "target_lang")]
-    try:
-        source, target = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
-    except regex.error:  # a script that Unicode does not know
-        return
-    sides = ("".join(sample["source"]), "".join(sample["target"]))
-    counts = [[len(script.findall(side)) for script in (source, target)] for side in sides]
-    if source.pattern != target.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
+    """Raise an InputError if a sample of pairs shows that their sides are swapped or are no sentences."""
+    rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), _SAMPLE)).astype(int))
+    first, sample = pairs[0], pairs[rows]
+    if fault := _fault_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
         raise InputError(
-            f"{name}: the sides are swapped, because the source ({first['source_lang']}) is in the script of the "
-            f"target ({first['target_lang']}): {describe_pair(first)}. Name the columns by source_column and "
-            "target_column (--source_column and --target_column on the command line), or swap the two files."
+            f"{name}: {fault}: {describe_pair(first)}. Name the columns by source_column and target_column "
+            "(--source_column and --target_column on the command line), or swap the two files. If the sides are "
+            "right, give --sides_checked true."
         )
+
+
+def _fault_of_sides(sources: list[str], targets: list[str], source_lang: str, target_lang: str) -> str | None:
+    """Return what is wrong with the two sides, without a model: scripts, function words, repeated strings."""
+    scripts = [
+        _UNICODE.get(script, script) for script in (likely_language(c).script for c in (source_lang, target_lang))
+    ]
+    try:
+        own, pivot = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
+    except regex.error:  # a script that Unicode does not know
+        own = pivot = regex.compile(r"\p{L}")
+    counts = [[len(script.findall(" ".join(side))) for script in (own, pivot)] for side in (sources, targets)]
+    if own.pattern != pivot.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
+        return (
+            f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
+        )
+    common = _FUNCTION_WORDS.get(likely_language(target_lang).language, set[str]())
+    of_pivot = [sum(word in common for text in side for word in text.lower().split()) for side in (sources, targets)]
+    if of_pivot[0] > of_pivot[1] and of_pivot[0] >= max(2, len(sources) // 20):
+        return f"the sides are swapped, because the source ({source_lang}) has more words such as {min(common)!r}"
+    if len(sources) < _ENOUGH:
+        return None
+    if sum(count for _, count in Counter(sources).most_common(3)) * 2 > len(sources):
+        return "most sources are one of three strings, so they are no sentences"
+    if sum(own.search(text) is not None for text in sources) * 20 < sum(any(map(str.isalpha, t)) for t in sources):
+        return f"nearly no source has a letter of the script of {source_lang}"
+    return None
 
 
 def stream_parallel(

@@ -6,19 +6,22 @@ raises an InputError that names file and row for every content that it cannot re
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import gzip
+import html
 import itertools
 import json
 import logging
+import lzma
 import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 from xml.etree.ElementTree import Element
@@ -28,6 +31,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, iterparse
 
 from hf_xalign.cache import check_regular
+from hf_xalign.data import forms
 from hf_xalign.data.arrow import open_parquet, parquet_batches
 from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
@@ -44,28 +48,33 @@ _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 _LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
-# Columns of a row's own languages.
-_LANGUAGES = {"source_lang": ("source_lang", "src_lang"), "target_lang": ("target_lang", "tgt_lang", "trg_lang")}
+# What compressed data starts with, and what opens it.
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+PACKED = (".gz", ".bz2", ".xz")
 
 
 def file_format(path: Path) -> str:
-    """Return a file's suffix in lower case, ignoring `.gz`."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    """Return a file's suffix in lower case, ignoring those of compression."""
+    name = path.name.lower()
+    return Path(name).with_suffix("").suffix if name.endswith(PACKED) else Path(name).suffix
 
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file as bytes, decompressed if its name ends in `.gz` or its content begins as gzip's."""
+    """Open a file as bytes, decompressed if its content begins as that of gzip, bzip2 or xz."""
     check_regular(path)
-    damaged = EOFError, zlib.error, gzip.BadGzipFile
+    damaged = EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError
     with (
         explained(f"{path}: cannot be read", OSError),
-        explained(f"{path}: damaged gzip data", *damaged, advice=". Copy or compress the file again."),
+        explained(f"{path}: damaged compressed data", *damaged, advice=". Copy or compress the file again."),
         open(path, "rb") as file,
     ):
-        packed = Path(path).name.lower().endswith(".gz") or file.read(2) == b"\x1f\x8b"
+        start = file.read(6)
         file.seek(0)
-        yield cast(IO[bytes], gzip.GzipFile(fileobj=file) if packed else file)
+        opened = next((opens for mark, opens in _PACKED.items() if start.startswith(mark)), None)
+        if opened is None and start and Path(path).name.lower().endswith(PACKED):
+            raise InputError(f"{path}: damaged compressed data. Copy or compress the file again.")
+        yield cast(IO[bytes], opened(file) if opened else file)
 
 
 def read_lines(
@@ -413,7 +422,8 @@ class Columns:
             return names  # each row's language may name its column
         if pair is None and "translation" not in names:
             raise self.missing(names, name)
-        wanted = {"translation", *itertools.chain(*_LANGUAGES.values()), *WORDS, *(pair or ())[:2]}
+        languages = itertools.chain(*forms.LANGUAGES.values(), [forms.DIRECTION])
+        wanted = {"translation", *languages, *WORDS, *(pair or ())[:2]}
         return [column for column in names if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -434,12 +444,27 @@ class Columns:
         flat, pair = self.locate(record)
         if pair is None:
             raise self.missing(flat, where)
-        named = self.source_lang or (None if "source_lang" in record else pair.language)
-        source_lang = check_row_language(record, "source_lang", named, where)
-        target_lang = check_row_language(record, "target_lang", self.target_lang, where)
-        texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in pair[:2])
-        source, target = (clean_text(text).strip() for text in texts)
+        languages = row_languages({name: value for name, value in record.items() if name not in pair[:2]})
+        columns = pair[:2]
+        if self._is_turned(languages, where):
+            languages = dict(zip(languages, reversed(languages.values()), strict=True))
+            columns = columns if pair.by_language else columns[::-1]
+        named = self.source_lang or (None if "source_lang" in languages else pair.language)
+        source_lang = check_row_language(languages, "source_lang", named, where)
+        target_lang = check_row_language(languages, "target_lang", self.target_lang, where)
+        texts = ("" if flat[column] is None else text_of(flat[column], column, where) for column in columns)
+        source, target = ("" if (side := clean_text(text).strip()) in forms.EMPTY else side for text in texts)
         return source, target, source_lang, target_lang
+
+    def _is_turned(self, languages: Record, where: str) -> bool:
+        """Return whether a row says that its source is in the pivot and its target in the other language."""
+        codes = [find_language(code) if isinstance(code, str) else None for code in languages.values()]
+        if len(codes) < 2 or not all(codes) or not same_language(str(codes[0]), self.target_lang):
+            return False
+        turned = self.source_lang is None or same_language(str(codes[1]), self.source_lang)
+        if turned:
+            _say_turned(where.partition(", row ")[0])
+        return turned and not same_language(str(codes[1]), self.target_lang)
 
     def locate(self, record: Record) -> tuple[Record, Pair | None]:
         """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
@@ -454,7 +479,7 @@ class Columns:
 
     def announce(self, pair: Pair, where: str) -> None:
         """Log which column holds which side."""
-        source, target, directed, language = pair
+        source, target, directed, language, _ = pair
         language = self.source_lang or language or "of any language"
         line = f"{where}: {source!r} is the source ({language}), {target!r} the target "
         line += f"({self.target_lang}, the pivot)"
@@ -464,9 +489,28 @@ class Columns:
             logger.warning("%s, by their order. If that is wrong, give source_column and target_column", line)
 
 
+@cache
+def _say_turned(name: str) -> None:
+    """Log once for each file that its sides are turned."""
+    logger.warning("%s: its rows say that their source is in the pivot, so both sides are turned", name)
+
+
+def row_languages(record: Record) -> Record:
+    """Return the languages that a row says, as `source_lang` and `target_lang`, under whatever name it says them."""
+    direction = record.get(forms.DIRECTION)
+    if isinstance(direction, str) and "-" in direction:
+        return dict(zip(forms.LANGUAGES, direction.split("-", 1), strict=True))
+    found = {}
+    for column, names in forms.LANGUAGES.items():
+        for name in names:
+            # `sl` and `tl` are languages too: alone, one of them is a column of text.
+            if record.get(name) not in (None, "") and (len(name) > 2 or {"sl", "tl"} <= record.keys()):
+                found.setdefault(column, record[name])
+    return found
+
+
 def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
     """Return the language asked for, or else the row's; if both are given they must agree (`de` and `deu` do)."""
-    column = next((name for name in _LANGUAGES[column] if record.get(name) not in (None, "")), column)
     lang = record.get(column)
     if lang not in (None, "", asked):
         code = find_language(lang) if isinstance(lang, str) and lang == lang.strip() else None
@@ -491,7 +535,7 @@ def read_file(path: Path, columns: Columns) -> Rows:
     """Yield the rows of a file that holds both sides."""
     match file_format(path):
         case ".tsv" | ".csv":
-            return read_table(path, () if _has_header(path, columns) else ("source", "target"))
+            return read_table(path, _headerless(path, columns))
         case ".jsonl":
             return read_jsonl(path)
         case ".json":
@@ -500,37 +544,79 @@ def read_file(path: Path, columns: Columns) -> Rows:
             return _parquet(path, columns)
         case ".tmx":
             return _tmx(path, columns)
+        case suffix if suffix in forms.CONVERTERS:
+            converter = forms.CONVERTERS[suffix]
+            raise InputError(f"{path}: convert it first, by {converter} of the Translate Toolkit, to TMX.")
         case suffix:
+            if is_piped(path):
+                return _piped(path)
             raise InputError(
                 f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet "
                 "also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
             )
 
 
-def _has_header(path: Path, columns: Columns) -> bool:
-    """Return whether the first row of a TSV or CSV file is a header, and log its columns.
+def is_piped(path: Path) -> bool:
+    """Return whether the first line of a file is `source ||| target`, as fast_align reads it."""
+    return next((line for _, line in read_lines(path, undecodable="replace")), "").count(" ||| ") == 1
+
+
+def _piped(path: Path) -> Rows:
+    for row, line in read_lines(path):
+        source, bar, target = line.partition("|||")
+        if line.strip() and not bar:
+            raise InputError(f"{path}, row {row}: no ||| between the two sides")
+        yield row, {"source": source, "target": target} if bar else None
+
+
+def _headerless(path: Path, columns: Columns) -> list[str]:
+    """Return the names of the columns of a TSV or CSV file without a header, or none if its first row names them.
 
     Raises:
-        InputError: the first row is a header, but does not name the columns of the two sides.
+        InputError: the first row is a header or a row of an unknown form, without the columns of the two sides.
     """
     rows = ((row, cells) for row, cells in read_cells(path) if cells)
     row, first = next(rows, (1, []))
-    if pair := columns.find(first):
+    second = next(rows, (0, []))[1]
+    languages = (columns.source_lang, columns.target_lang)
+    form = None if columns.source else forms.find_form(first, *languages)
+    pair = columns.find(first)
+    # A header is not of the form of its rows.
+    if form and (forms.find_form(second, *languages) == form if second else not pair):
+        logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))
+        return form[1]
+    if pair:
         columns.announce(pair, f"{path}: row {row} is a header")
-        return True
+        return []
+    numbers = [str(number) for number in range(1, len(first) + 1)]
+    if {columns.source, columns.target} <= {*numbers}:
+        return numbers
     where = f"{path}, row {row} (the header)"
     if columns.source:
         raise columns.missing(first, where)
-    languages = (columns.source_lang, columns.target_lang)
-    if len(first) > 2 or (len(first) == 2 and looks_like_header(first, next(rows, (0, []))[1], *languages)):
-        hint = "" if len(first) > 2 else ", or, if this row is a pair, write `source` and `target` into a row above it"
+    if len(first) > 2:
+        hint = "; if this row is text, name them by their numbers: --source_column 1 --target_column 2"
         raise columns.missing(first, where, hint)
-    return False
+    if len(first) == 2 and looks_like_header(first, second, *languages):
+        hint = ", or, if this row is a pair, write `source` and `target` into a row above it"
+        raise columns.missing(first, where, hint)
+    return ["source", "target"]
 
 
 def read_aligned(source: Path, target: Path) -> Rows:
-    """Yield the rows of two plain text files whose lines translate each other."""
-    sources, targets = read_lines(source), read_lines(target)
+    """Yield the rows of two files that translate each other: line by line, or joined by the ids that both have."""
+    sides = [_sentences(path) for path in (source, target)]
+    if all(side is not None and all(key is not None for key, _ in side) for side in sides):
+        left_side, right_side = (dict(side or ()) for side in sides)
+        if missing := left_side.keys() ^ right_side.keys():
+            logger.warning("%s and %s: %s ids occur in one file only", source, target, f"{len(missing):,}")
+        shared = (key for key in left_side if key in right_side)
+        yield from enumerate(({"source": left_side[key], "target": right_side[key]} for key in shared), 1)
+        return
+    sources, targets = (
+        _texts(path) if side is None else iter(enumerate((text for _, text in side), 1))
+        for path, side in zip((source, target), sides, strict=True)
+    )
     for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
         if left is None or right is None:
             longer = row + sum(1 for _ in (targets if left is None else sources))
@@ -540,6 +626,73 @@ def read_aligned(source: Path, target: Path) -> Rows:
                 "Line-aligned files need the same number of lines."
             )
         yield row, {"source": left[1], "target": right[1]}
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of plain text. Lines without a sentence are empty, and so is a verse that covers the next."""
+    before: tuple[int, str] | None = None
+    for row, line in read_lines(path):
+        if before is not None:
+            yield before[0], "" if line.strip() == forms.COVERED else before[1]
+        before = row, "" if forms.TALK.fullmatch(line.strip()) else line
+    if before is not None:
+        yield before
+
+
+_SEGMENT = re.compile(
+    r"<doc\b[^>]*?\b(?:docid|id)=[\"']([^\"']*)|<seg\b[^>]*?\bid=[\"']([^\"']*)[^>]*>(.*?)</seg>", re.S | re.I
+)
+_TEXT_COLUMNS = ("text", "sentence", "segment", "source", "target")
+
+
+def _sentences(path: Path) -> list[tuple[Any, str]] | None:
+    """Return the sentences of a file of one language with their ids (None without ids); None for plain text."""
+    match file_format(path):
+        case ".jsonl":
+            rows: Any = read_jsonl(path)
+        case ".json":
+            rows = read_json(path)
+        case ".csv":
+            rows = read_table(path)
+        case ".parquet":
+            with open_parquet(path) as file:
+                rows = enumerate([record for batch in parquet_batches(file, 1000) for record in batch.to_pylist()], 1)
+        case ".conllu":
+            return [(None, _join_words(sentence)) for _, sentence in read_conll(path)]
+        case ".xml" | ".sgm" | ".sgml":
+            return _segments_of(path)
+        case suffix if suffix in {".tmx", *forms.CONVERTERS}:
+            raise InputError(f"{path}: a {suffix} file is not plain text. Name it alone, as in de={path}.")
+        case _:
+            return None
+    sentences = []
+    for row, record in rows:
+        if record is None:
+            continue
+        names = [name for name in record if name.casefold() in _TEXT_COLUMNS or find_language(name)]
+        names = [name for name in names if name.casefold() in _TEXT_COLUMNS and name != "id"] or names
+        if len(names) != 1:
+            raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
+        sentences.append((record.get("id"), text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
+    return sentences
+
+
+def _join_words(sentence: Mapping[str, list[str]]) -> str:
+    glued = ("SpaceAfter=No" in misc for misc in sentence["misc"])
+    return "".join(word if no_blank else f"{word} " for word, no_blank in zip(sentence["tokens"], glued, strict=True))
+
+
+def _segments_of(path: Path) -> list[tuple[Any, str]]:
+    """Return the segments of WMT's SGML or XML, with their document and number."""
+    text, document, found = "\n".join(line for _, line in read_lines(path)), "", []
+    for match in _SEGMENT.finditer(text):
+        if match[3] is None:
+            document = match[1]
+        else:
+            found.append(((document, match[2]), html.unescape(match[3]).strip()))
+    if not found:
+        raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
+    return found
 
 
 def _parquet(path: Path, columns: Columns) -> Rows:
@@ -574,14 +727,25 @@ def _tmx(path: Path, columns: Columns) -> Rows:
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
     unit, pairs, seen, away = 0, 0, set[str](), Counter[tuple[str, str]]()
+    depth, nested, left_out = 0, 0, 0  # open units, those of them inside another, and how many are not read
     with open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
             _, root = next(events)
             for event, element in events:
-                if event != "end" or _tag(element) != "tu":
+                if _tag(element) != "tu":
+                    continue
+                depth += 1 if event == "start" else -1
+                if event == "start":
+                    nested += depth > 1
                     continue
                 unit += 1
+                if depth:
+                    continue
+                if nested:  # converters of many-to-one links write one unit inside another
+                    left_out, nested = left_out + nested + 1, 0
+                    element.clear()
+                    continue
                 segments = _segments(element)
                 seen |= segments.keys()
                 source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
@@ -601,9 +765,11 @@ def _tmx(path: Path, columns: Columns) -> Rows:
         finally:  # also if the caller stops after the first pairs
             for (asked, tag), count in (+away).items():
                 logger.warning("%s: %s of %s pairs have %s for %s", path, f"{count:,}", f"{pairs:,}", tag, asked)
-            if pairs < unit:
+            if left_out:
+                logger.warning("%s: %s units inside one another are left out", path, f"{left_out:,}")
+            if pairs + left_out < unit:
                 tags = ", ".join(sorted(seen))
-                lacking = f"{unit - pairs:,} of {unit:,} units lack {source_lang} or {target_lang}"
+                lacking = f"{unit - pairs - left_out:,} of {unit:,} units lack {source_lang} or {target_lang}"
                 logger.info("%s: %s and are left out; the file has %s", path, lacking, tags)
     if not pairs:
         tags = ", ".join(sorted(seen)) or "none"

@@ -9,6 +9,9 @@ A source of text is written in one of these ways, on the command line, in YAML a
     text.de,text.en                two line-aligned plain files (also .gz)
     owner/name, owner/name:config  a dataset on the Hub
 
+Text may be compressed by bzip2 and xz too. A plain file may hold lines `source ||| target`. Two files may also have
+one column of text each (.jsonl, .csv, .json, .parquet, .conllu), or be WMT's .sgm and .xml: they are joined by id.
+
 The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
 """
 
@@ -128,7 +131,7 @@ def find_source(
             continue
         if "pattern" in kind.schemes and (files := sorted(map(Path, glob.glob(str(path))))):
             return "pattern", files
-        if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz")):
+        if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz", ".bz2", ".xz")):
             return "hub", []
         package = f", {BUILTIN}de," if "package" in kind.schemes else ","
         raise InputError(f"{path}: no such file{nearby(path, f'name a file{package} or a Hub dataset as owner/name')}")

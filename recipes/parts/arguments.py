@@ -45,12 +45,18 @@ class PairColumns:
     target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
     source_column: str | None = option(_DATA, "Column of source text. By default it is found by its name.", None)
     target_column: str | None = option(_DATA, "Column of target text. By default it is found by its name.", None)
+    sides_checked: bool = option(_DATA, "Read text whose sides look swapped or like no sentences.", False)
     dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
 
     def columns(self) -> dict[str, Any]:
         """Return the arguments of `load_parallel` for these fields."""
         columns = {"source_column": self.source_column, "target_column": self.target_column}
-        return {"target_lang": self.target_lang, "revision": self.dataset_revision, **columns}
+        return {
+            "target_lang": self.target_lang,
+            "revision": self.dataset_revision,
+            **columns,
+            "sides_checked": self.sides_checked,
+        }
 
     def check_pivot(self, **texts: list[str]) -> None:
         """Refuse text of the package, which may be the default of an option, with another pivot than English."""

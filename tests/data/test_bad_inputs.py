@@ -83,7 +83,7 @@ FILES = {
     r"q\.csv, line 1: UTF-16BE": ("q.csv", "ä,b\n".encode("utf-16-be")),
     r"q\.jsonl, line [12]: UTF-16LE": ("q.jsonl", "{}\n{}\n".encode("utf-16-le")),
     r"q\.json, line 1: UTF-32": ("q.json", "[]".encode("utf-32")),
-    r"p\.tsv\.gz: damaged gzip data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
+    r"p\.tsv\.gz: damaged compressed data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
     r"m\.tmx: this XML .* after unit 0 \(ParseError.*line 3.*\)\. Save it": ("m.tmx", tmx(UNIT)[:-20]),
     r"m\.tmx: .*EntitiesForbidden": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),

@@ -84,7 +84,7 @@ def check(reader: Reader, data: bytes, folder: Path) -> list[str]:
             assert "Traceback" not in message, f"the message has a traceback: {message}"
             assert len(message) < 2100, f"the message has {len(message)} characters"
             if reader.of_no_line is not None:
-                of_file = rf"damaged gzip|{reader.of_no_line}"  # content may begin like gzip by chance
+                of_file = rf"damaged compressed|{reader.of_no_line}"  # content may begin like gzip by chance
                 assert re.search(rf"(row|line) \d+|{of_file}", message), f"the message names no line: {message}"
             messages.append(message)
     return messages

@@ -1,0 +1,115 @@
+"""Every published form of parallel text is read right, or ends in one sentence."""
+
+import bz2
+import lzma
+
+import pytest
+from datasets import Dataset
+
+from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.errors import InputError
+
+DE, EN = ["Die Katze schläft.", "Es regnet & stürmt."], ["The cat sleeps.", "It rains & storms."]
+ROWS = list(zip(DE, EN, strict=True))
+
+
+def lines(form, rows=ROWS):
+    return "".join(form.format(de=de, en=en, n=number) + "\n" for number, (de, en) in enumerate(rows, 1))
+
+
+def segments(texts):
+    inner = "".join(f'<seg id="{n}">{text.replace("&", "&amp;")}</seg>\n' for n, text in enumerate(texts, 1))
+    return f'<srcset setid="x"><doc docid="a">{inner}</doc></srcset>'
+
+
+def records(texts, order=1):
+    return "".join(f'{{"id": {n}, "text": "{text}", "topic": "x"}}\n' for n, text in list(enumerate(texts))[::order])
+
+
+# Name of the form: files and their content. All hold the same two pairs.
+FORMS = {
+    "tatoeba challenge": {"a.tsv": lines("deu\teng\t{de}\t{en}")},
+    "tatoeba challenge, turned": {"a.tsv": lines("eng\tdeu\t{en}\t{de}")},
+    "tatoeba pairs": {"a.tsv": lines("{n}\t{de}\t7{n}\t{en}")},
+    "wikimatrix": {"a.tsv": lines("1.0{n}\t{de}\t{en}")},
+    "hunalign": {"a.tsv": lines("{de}\t{en}\t0.{n}")},
+    "anki": {"a.tsv": lines("{en}\t{de}\tCC-BY 2.0 (France) Attribution: x #{n}")},
+    "paracrawl": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}")},
+    "paracrawl, scored": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9")},
+    "ccaligned": {"a.tsv": lines("a.com\thttp://a.com/en\t{en}\thttp://a.com/de\t{de}")},
+    "fast_align": {"a.txt": lines("{de} ||| {en}")},
+    "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
+    "smol": {"a.jsonl": lines('{{"sl": "en", "tl": "de", "src": "{en}", "trg": "{de}"}}')},
+    "tico-19": {"a.csv": "sourceLang,targetLang,source,target\n" + lines("en,de,{en},{de}")},
+    "flores": {"a.jsonl": records(DE), "b.jsonl": records(EN, -1)},
+    "flores as csv": {"a.csv": "id,text\n" + lines("{n},{de}"), "b.csv": "id,text\n" + lines("{n},{en}")},
+    "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},
+    "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
+    "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},
+}
+
+
+def source_of(files, folder):
+    for name, content in files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return ",".join(str(folder / name) for name in files)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_published_forms(form, tmp_path):
+    pairs = load_parallel(f"de={source_of(FORMS[form], tmp_path)}")
+    assert list(zip(pairs["source"], pairs["target"], strict=True)) == ROWS
+    assert (pairs[0]["source_lang"], pairs[0]["target_lang"]) == ("de", "en")
+
+
+def test_columns_by_number_and_marks_of_emptiness(tmp_path):
+    path = source_of({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, tmp_path)
+    assert load_parallel(f"de={path}", source_column="4", target_column="3")["source"][:] == DE
+    files = {"d": "Eins und zwei.\n<range>\n<url>http://x</url>\nDrei.\n", "e": "One.\nTwo.\n<url>x</url>\nThree.\n"}
+    assert load_parallel(f"de={source_of(files, tmp_path)}", on_empty="drop")["source"][:] == ["Drei."]
+    path = source_of({"t.tsv": "talk\ten\tde\nt\tOne.\t__NULL__\nt\tTwo.\tZwei.\n"}, tmp_path)
+    assert load_parallel(f"de={path}", on_empty="drop")["source"][:] == ["Zwei."]
+
+
+UNIT = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv>{}<tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
+
+
+def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):
+    units = UNIT.format("a", "", "b") + UNIT.format("c", UNIT.format("d", "", "e"), "f")
+    path = source_of({"a.tmx": f"<tmx><header/><body>{units}</body></tmx>"}, tmp_path)
+    assert load_parallel(f"de={path}")["source"][:] == ["a"]
+    assert "2 units inside one another are left out" in caplog.text
+
+
+# Name: files and the start of the message.
+REFUSED = {
+    "half of two schemes": (
+        {"a.tsv": "en\txx\tsrc\n" + lines("{en}\t{de}\tpackage")},
+        "columns are: 'en', 'xx', 'src'",
+    ),
+    "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
+    "gettext": ({"a.po": "x\n"}, "po2tmx"),
+    "xliff": ({"a.xlf": "x\n"}, "xliff2po"),
+    "two memories": ({"a.tmx": "x\n", "b.tmx": "x\n"}, "is not plain text"),
+    "swapped": (
+        {"a.tsv": "The cat and the dog.\tDie Katze.\nYou are here.\tHier.\n"},
+        "swapped.*--sides_checked true",
+    ),
+    "few strings": ({"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(200))}, "one of three strings"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_says_what_to_do(name, tmp_path):
+    files, message = REFUSED[name]
+    with pytest.raises(InputError, match=message):
+        load_parallel(f"de={source_of(files, tmp_path)}")
+
+
+def test_rows_in_memory_are_read_by_the_rules_of_files():
+    table = Dataset.from_dict({"de": DE, "en": EN})
+    for data in (table, table.to_pandas(), table.to_list(), {"de": table}, [table, table.to_list()][:1]):
+        pairs = load_parallel(data)
+        assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
+    both = load_parallel(["builtin:de", table.to_list()], max_pairs=1)
+    assert [entry["pairs"] for entry in sources(both.select([0]))] == [1, 1]

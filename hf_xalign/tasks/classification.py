@@ -227,7 +227,14 @@ class TokenTask(_Classification):
             for label, reference in zip(labels, references, strict=True)
             if reference != UNLABELLED
         ]
-        return TaskScores(scores, {"words": len(words), "lost_words": words.count(None)})
+        counts = {"words": len(words), "lost_words": words.count(None)}
+        return TaskScores(scores, counts, _only_label(words, examples.label_names))
+
+
+def _only_label(predicted: Sequence[str | None], gold: set[str]) -> str | None:
+    """Return the label that every item got although the text has others, or None."""
+    found = {label for label in predicted if label is not None}
+    return found.pop() if len(found) == 1 and len(gold) > 1 else None
 
 
 def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
@@ -394,6 +401,5 @@ class SequenceTask(_Classification):
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return `accuracy`."""
         predicted = [self.labels.names[int(label_id)] for label_id in predictions]
-        return TaskScores(
-            {"accuracy": ExampleScores.from_counts(*count_classes(predicted, examples.rows["label"][:]))}
-        )
+        scores = ExampleScores.from_counts(*count_classes(predicted, examples.rows["label"][:]))
+        return TaskScores({"accuracy": scores}, only=_only_label(predicted, examples.label_names))

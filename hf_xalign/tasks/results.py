@@ -60,6 +60,8 @@ def write_scores(
         examples.save(files[-1])
         counts = {**task_scores.totals(), **task_scores.counts}
         languages[language] = {"score": examples.score(), "examples": len(examples), **counts}
+        if task_scores.only is not None:
+            languages[language]["only"] = task_scores.only
     content = {**how, "languages": languages, "warnings": list(warnings)}
     write_mark(folder / SCORES, content, files)
     (folder / _RUN).unlink(missing_ok=True)
@@ -123,5 +125,13 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
         rows.append((name, *(f"{number:.2f}" for number in (values.mean(), *spread))))
     seeds = ", ".join(str(run["seed"]) for run in runs)
     warnings = [f"\nWARNING: seed {run['seed']}: {warning}" for run in runs for warning in run.get("warnings", ())]
+    for run in runs:
+        constant = {code: found["only"] for code, found in run["languages"].items() if "only" in found}
+        if constant:
+            warnings.append(
+                f"\nWARNING: seed {run['seed']}: only {', '.join(sorted(set(constant.values())))} was predicted in "
+                f"{', '.join(constant)}. Train longer (--num_train_epochs), raise --learning_rate, or start from a "
+                "fitted head (--keep_aligned true)."
+            )
     trained_on = f"trained on {runs[0]['train_language']}; " if runs[0]["train_language"] else ""
     return f"{table(rows, len(rows[0]) - 1)}\n{trained_on}seeds {seeds}; in percent{''.join(warnings)}"

@@ -78,10 +78,12 @@ class TaskScores:
     Attributes:
         examples: scores of every example, by metric.
         counts: other counts: words, truncated words, ...
+        only: the label that every item got although the text has others, else None.
     """
 
     examples: dict[str, ExampleScores]
     counts: dict[str, int] = field(default_factory=dict)
+    only: str | None = None
 
     def totals(self) -> dict[str, float]:
         """Return the score of each metric, in [0, 1]."""

@@ -13,6 +13,7 @@ from hf_xalign import metrics
 from hf_xalign.data.span_labels import Span, find_spans
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.tasks.questions import best_spans, window_spans
+from hf_xalign.tasks.results import format_scores, write_scores
 from hf_xalign.tasks.scoring import answer_tokens, by_language, count_spans, count_words, score_answers, tags_as_spans
 
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
@@ -259,3 +260,13 @@ def test_parts_of_speech_as_spans():
     ids = np.array([task.labels.ids[tag] for tag in predicted if tag])
     found = task.score(examples, Dataset.from_dict({"first": [[1, 2, 3, -1]]}), [ids])
     assert found.totals()["accuracy"] == 2 / 4 and found.totals()["span_f1"] == 2 * 1 / (3 + 3)
+
+
+def test_a_table_says_that_only_one_label_was_predicted(tmp_path):
+    rows = Dataset.from_dict({"tokens": [["a", "b"]], "labels": [["O", "B-x"]]})
+    task, encoded = TokenTask(LabelSet.of(["O", "B-x"])), Dataset.from_dict({"first": [[1, 2]]})
+    how = {"task": "token", "metric": "span_f1", "seed": 3, "train_language": "en"}
+    for name, ids, said in (("one", [0, 0], True), ("two", [0, 1], False)):
+        scores = task.score(Examples("f", "de", rows), encoded, [np.array(ids)])
+        content = write_scores(tmp_path / name, {"de": scores}, how=how)
+        assert ("seed 3: only O was predicted in de" in format_scores([content])) == said

@@ -35,7 +35,7 @@ CAPS = {
     "metrics": (454, 2),
     "model_cards": (678, 0),
     "modeling": (5110, 103),
-    "objectives": (1260, 11),
+    "objectives": (1265, 13),
     "prepare": (1010, 5),
     "recipes": (3395, 39),
     "report": (476, 4),

@@ -80,6 +80,8 @@ class Vectors:
     def __getattr__(self, name: str) -> Any:
         if name in _COMPUTED:
             raise InputError(f"vectors.{name} was not computed: add it to the term's `reads`")
+        if name == "links":
+            raise InputError("vectors.links: linked words are vectors.linked(), and their places batch['links']")
         raise AttributeError(name)
 
     def linked(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -209,6 +211,8 @@ class Term(ABC):
         `count`, int64, is the number of items in the whole optimizer step.
         """
         total = self(vectors)
+        if total.ndim:
+            raise InputError(f"objective: {self.name} returns {tuple(total.shape)} numbers. Return their sum.")
         if not self.gathers:
             total = total * process_count()
         if self.count(vectors.batch) is not None:

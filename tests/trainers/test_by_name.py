@@ -19,9 +19,10 @@ from support.tiny import SENTENCES, make_encoder, make_tokenizer
 import hf_xalign
 from hf_xalign.data.encoding import prompt_of, set_prompt
 from hf_xalign.errors import InputError
-from hf_xalign.links import align
+from hf_xalign.links import Linking, align
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.export import save_sentence_transformer
+from hf_xalign.objectives import Vectors, WordDistance
 
 
 @pytest.fixture(autouse=True)
@@ -195,3 +196,24 @@ def test_adapters_that_do_not_train_the_encoder():
     model = get_peft_model(load_encoder("tiny"), prompt)
     with pytest.raises(InputError, match="PROMPT_TUNING puts vectors before"):
         hf_xalign.FAOTrainer(model, args, train_dataset=pairs(), processing_class=make_tokenizer())
+
+
+def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(caplog):
+    args = hf_xalign.FAOConfig(preset="mao", layers=1, max_steps=1, **QUIET)
+    assert args.layers == [1]
+    with caplog.at_level("INFO", logger="hf_xalign"):
+        trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
+    assert "linked by fast_align: de-en: " in caplog.text and "first " in caplog.text
+    assert sum(counts["pairs"] for counts in trainer.link_counts.values()) == 4
+
+
+def test_a_term_that_returns_no_scalar_is_named():
+    class Term(WordDistance):
+        def __call__(self, vectors):
+            return torch.zeros(3)
+
+    vectors = Vectors({})
+    with pytest.raises(InputError, match=r"returns \(3,\) numbers"):
+        Term().share(vectors, torch.tensor(1))
+    with pytest.raises(InputError, match=r"vectors.linked\(\)"):
+        _ = vectors.links

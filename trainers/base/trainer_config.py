@@ -338,6 +338,8 @@ class AlignmentConfig(TrainingArguments):
 
     def __post_init__(self) -> None:
         check_choice(self.PRESETS, preset=self.preset)
+        if isinstance(layers := getattr(self, "layers", None), int):
+            vars(self)["layers"] = [layers]
         for name, value in self.preset_defaults().items():
             if getattr(self, name) is None:
                 setattr(self, name, value)

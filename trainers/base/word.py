@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import LinkCollator, PairCollator, TokenIndex
 from hf_xalign.data.batches.sampling import LanguageBandit
+from hf_xalign.data.corpus import first_pairs
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.load import concatenate
 from hf_xalign.data.parallel import COLUMNS
@@ -328,6 +329,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
         with self.args.main_process_first(desc="linking words"):
             linked = linking.apply(dataset, sources, links=self.objective.reads("links"), **model_of_links)
         self.link_counts, self.linked_by = linked.counts, linked.linked_by
+        for line in first_pairs(linked.pairs):
+            logger.info(line)
+        for languages, counts in linked.counts.items():
+            logger.info("linked by %s: %s: %s", linked.linked_by, languages, counts)
         return linked.pairs
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:

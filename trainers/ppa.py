@@ -240,8 +240,8 @@ class PPATrainer(AlignmentTrainer):
     def _encode(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         args, encoder = self.args, self.accelerator.unwrap_model(model)
         last = [encoder.config.num_hidden_layers]
-        options = {"packed": not args.torch_compile, "reruns": bool(args.gradient_checkpointing)}
-        return encode_batch(model, encoder, input_ids, attention_mask, last, **options)
+        packed, reruns = not args.torch_compile, bool(args.gradient_checkpointing)
+        return encode_batch(model, encoder, input_ids, attention_mask, last, packed=packed, reruns=reruns)
 
     def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Project both sides with the query encoder, (pairs, 2, size)."""

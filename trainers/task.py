@@ -231,7 +231,7 @@ class TaskTrainer(AlignmentTrainer):
         """Return training text (none if it was given encoded), its languages, scored text, and its other languages."""
         texts = [] if isinstance(self._given, Dataset) else list(self._given or ())
         trained = list(dict.fromkeys(part.language for part in texts)) or self.train_languages
-        held_out = self.held_out or self.eval_dataset
+        held_out: dict[str, Examples] = dict(self.held_out or self.eval_dataset or {})
         return texts, trained, held_out, [language for language in held_out if language not in trained]
 
     def text_entries(self) -> dict[str, Any]:

@@ -413,9 +413,7 @@ def _check_sides(pairs: Dataset, name: str) -> None:
 
 def _fault_of_sides(sources: list[str], targets: list[str], source_lang: str, target_lang: str) -> str | None:
     """Return what is wrong with the two sides, without a model: scripts, function words, repeated strings."""
-    scripts = [
-        _UNICODE.get(script, script) for script in (likely_language(c).script for c in (source_lang, target_lang))
-    ]
+    scripts = [str(likely_language(code).script) for code in (source_lang, target_lang)]
     try:
         own, pivot = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
     except regex.error:  # a script that Unicode does not know

@@ -447,7 +447,7 @@ class Columns:
         languages = row_languages({name: value for name, value in record.items() if name not in pair[:2]})
         columns = pair[:2]
         if self._is_turned(languages, where):
-            languages = dict(zip(languages, reversed(languages.values()), strict=True))
+            languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
             columns = columns if pair.by_language else columns[::-1]
         named = self.source_lang or (None if "source_lang" in languages else pair.language)
         source_lang = check_row_language(languages, "source_lang", named, where)
@@ -500,7 +500,7 @@ def row_languages(record: Record) -> Record:
     direction = record.get(forms.DIRECTION)
     if isinstance(direction, str) and "-" in direction:
         return dict(zip(forms.LANGUAGES, direction.split("-", 1), strict=True))
-    found = {}
+    found: dict[str, Any] = {}
     for column, names in forms.LANGUAGES.items():
         for name in names:
             # `sl` and `tl` are languages too: alone, one of them is a column of text.

@@ -320,7 +320,8 @@ class Linking:
         Raises:
             InputError: as [`align_words`], or for subwords of pairs that have words.
         """
-        aligner, encoder = self.aligner, (None, None)
+        aligner = self.aligner
+        encoder: tuple[PreTrainedModel | None, PreTrainedTokenizerBase | None] = (None, None)
         sources = sources or [{"source": "train_dataset", "pairs": len(pairs)}]
         given = "links" in pairs.column_names
         if links and not given and aligner.partition(":")[0] == "encoder":

@@ -393,7 +393,7 @@ def count_words(
     )
 
 
-def _words(text: str | list[str], lang: str) -> list[str]:
+def _words(text: str | Sequence[str], lang: str) -> list[str]:
     """Return the words of a text, or given words, in NFC."""
     if isinstance(text, str):
         return split_words(unicodedata.normalize("NFC", text), lang)

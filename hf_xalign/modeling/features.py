@@ -456,7 +456,9 @@ def _frozen_states(model: PreTrainedModel, layer: int, plan: FeaturePlan, states
 
 def _sentence_keys(rows: Iterable[np.ndarray]) -> np.ndarray:
     """Return a hash of each sentence's token ids, uint64."""
-    return np.array([xxhash.xxh3_64_intdigest(np.ascontiguousarray(ids, dtype=np.int64)) for ids in rows], np.uint64)
+    return np.array(
+        [xxhash.xxh3_64_intdigest(np.ascontiguousarray(ids, dtype=np.int64).data) for ids in rows], np.uint64
+    )
 
 
 def _is_whole(folder: Path, identity: dict[str, Any], files: list[CachedVectors]) -> bool:

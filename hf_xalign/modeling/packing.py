@@ -172,4 +172,4 @@ def _run_packed(
     for layer in layers:
         state = output.last_hidden_state if layer == depth else output.hidden_states[layer]
         states[layer] = layout.pad(state[0])
-    return BaseModelOutput(states[depth], tuple(states))
+    return BaseModelOutput(states[depth], cast(Any, tuple(states)))

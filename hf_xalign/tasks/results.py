@@ -53,7 +53,8 @@ def write_scores(
 
     [`format_scores`] repeats the `warnings` of training.
     """
-    languages, files = {}, []
+    languages: dict[str, dict[str, Any]] = {}
+    files: list[Path] = []
     for language, task_scores in scores.items():
         examples = task_scores.examples[how["metric"]]
         files.append(inside(folder / EXAMPLES, f"{language}.json"))

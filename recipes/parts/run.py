@@ -7,6 +7,7 @@ import gc
 import hashlib
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -114,18 +115,26 @@ def every(dataset: Dataset, rows: int) -> Dataset:
     return dataset.select(range(0, len(dataset), max(1, len(dataset) // rows)))
 
 
-class RunText:
+class RunText(ABC):
     """Text of a run: it can `describe` itself, has the record's `entries`, and gives a `sample` for an estimate."""
 
     train: Any
     seconds: float = 0.0  # that it took to read
+
+    @abstractmethod
+    def describe(self) -> list[str]:
+        """Describe encoder and text, one line each."""
+
+    @abstractmethod
+    def entries(self) -> dict[str, Any]:
+        """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
 
     def reporting(self, data: Any) -> Reporting:
         """Return what a recipe with the arguments `data` adds to the record of its run."""
         folder = getattr(data, "sentence_transformer", None)
         return Reporting(
             settings=non_default_fields(data),
-            text=cast(Any, self).entries(),
+            text=self.entries(),
             seconds={"loading": self.seconds},
             exports={"for sentence-transformers": partial(_export, folder=folder)} if folder else {},
             show=partial(print, flush=True),
@@ -137,7 +146,7 @@ class RunText:
         part = every(self.train, rows)
         return replace(cast(Any, self), train=part), len(self.train) / len(part)
 
-    def reuse(self, trainer: Any) -> None:
+    def reuse(self, trainer: Any) -> None:  # noqa: B027 (most texts have nothing to keep)
         """Keep what the trainer of the next seed can use."""
 
 

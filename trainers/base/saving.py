@@ -65,6 +65,10 @@ class SavingTrainer(HubTrainer):
     # True if the checkpoint that training resumed from is of a run that had ended.
     resumed_at_end: bool = False
     _trained: bool = False
+    # True if the method keeps a record and the settings want it.
+    _recorded: bool = False
+    # Sums of the terms since the last row of the log.
+    _term_sums: dict[str, torch.Tensor]
     # Of the base's checkpoint: the prefix of its weights, those of heads that are not trained, the longest input, and
     # the fingerprint of the encoder below an adapter.
     _prefix: str
@@ -78,6 +82,15 @@ class SavingTrainer(HubTrainer):
         self._prefix, self._carried = ("", {}) if adapter else carried_weights(model)
         self._sketch = sketch_of_base(model)
         self._length = {} if adapter else read_length(model.config)
+
+    @property
+    def run_scores_ends(self) -> bool:
+        """True if the run scores the model before and after training."""
+        raise NotImplementedError
+
+    def cache_start(self) -> None:
+        """Compute and store the vectors of the encoder before training that the training reads, once."""
+        raise NotImplementedError
 
     def train(
         self,

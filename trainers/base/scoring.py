@@ -36,8 +36,7 @@ class ScoringTrainer(SavingTrainer):
     growing_term: str = ""
     # True inside `training_step`; other calls of `compute_loss` are not logged.
     _in_step: bool = False
-    # Sums of the terms since the last row of the log, and the step of that row.
-    _term_sums: dict[str, torch.Tensor]
+    # Step of the last row of the log.
     _terms_since: int = 0
     # The training text as it was given, if there is a record.
     _given: Any = None
@@ -77,7 +76,7 @@ class ScoringTrainer(SavingTrainer):
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
         if dataset is None:
             raise InputError("evaluate() needs an eval_dataset")
-        dataset = self._read(dataset, "eval_dataset")
+        dataset = cast(Any, self)._read(dataset, "eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:
             best_metric = f"eval_{best_metric.removeprefix('eval_')}"
@@ -127,7 +126,7 @@ class ScoringTrainer(SavingTrainer):
         """
         from hf_xalign.trainers.base.search import search_settings
 
-        return search_settings(self, *args, **kwargs)
+        return search_settings(cast(Any, self), *args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an InputError: batches have no labels to predict."""

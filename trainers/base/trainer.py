@@ -247,7 +247,11 @@ class AlignmentTrainer(ScoringTrainer):
         """Return the batches of training; the first call may encode the text, see `cache_start`."""
         self.cache_start()
         return self._get_dataloader(
-            self.train_dataset, "Training", self._train_batch_size, sampler_fn=self.make_sampler, is_training=True
+            cast(Dataset, self.train_dataset),
+            "Training",
+            self._train_batch_size,
+            sampler_fn=self.make_sampler,
+            is_training=True,
         )
 
     def make_sampler(self, dataset: Dataset) -> Any:

@@ -17,8 +17,8 @@ from hf_xalign.hub.files import Contents
 from hf_xalign.links.frozen import read_links
 from hf_xalign.recipes import distances, fao
 from hf_xalign.record import read_record
-from hf_xalign.trainers.base import alignment, word
 from hf_xalign.trainers.base import run as runs
+from hf_xalign.trainers.base import scoring, word
 
 DISTANCES = ["distances_cosine_layer-1.png", "distances_l2_layer-1.png"]
 # Two layers of four matmuls over 16, two over at most 32, a softmax over 20 tokens and two norms over 16; then a norm.
@@ -65,7 +65,7 @@ def test_without_matplotlib_a_run_says_how_to_get_pictures(files, tmp_path, monk
 def test_no_score_is_computed_twice(files, tmp_path, monkeypatch):
     scored = []
     monkeypatch.setattr(word, "text_vectors", lambda *a, **kw: scored.append(kw["desc"]) or text_vectors(*a, **kw))
-    monkeypatch.setattr(alignment, "score_retrieval", None)  # of a step in between
+    monkeypatch.setattr(scoring, "score_retrieval", None)  # of a step in between
     options = ("--eval_strategy", "steps", "--eval_steps", "2", "--max_steps", "2", "--report_to", "none")
     printed = output_of(fao.main, command(files, *options, out=tmp_path))
     assert scored == ["Scoring before", "Scoring after"] and "before" in printed.partition("training ")[0]

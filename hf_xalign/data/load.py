@@ -229,7 +229,8 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             language column already.
     """
     dataset = as_dataset(data, name)
-    if not {"source", "target"} <= {*dataset.column_names} and COLUMNS[0] not in dataset.column_names:
+    # Pairs of words or of token ids need no text; other rows without `source` have it under other names.
+    if not {"source", "source_words", "source_ids"} & {*dataset.column_names}:
         return _convert(dataset, name, readers.Columns(source_lang, target_lang or "en"))
     for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
         language = language and check_language(language, column)

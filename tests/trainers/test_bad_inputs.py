@@ -71,7 +71,7 @@ def test_what_is_no_dataset_is_refused_by_every_trainer(tmp_path):
     settings = {"output_dir": str(tmp_path), "report_to": "none"}
     task = {"task": TokenTask(LabelSet.of(["NOUN", "VERB"])), "pairs": text, "reference": make_encoder()}
     splits = DatasetDict(train=text, test=text)
-    wrong = {"splits": splits, "dict": dict(splits), "stream": text.to_iterable_dataset(), "rows": text.to_list()}
+    wrong = {"splits": splits, "dict": dict(splits), "stream": text.to_iterable_dataset()}
     rows = {}
     for trainer, own in {
         AlignMLMTrainer: {},
@@ -88,7 +88,6 @@ def test_what_is_no_dataset_is_refused_by_every_trainer(tmp_path):
             "splits": r"\(DatasetDict\) holds 'train', 'test'",
             "dict": r"\(dict\) holds 'train', 'test'",
             "stream": r"\(IterableDataset\) is a stream",
-            "rows": r"\(list\) .*from_list",
         }.items():
             rows[f"{name}, {given}"] = (partial(make, train_dataset=wrong[given]), f"train_dataset {message}")
     fao = partial(FAOTrainer, make_encoder(), FAOConfig(**settings), processing_class=make_tokenizer())
@@ -228,7 +227,6 @@ def test_what_mao_cannot_train(tmp_path):
         {
             "exceeds the hidden size": {"preset": "adapter", "reduction_factor": 32},
             "not found.*peft_options": {"peft_type": "lora", "peft_options": {"target_modules": ["nothing"]}},
-            "no column target_lang": {"per_language": "all", "target_lang": ()},
             "target_lang is en and fr": {"per_language": "all", "target_lang": ("en", "fr")},
         },
     )
@@ -275,7 +273,6 @@ def test_held_out_pairs_without_a_map(tmp_path):
     table = {
         "new": (partial(attempt, french, per_language="all"), message),
         "there": (partial(attempt, french, given), message),
-        "no language": (partial(attempt, make_links(8).remove_columns("target_lang"), given), "no column target_lang"),
     }
     assert_refused(table)
 
@@ -388,7 +385,6 @@ def test_continual(tmp_path, monkeypatch):
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
             "language 'de': the encoder has language embeddings for en, fr": {"model": told},
-            r"have no target_lang, .* which are not encoded yet": {"model": told, "pairs": encoded},
         },
     )
 

@@ -31,7 +31,6 @@ from transformers import (
     XmodModel,
 )
 
-from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.pretraining.rows import TokenEntries
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
@@ -371,7 +370,6 @@ def test_continual(tmp_path, monkeypatch):
     model, told = continual.make_model(), multilingual(continual.make_model(), "en", "fr")
     narrow = BertModel(BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1))
     reentrant = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}}
-    encoded = encode_pairs(make_links(7), make_tokenizer())
     assert_each_refused(
         make,
         {

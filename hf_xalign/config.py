@@ -102,7 +102,8 @@ class CommandLine:
         late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
         self._names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
         self._names += [name for name in late if not is_secret_name(name)]
-        self._late, early = split_options(words, late)
+        self._declared = _declared(known)
+        self._late, early = split_options(words, set(late) - self._declared)
         config, early = split_options(early, ["config"])
         self._entries = self._read(_Parser([], True).parse_options(config)[0].get("config"))
         self._early = self._fill(known, early)
@@ -138,8 +139,11 @@ class CommandLine:
         if unknown:
             raise InputError(_unknown_option(unknown[0], self._names))
         self._given |= options.keys()
+        self._declared |= _declared(types)
         values: dict[str, Any] = {}
         for name, hint in (item for cls in types for item in _hints(cls).items()):
+            if name in values:
+                continue
             if name in options:
                 where = f"--{name}"
                 values[name] = coerce(_from_words(options[name], hint, where), hint, where)
@@ -147,7 +151,7 @@ class CommandLine:
                 value, location = self._entries[name]
                 values[name] = coerce(value, hint, f"{location}: {name}")
         with self._places():
-            instances = [_build(cls, values) for cls in types]
+            instances = [_build(cls, values, self._declared) for cls in types]
             checks.check(*instances)
         return instances
 
@@ -419,12 +423,22 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
         return fields
 
 
-def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
+def _declared(types: Sequence[type[Any]]) -> set[str]:
+    """Return the fields of these classes that do not come from transformers.
+
+    Such a field takes the option of its name, and transformers' field of that name keeps its default: `label_names`
+    are the keys of labels in a batch there, and the names of labels here.
+    """
+    return {name for cls in types for name in _hints(cls) if not _inherited(_owner(cls, name))}
+
+
+def _build(cls: type[Any], values: Mapping[str, Any], declared: Collection[str]) -> Any:
     for field in dataclasses.fields(cls):
         if field.init and field.name not in values and _default(field) is _UNSET:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
     with explained(cls.__name__, ValueError):  # from __post_init__
-        return cls(**{name: value for name, value in values.items() if name in _hints(cls)})
+        own = {name for name in _hints(cls) if name not in declared or not _inherited(_owner(cls, name))}
+        return cls(**{name: value for name, value in values.items() if name in own})
 
 
 def _unknown_option(option: str, names: Sequence[str]) -> str:
@@ -491,7 +505,8 @@ class _Parser(ArgumentParser):
                     heading = cls.__name__ if recipe else ""
                     declared.append((fields[name].metadata.get("group", heading), cls, fields[name]))
         groups: dict[str, Any] = {"": self}
-        for heading, cls, field in declared + inherited:
+        taken = {field.name for _, _, field in declared}
+        for heading, cls, field in declared + [entry for entry in inherited if entry[2].name not in taken]:
             if heading not in groups:
                 groups[heading] = self.add_argument_group(heading)
             self._add_field(groups[heading], cls, field)

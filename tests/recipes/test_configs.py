@@ -4,6 +4,7 @@ from pathlib import Path
 
 import hf_xalign.recipes
 from hf_xalign.config import non_default_fields, parse
+from hf_xalign.recipes import finetune
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
 from hf_xalign.recipes.parts.arguments import DataArguments
@@ -62,3 +63,9 @@ def test_configs_of_two_encoders_differ_in_nothing_else():
         changed = {name for name in {**own, **mbert} if own.get(name) != mbert.get(name)}
         assert changed <= {"model_name_or_path", "reference", "output_dir"}, path.name
         assert own.get("reference", own["model_name_or_path"]) == "FacebookAI/xlm-roberta-base", path.name
+
+
+def test_label_names_are_those_of_the_text_not_transformers_keys_of_a_batch():
+    words = ["--label_names", "O", "B-PER", "--train_data", "en=builtin:en", "--eval_data", "de=builtin:de"]
+    data, args = parse(finetune.ARGUMENTS, [*words, *CPU])
+    assert data.label_names == ["O", "B-PER"] and args.label_names is None

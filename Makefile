@@ -42,7 +42,7 @@ mutants: $(BIN)/.installed
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pylint hf_xalign trainers recipes model_cards
+	$(BIN)/pylint hf_xalign trainers recipes/parts model_cards
 
 # The documentation, into build/site, without a network. (The variable hides an advertisement of the theme.)
 docs: $(BIN)/.installed

@@ -238,3 +238,12 @@ def test_search_works_from_disk_and_findings_fit_three_screens(site, browser):
     page.focus("input.md-search__input")
     page.keyboard.type("Procrustes")
     page.wait_for_function("/\\d matching doc/.test(document.querySelector('.md-search-result__meta').textContent)")
+
+
+def test_the_spine_names_files_and_their_lines():
+    rows = re.findall(
+        r"^\| \d+ \| `([^`]+)` \| (\d+) \|", PAGES["docs/develop/spine.md"].read_text("utf-8"), re.MULTILINE
+    )
+    assert len(rows) == 12 and sum(int(lines) for _, lines in rows) <= 3_500
+    for name, lines in rows:
+        assert abs(len((ROOT / name).read_text("utf-8").splitlines()) - int(lines)) <= int(lines) // 5, name

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1639, 25),
     "core": (2779, 55),
-    "data": (7208, 161),
+    "data": (7220, 161),
     "evaluation": (2071, 33),
     "explore": (373, 4),
     "hub": (392, 11),
@@ -34,15 +34,15 @@ CAPS = {
     "mapping": (1803, 31),
     "metrics": (454, 2),
     "model_cards": (678, 0),
-    "modeling": (5108, 103),
+    "modeling": (5107, 103),
     "objectives": (1264, 13),
     "prepare": (1003, 5),
     "recipes": (3386, 39),
     "report": (461, 2),
-    "search": (883, 10),
+    "search": (833, 10),
     "statistics": (656, 14),
     "tasks": (2617, 59),
-    "trainers": (7372, 115),
+    "trainers": (7367, 114),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -422,8 +422,7 @@ class Columns:
             return names  # each row's language may name its column
         if pair is None and "translation" not in names:
             raise self.missing(names, name)
-        languages = itertools.chain(*forms.LANGUAGES.values(), [forms.DIRECTION])
-        wanted = {"translation", *languages, *WORDS, *(pair or ())[:2]}
+        wanted = {"translation", *_SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
         return [column for column in names if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -444,7 +443,7 @@ class Columns:
         flat, pair = self.locate(record)
         if pair is None:
             raise self.missing(flat, where)
-        languages = row_languages({name: value for name, value in record.items() if name not in pair[:2]})
+        languages = row_languages(record, pair[:2])
         columns = pair[:2]
         if self._is_turned(languages, where):
             languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
@@ -458,8 +457,10 @@ class Columns:
 
     def _is_turned(self, languages: Record, where: str) -> bool:
         """Return whether a row says that its source is in the pivot and its target in the other language."""
+        if len(languages) < 2:
+            return False
         codes = [find_language(code) if isinstance(code, str) else None for code in languages.values()]
-        if len(codes) < 2 or not all(codes) or not same_language(str(codes[0]), self.target_lang):
+        if not all(codes) or not same_language(str(codes[0]), self.target_lang):
             return False
         turned = self.source_lang is None or same_language(str(codes[1]), self.source_lang)
         if turned:
@@ -495,8 +496,19 @@ def _say_turned(name: str) -> None:
     logger.warning("%s: its rows say that their source is in the pivot, so both sides are turned", name)
 
 
-def row_languages(record: Record) -> Record:
-    """Return the languages that a row says, as `source_lang` and `target_lang`, under whatever name it says them."""
+# Columns that may hold the language of a side, or both.
+_SAY_LANGUAGES = {forms.DIRECTION, *itertools.chain(*forms.LANGUAGES.values())}
+
+
+def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
+    """Return the languages that a row says, as `source_lang` and `target_lang`, under whatever name it says them.
+
+    The columns of `text` hold sentences, also where their names could be those of languages.
+    """
+    said = (_SAY_LANGUAGES & record.keys()).difference(text)
+    if not said:
+        return {}
+    record = {name: record[name] for name in said}
     direction = record.get(forms.DIRECTION)
     if isinstance(direction, str) and "-" in direction:
         return dict(zip(forms.LANGUAGES, direction.split("-", 1), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -85,16 +85,9 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
         return outputs[-1]
 
     cut = stack[max(top_layer - 1, 0) :]
-    before = [vars(layer).get("forward") for layer in cut]  # a wrapper of another library, such as accelerate
-    for layer in cut:  # not by a hook: SqueezeBERT calls `forward` itself
-        layer.forward = partial(run, layer.forward) if layer is cut[0] else lambda *args, **kwargs: outputs[-1]
-    try:
+    first = [partial(run, layer.forward) for layer in cut[:1]]
+    with _forwards(cut, [*first, *[lambda *args, **kwargs: outputs[-1]] * len(cut[1:])]):
         yield
-    finally:
-        for layer, forward in zip(cut, before, strict=True):
-            del layer.forward
-            if forward is not None:
-                layer.forward = forward
 
 
 @contextlib.contextmanager
@@ -109,17 +102,23 @@ def started_after(model: PreTrainedModel, top_layer: int, states: torch.Tensor, 
         return (hidden, *[None] * (outputs - 1)) if outputs else hidden
 
     stack = list(encoder_layers(model))[:top_layer]
-    before = [vars(layer).get("forward") for layer in stack]
-    for layer in stack:
-        layer.forward = skip
-    stack[-1].forward = lambda *args, **kwargs: skip(states)
+    with _forwards(stack, [*[skip] * (top_layer - 1), lambda *args, **kwargs: skip(states)]):
+        yield
+
+
+@contextlib.contextmanager
+def _forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
+    """Give layers other `forward` functions inside a `with` block."""
+    before = [vars(layer).get("forward") for layer in layers]  # a wrapper of another library, such as accelerate
+    for layer, forward in zip(layers, forwards, strict=True):  # not by a hook: SqueezeBERT calls `forward` itself
+        layer.forward = forward
     try:
         yield
     finally:
-        for layer, forward in zip(stack, before, strict=True):
+        for layer, own in zip(layers, before, strict=True):
             del layer.forward
-            if forward is not None:
-                layer.forward = forward
+            if own is not None:
+                layer.forward = own
 
 
 @torch.no_grad()

@@ -75,60 +75,10 @@ def nearest(
             crowding = (
                 _crowding_of_best(x, y, copies, others, min(n, len(y)), k) if few else _mean_of_nearest(y, others, k)
             )
-        ranked = _Prepared(y, copy_of, copies, crowding, k).rank(x, n)
-        return Ranked(ranked.indices[list_of], ranked.scores[list_of])
-
-
-class Candidates:
-    """Candidates that are ranked for one query after another.
-
-    Their unit vectors and, for CSLS, the r of each are computed once, on the vectors' device.
-
-    Args:
-        candidates: float (c, D).
-        neighbourhood: float (m, D), the vectors of the query's language. With them, the score is CSLS; without, it is
-            the cosine.
-        k: neighbours that r is the mean over.
-
-    Raises:
-        InputError: as [`nearest`] does.
-
-    Example:
-        >>> french = Candidates(torch.eye(3))
-        >>> french.nearest(torch.tensor([[0.0, 2.0, 0.0]]), n=1).indices
-        tensor([[1]])
-    """
-
-    def __init__(self, candidates: Tensor, neighbourhood: Tensor | None = None, *, k: int = 10):
-        sides = {"candidate": candidates} | ({} if neighbourhood is None else {"neighbourhood": neighbourhood})
-        csls.check_shapes(**sides)
-        with csls.plain_float32(candidates.device):
-            units = {name: csls.unit_rows(side.detach().float(), name) for name, side in sides.items()}
-            y, copy_of = _distinct(units["candidate"])
-            crowding = None if neighbourhood is None else _mean_of_nearest(y, units["neighbourhood"], k)
-            self._prepared = _Prepared(y, copy_of, torch.bincount(copy_of), crowding, k)
-
-    def nearest(self, queries: Tensor, n: int = 10) -> Ranked:
-        """Return what [`nearest`] returns for these queries, float (q, D)."""
-        csls.check_shapes(query=queries, candidate=self._prepared.rows)
-        with csls.plain_float32(queries.device):
-            return self._prepared.rank(csls.unit_rows(queries.detach().float(), "query"), n)
-
-
-class _Prepared(NamedTuple):
-    """Distinct unit vectors (d, D), the place of every candidate among them, their copies, and their r for CSLS."""
-
-    rows: Tensor
-    copy_of: Tensor
-    copies: Tensor
-    crowding: Tensor | None
-    k: int
-
-    def rank(self, queries: Tensor, n: int) -> Ranked:
-        indices, scores = _rank(queries, self.rows, self.copies, min(n, len(self.rows)), self.k, self.crowding)
-        if len(self.rows) < len(self.copy_of):
-            indices, scores = _with_copies(indices, scores, self.copy_of, min(n, len(self.copy_of)))
-        return Ranked(indices, scores)
+        indices, scores = _rank(x, y, copies, min(n, len(y)), k, crowding)
+        if len(y) < len(copy_of):
+            indices, scores = _with_copies(indices, scores, copy_of, min(n, len(copy_of)))
+        return Ranked(indices[list_of], scores[list_of])
 
 
 def _distinct(x: Tensor) -> tuple[Tensor, Tensor]:

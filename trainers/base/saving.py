@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -56,6 +56,8 @@ class SavingTrainer(HubTrainer):
     A method that keeps more than weights and optimizer overrides `save_state` and `load_state`.
     """
 
+    # True if the scores before and after training are the ends of the curve, which `evaluate` then reports.
+    scores_ends: ClassVar[bool] = True
     args: AlignmentConfig
     model: PreTrainedModel
     processing_class: PreTrainedTokenizerBase
@@ -86,7 +88,7 @@ class SavingTrainer(HubTrainer):
     @property
     def run_scores_ends(self) -> bool:
         """True if the run scores the model before and after training."""
-        raise NotImplementedError
+        return self.run is not None and bool(self.run.record) and self.scores_ends
 
     def cache_start(self) -> None:
         """Compute and store the vectors of the encoder before training that the training reads, once."""

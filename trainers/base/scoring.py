@@ -28,8 +28,6 @@ class ScoringTrainer(SavingTrainer):
 
     # True if a run scores the model before training.
     scores_start: ClassVar[bool] = True
-    # True if the scores before and after training are the ends of the curve, which `evaluate` then reports.
-    scores_ends: ClassVar[bool] = True
     # Terms of the loss, for methods whose loss is a list of them.
     objective: Objective | None = None
     # Term of the loss that grows by design, so that its growth is not a sign of divergence.
@@ -50,11 +48,6 @@ class ScoringTrainer(SavingTrainer):
             if len(parameters) < len(signature.parameters):
                 parameters = {**parameters, **base.parameters, **parameters}
                 cast(Any, cls.__init__).__signature__ = signature.replace(parameters=list(parameters.values()))
-
-    @property
-    def run_scores_ends(self) -> bool:
-        """True if the run scores the model before and after training."""
-        return self.run is not None and bool(self.run.record) and self.scores_ends
 
     # ---- Scores ----
 

@@ -81,7 +81,7 @@ class Anchors:
     model: str | None = None
     cover: CoverReport | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         expected = (len(self.words), len(self.layers))
         if self.vectors.dim() != 3 or self.vectors.shape[:2] != expected or self.counts.shape != expected[:1]:
             raise InputError(

@@ -186,7 +186,7 @@ def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: i
         torch.set_num_threads(threads)
 
 
-def select_layers(output, layers: Sequence[int], num_layers: int) -> list[torch.Tensor]:
+def select_layers(output: Any, layers: Sequence[int], num_layers: int) -> list[torch.Tensor]:
     """Return the chosen layers of an encoder output; the last is `last_hidden_state`, after a final norm."""
     return [output.last_hidden_state if i == num_layers else output.hidden_states[i] for i in layers]
 

@@ -21,13 +21,14 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers.normalizers import Normalizer
 
 from hf_xalign.cache import read_json
 from hf_xalign.checks import GIVEN, check, needs, setting, show
@@ -96,7 +97,7 @@ class Alphabet:
         return text.translate(_table(self.characters))
 
 
-def normalized_character(normalizer, character: str) -> str:
+def normalized_character(normalizer: Normalizer, character: str) -> str:
     """Return what a normalizer of `tokenizers` makes of one character inside a word."""
     # Nothing composes with digits, and marks added at the ends of a text stay outside them.
     text = normalizer.normalize_str(f"0{character}0")
@@ -312,7 +313,7 @@ def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
         yield start, len(words), len(words)
 
 
-def _generator(seed: int, purpose: str, words: Sequence[str]):
+def _generator(seed: int, purpose: str, words: Sequence[str]) -> Callable[[], float]:
     """Return a function that draws numbers in [0, 1), seeded by the words."""
     key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(key)).random

@@ -20,5 +20,5 @@ class AlignmentErrorRate(base.Module):
 
     columns = Features({"predictions": Sequence(Sequence(base.INTEGER)), "sure": Sequence(Sequence(base.INTEGER))})
 
-    def _compute(self, predictions, sure, possible=None):
+    def _compute(self, predictions: list, sure: list, possible: list | None = None) -> dict[str, float]:
         return alignment_error_rate(predictions, sure, possible)

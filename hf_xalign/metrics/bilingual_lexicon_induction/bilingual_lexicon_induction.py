@@ -1,5 +1,7 @@
 """`evaluate` module: precision at K of bilingual lexicon induction by CSLS or cosine."""
 
+from typing import Any
+
 from datasets import Features, Sequence
 
 from hf_xalign.evaluation.lexicon import lexicon_induction
@@ -28,5 +30,5 @@ class BilingualLexiconInduction(base.Module):
 
     columns = Features({"entries": Sequence(base.TEXT)})
 
-    def _compute(self, **arguments):
+    def _compute(self, **arguments: Any) -> dict:
         return lexicon_induction(**arguments)

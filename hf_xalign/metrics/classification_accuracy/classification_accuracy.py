@@ -18,6 +18,6 @@ class ClassificationAccuracy(base.Module):
 
     columns = Features({"predictions": base.TEXT, "references": base.TEXT})
 
-    def _compute(self, predictions, references):
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, float | int]:
         counts = count_classes(predictions, references)
         return {"accuracy": counts.totals()["f1"], "examples": len(counts.gold)}

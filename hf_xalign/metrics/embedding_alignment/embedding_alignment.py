@@ -1,5 +1,7 @@
 """`evaluate` module: share of tokens whose nearest embedding of the other language is their counterpart's."""
 
+from typing import Any
+
 from datasets import Features, Sequence
 
 from hf_xalign.evaluation.embedding_alignment import alignment_of_entries
@@ -25,5 +27,5 @@ class EmbeddingAlignment(base.Module):
 
     columns = Features({"entries": Sequence(base.INTEGER)})
 
-    def _compute(self, bootstrap=1000, seed=0, **arguments):
+    def _compute(self, bootstrap: int = 1000, seed: int = 0, **arguments: Any) -> dict:
         return alignment_of_entries(**arguments).scores(bootstrap=bootstrap, seed=seed)

@@ -1,5 +1,8 @@
 """`evaluate` module: accuracy of retrieving the translation of every sentence, both ways."""
 
+from typing import Any
+
+import numpy as np
 from datasets import Features
 
 from hf_xalign.evaluation.scores import sentence_retrieval
@@ -24,5 +27,5 @@ class SentenceRetrieval(base.Module):
 
     columns = Features({"source_vectors": base.VECTOR, "target_vectors": base.VECTOR})
 
-    def _compute(self, source_vectors, target_vectors, **options):
+    def _compute(self, source_vectors: np.ndarray, target_vectors: np.ndarray, **options: Any) -> dict:
         return sentence_retrieval(source_vectors, target_vectors, **options)

@@ -4,7 +4,7 @@ from datasets import Features, Sequence
 
 from hf_xalign.data.span_labels import read_spans
 from hf_xalign.metrics import base
-from hf_xalign.tasks.scoring import count_spans
+from hf_xalign.tasks.scoring import Counts, count_spans
 
 
 class SpanF1(base.Module):
@@ -23,7 +23,7 @@ class SpanF1(base.Module):
 
     columns = Features({"predictions": Sequence(base.TEXT), "references": Sequence(base.TEXT)})
 
-    def _compute(self, predictions, references):
+    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict:
         sides = predictions, references
         kinds = sorted({span.kind for side in sides for spans in read_spans(side) for span in spans})
         return {
@@ -32,5 +32,5 @@ class SpanF1(base.Module):
         }
 
 
-def _summary(counts):
+def _summary(counts: Counts) -> dict[str, float | int]:
     return {**counts.totals(), "predicted": int(counts.predicted.sum()), "gold": int(counts.gold.sum())}

@@ -20,7 +20,9 @@ class TokenF1(base.Module):
 
     columns = Features({"predictions": Sequence(base.TEXT), "references": Sequence(base.TEXT)})
 
-    def _compute(self, predictions, references, outside="O"):
+    def _compute(
+        self, predictions: list[list[str]], references: list[list[str]], outside: str | None = "O"
+    ) -> dict[str, float | int]:
         every = count_words(predictions, references, outside=None)
         return {
             **count_words(predictions, references, outside=outside).totals(),

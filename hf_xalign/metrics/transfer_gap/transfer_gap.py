@@ -1,5 +1,7 @@
 """`evaluate` module: gap between supervised and zero-shot scores."""
 
+from typing import Any
+
 from datasets import Features
 
 from hf_xalign.evaluation.transfer import transfer_gap
@@ -21,5 +23,5 @@ class TransferGap(base.Module):
 
     columns = Features({"supervised": base.NUMBER, "zero_shot": base.NUMBER})
 
-    def _compute(self, **arguments):
+    def _compute(self, **arguments: Any) -> dict:
         return transfer_gap(**arguments)

@@ -1,5 +1,7 @@
 """`evaluate` module: word retrieval accuracy by CSLS over the word occurrences of a parallel test set."""
 
+from typing import Any
+
 from datasets import Features, Sequence
 
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
@@ -31,6 +33,14 @@ class WordRetrieval(base.Module):
         }
     )
 
-    def _compute(self, source_vectors, target_vectors, links, source_words=None, target_words=None, **options):
+    def _compute(
+        self,
+        source_vectors: list,
+        target_vectors: list,
+        links: list,
+        source_words: list[list[str]] | None = None,
+        target_words: list[list[str]] | None = None,
+        **options: Any,
+    ) -> dict:
         flat = flatten_rows(source_vectors, target_vectors, links, source_words, target_words)
         return word_retrieval(**flat, **options)

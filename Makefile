@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-all fuzz bench-gpu mutants lint docs notebooks release clean
+.PHONY: quickstart test test-all bench-gpu mutants lint docs notebooks release clean
 
 # The environment is made once, and again when what it is made from changes.
 $(BIN)/.installed: setup.cfg pyproject.toml .ci/constraints.txt
@@ -22,12 +22,6 @@ test: $(BIN)/.installed
 
 test-all: $(BIN)/.installed
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not gpu" $(ARGS)
-
-# Damage the files of every reader for an hour, by other random numbers each time. What fails is kept in tests/cases;
-# one worker, so that the rest goes on if Python itself ends. `make fuzz FUZZ_SECONDS=600 ARGS="-k pairs"` is shorter.
-fuzz: $(BIN)/.installed
-	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),3600) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%s)000) \
-		$(BIN)/pytest -n 1 -m slow tests/test_fuzz.py $(ARGS)
 
 # Steps of every trainer against the bare passes of its encoder, on a GPU, and the tests that need one.
 bench-gpu: $(BIN)/.installed

@@ -9,6 +9,7 @@ from support.refusals import assert_refused, calls
 
 from hf_xalign import checks
 from hf_xalign.checks import EMPTY, GIVEN, ONE, check, check_lengths, excludes, needs, require, setting
+from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.prepare.rules import Limits
 from hf_xalign.recipes.continual import ContinualArguments
@@ -119,3 +120,10 @@ def test_no_rule_is_dead(cls):
                 choices = checks._literals(known[name]).get(name)
                 words = [one for one in (wanted if isinstance(wanted, tuple) else (wanted,)) if isinstance(one, str)]
                 assert not choices or set(words) <= {*choices}, (field.name, name, wanted)
+
+
+def test_messages_are_one_printable_line_of_limited_length():
+    error = InputError("a.tsv: a\r\nb\u2028c\x1b[2J\ud800 \u202eHé 漢")
+    assert str(error) == r"a.tsv: a b c\x1b[2J\ud800 \u202eHé 漢"
+    long = str(InputError(f"start {'x' * 10**6} end"))
+    assert long.startswith("start") and long.endswith("end") and len(long) < 2100

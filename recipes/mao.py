@@ -40,12 +40,12 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
 
     def make_trainer(args: Any, text: Corpus) -> MAOTrainer:
         return MAOTrainer(
-            text.encoder(args),
+            data.model_name_or_path,
             args,
-            train_dataset=text.train,  # word-linked pairs
-            eval_dataset=text.evaluation,  # links to score on, fixed before training
-            processing_class=text.tokenizer,
-            name=data.model_name_or_path,
+            revision=data.model_revision,
+            train_dataset=text.train,
+            eval_dataset=text.evaluation,  # linked once, before training
+            linking=text.linking,  # of the training pairs
             probes=text.probes,
             protocols=text.protocols,
             reporting=text.reporting(data),

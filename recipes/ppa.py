@@ -38,12 +38,11 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
 
     def make_trainer(args: Any, text: Corpus) -> PPATrainer:
         return PPATrainer(
-            text.encoder(args),
+            data.model_name_or_path,
             args,
+            revision=data.model_revision,
             train_dataset=text.train,  # sentence pairs
             eval_dataset=text.evaluation,
-            processing_class=text.tokenizer,
-            name=data.model_name_or_path,
             probes=text.probes,
             protocols=text.protocols,
             reporting=text.reporting(data),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_lim
 from hf_xalign.data.load import read_dataset
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import align_words
+from hf_xalign.links.align import Linking
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index
@@ -103,6 +104,7 @@ class ContinualTrainer(TaskTrainer):
         train_dataset: the task's training text, or encoded rows.
         pairs: pairs from [`~hf_xalign.load_parallel`], which are linked by the default aligner; word-linked pairs from
             [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
+        linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
         reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder. With
             `cache_reference` it runs once over the pairs' pivot sentences.
         objective: the terms of linked words, which alpha weights; default: L_align + w L_reg, `args.terms()`.
@@ -149,12 +151,12 @@ class ContinualTrainer(TaskTrainer):
         *,
         pairs: Dataset,
         reference: str | PreTrainedModel,
+        linking: Linking | None = None,
         **kwargs: Any,
     ):
-        if kwargs.get("model_init") is not None:
-            self.arguments = {"pairs": pairs, "reference": reference}
+        self.arguments = {"pairs": pairs, "reference": reference, "linking": linking}
         # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
-        self._pairs, self._reference = read_dataset(pairs, "pairs"), reference
+        self._pairs, self._reference, self.linking = read_dataset(pairs, "pairs"), reference, linking
         self._passes = (-1, 0)
         super().__init__(model, args, **kwargs)
 
@@ -171,10 +173,12 @@ class ContinualTrainer(TaskTrainer):
                 self._reference = reference = load_encoder(resolve_model(reference))
         if not isinstance(reference, nn.Module):
             raise InputError(f"reference is {reference!r:.80}. Give the encoder before alignment, or its name.")
-        if not {"links", "source_ids"} & set(pairs.column_names):
+        if "source_ids" not in pairs.column_names and (self.linking or "links" not in pairs.column_names):
             check_output_dir(self.args)
+            linking = self.linking or Linking()
+            linking = replace(linking, drop_identical=args.drop_identical or linking.drop_identical)
             with args.main_process_first(desc="linking words"):
-                pairs = align_words(pairs, drop_identical=args.drop_identical)
+                pairs = linking.apply(pairs, self.reporting.text.get("data", {}).get("pairs")).pairs
         check_embeddings(reference, self.processing_class)
         sizes = [(part.config.num_hidden_layers, part.config.hidden_size) for part in (reference, model)]
         if sizes[0] != sizes[1]:

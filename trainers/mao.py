@@ -76,6 +76,9 @@ class MAOTrainer(WordAlignmentTrainer):
             if self.eval_dataset is not None:
                 _languages(self.eval_dataset, "held-out", mapped or languages)
         disable_dropout(model)
+        train_dataset = self._encoded(
+            train_dataset, model, ahead=True
+        )  # an aligner reads the encoder without a module
         before = None
         if module_config is None:
             fixed_language = pivot if args.per_language == "others" else None
@@ -84,7 +87,6 @@ class MAOTrainer(WordAlignmentTrainer):
             model = cast(PreTrainedModel, args.add_module(model, own_map_languages, fixed_language))
             self.random_start = args.own_module and args.init == "random"
         self._check_f0(model, before)
-        train_dataset = self._encoded(train_dataset, model, ahead=True)
         freeze_unused(model, model.config.num_hidden_layers)
         self._settle_layers(model, [-1])
         module = cast(Any, model).active_peft_config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +22,14 @@ from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
-from hf_xalign.data.load import join_languages
+from hf_xalign.data.load import concatenate, join_languages
 from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
 from hf_xalign.evaluation.vectors import language_rows
-from hf_xalign.links.align import LinkStatistics, align_words, link_entries, link_statistics
+from hf_xalign.links.align import Linking, LinkStatistics, link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
@@ -44,8 +45,8 @@ from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import phase, start_record
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
-from hf_xalign.trainers.base.opening import base_name, open_model
-from hf_xalign.trainers.base.run import adapter_entry, finish, given_entries
+from hf_xalign.trainers.base.opening import base_name, describe_encoder, describe_pairs, open_model
+from hf_xalign.trainers.base.run import Reporting, adapter_entry, finish, given_entries
 from hf_xalign.trainers.mapping_config import MappingConfig
 
 logger = logging.getLogger(__name__)
@@ -67,9 +68,6 @@ _REVERSED = 2
 class MapLearner:
     """Base of the trainers of maps: it learns a map of each language, scores it, and writes record and card.
 
-    A recipe sets what it alone knows before `train`: its own `settings`, the `text` and where it is from, the
-    `seconds` that it took to read it, the `protocols` to score by, and how to `show` messages.
-
     Attributes:
         maps: the learnt maps by language.
         coverage: of a map from a dictionary, how many entries were used.
@@ -80,7 +78,15 @@ class MapLearner:
     method: ClassVar[str] = "mapping"
     args: MappingConfig
 
-    def __init__(self, args: MappingConfig | None, base_model: str, pivot: str, languages: Sequence[str]):
+    def __init__(
+        self,
+        args: MappingConfig | None,
+        base_model: str,
+        pivot: str,
+        languages: Sequence[str],
+        reporting: Reporting | None = None,
+        files: Mapping[tuple[str, str], str] | None = None,
+    ):
         self.args = args or MappingConfig()
         self.base_model, self.pivot, self.languages = base_model, pivot, list(languages)
         self.dictionary: dict[str, Entries] = {}
@@ -91,12 +97,10 @@ class MapLearner:
         self.training: dict[str, Matched] = {}
         self.held_out: dict[str, HeldOutWords] = {}
         self.protocols: Sequence[Protocol] = (Protocol(),)
-        self.settings: Mapping[str, Any] = {}
+        self.reporting = reporting or Reporting()
+        self.show, self.seconds = self.reporting.show, {**self.reporting.seconds}
         self.text: dict[str, Any] = {}
-        self.seconds: Mapping[str, float] = {}
-        # Files of dictionaries and word vectors, by `(argument, language)`.
-        self.files: dict[tuple[str, str], str] = {}
-        self.show: Callable[[str], None] = logger.info
+        self.files = files or {}
         self.record: dict[str, Any] = {}
         self.examples: dict[str, Examples] = {}
         self.maps: dict[str, LanguageMap] = {}
@@ -110,10 +114,10 @@ class MapLearner:
             preset=self.args.method,
             seed=self.args.seed,
             base_model=self.base_model,
-            settings={**self.settings, **self.args.changed()},
+            settings={**self.reporting.settings, **self.args.changed()},
             objective=self.args.formula(),
             paper=self.args.paper(),
-            **{**self.text, "languages": self.languages, "pivot": self.pivot},
+            **{**self.text, **self.reporting.text, "languages": self.languages, "pivot": self.pivot},
         )
         self.record["times"]["seconds"] |= self.seconds
 
@@ -283,6 +287,11 @@ class MappingTrainer(MapLearner):
         dictionary: {language: [(word of the pivot, other word), ...]} to learn from with `supervision="dictionary"`.
         test_dictionary: dictionaries to score lexicon induction on, of the same form.
         text: {language: sentences} for anchors, beside those of `train_dataset`.
+        linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
+        name: name of the encoder in record and card; default: that of its checkpoint.
+        protocols: protocols that word retrieval is scored by.
+        reporting: what a script adds to the record of the run.
+        files: names of the dictionaries' files in messages, by `("dictionary" or "test_dictionary", language)`.
 
     Raises:
         InputError: text, dictionaries and settings do not fit each other.
@@ -316,12 +325,19 @@ class MappingTrainer(MapLearner):
         dictionary: Mapping[str, Entries] | None = None,
         test_dictionary: Mapping[str, Entries] | None = None,
         text: Mapping[str, Sequence[str]] | None = None,
+        linking: Linking | None = None,
+        name: str | None = None,
+        protocols: Sequence[Protocol] = (Protocol(),),
+        reporting: Reporting | None = None,
+        files: Mapping[tuple[str, str], str] | None = None,
     ):
+        start = time.perf_counter()
         train, pivot = read_pairs(train_dataset, "train_dataset")
         held_out, held_pivot = read_pairs(eval_dataset, "eval_dataset")
         if held_pivot != pivot:
             raise InputError(f"eval_dataset: target_lang is {held_pivot}, that of train_dataset is {pivot}")
-        super().__init__(args, "", pivot, sorted(count_languages(train)))
+        super().__init__(args, "", pivot, sorted(count_languages(train)), reporting, files)
+        self.protocols = protocols
         self.dictionary = check_entries(dictionary or {}, "dictionary")
         self.test_dictionary = check_entries(test_dictionary or {}, "test_dictionary")
         self.known = self.dictionary
@@ -336,21 +352,26 @@ class MappingTrainer(MapLearner):
         if pivot_model is None and pivot_processing_class is not None:
             raise InputError("pivot_processing_class: give pivot_model too, or remove it.")
         target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.base_model = model if isinstance(model, str) else base_name(source[0])
+        self.base_model = name or (model if isinstance(model, str) else base_name(source[0]))
         self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
             check_pieces(pairs, source[1], what, target[1])
+        linking = linking or (None if "links" in train.column_names else Linking())
         if "links" not in held_out.column_names:
             check_folder(self.args, self.base_model)
-            held_out = make_evaluation_links(held_out, None if "links" in train.column_names else train)
-        by, unlinked = "given", None
-        if "links" not in train.column_names:
-            by, unlinked, train = "fast_align", train, align_words(train, drop_identical=self.args.drop_identical)
-        linked = link_statistics(train, unlinked)
+            more = [] if linking is None or linking.extra_data is None else [linking.extra_data]
+            held_out = make_evaluation_links(held_out, None if linking is None else concatenate([train, *more]))
+        if linking is None:
+            counts, by = link_entries(link_statistics(train)), "given"
+        else:
+            linking = replace(linking, drop_identical=self.args.drop_identical or linking.drop_identical)
+            sources = self.reporting.text.get("data", {}).get("train")
+            train, counts, by = linking.apply(train, sources, model=source[0], tokenizer=source[1])
         self.train_dataset, self.eval_dataset = train, held_out
         self._rows = language_rows(train)
-        self._check_pairs(linked)
-        self.text = given_entries(train, held_out) | {"links": link_entries(linked), "linked_by": by}
+        self._check_pairs(link_statistics(train))
+        self.text = given_entries(train, held_out) | {"links": counts, "linked_by": by}
+        self.seconds["preparing"] = round(time.perf_counter() - start, 3)
         self._anchor_lines: list[str] | None = None
 
     # ---- Text and dictionaries ----
@@ -439,9 +460,11 @@ class MappingTrainer(MapLearner):
         return self._anchor_lines
 
     def describe(self) -> list[str]:
-        """Describe the anchors, the maps to learn, and the data that stays unused, one line each."""
+        """Describe encoder and text, the anchors, the maps to learn, and the data that stays unused, one line each."""
         args, tested = self.args, self.test_dictionary
         lines = [
+            describe_encoder(self.base_model, self.encoders["source"][0]),
+            *describe_pairs(self.train_dataset, self.text["links"], self.eval_dataset),
             *self.check_dictionaries(),
             f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}",
             f"vectors  of layers {', '.join(map(str, args.layers))}, {args.pooling} pooling",

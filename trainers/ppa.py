@@ -15,6 +15,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.distributed import gather_rows
@@ -35,6 +36,7 @@ from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.fsdp import reshard, shard
+from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import Run, pivot_sentences
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.ppa_config import PPAConfig
@@ -115,6 +117,8 @@ class PPATrainer(AlignmentTrainer):
         args = self.args
         self.pair_counts = {}
         if "source_ids" not in train_dataset.column_names:
+            counts = {language: {"pairs": n} for language, n in sorted(count_languages(train_dataset).items())}
+            self._show(*describe_pairs(train_dataset, counts, cast(Dataset | None, self.eval_dataset)))
             with args.main_process_first(desc="encoding sentence pairs"):
                 train_dataset, self.pair_counts = encode_sentence_pairs(
                     train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens

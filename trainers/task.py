@@ -90,8 +90,8 @@ class TaskTrainer(AlignmentTrainer):
         self.arguments = {**self.arguments, "task": task, "held_out": held_out, "module": module}
         super().__init__(model, args, **kwargs)
 
-    def _load_model(self, path: str) -> PreTrainedModel:
-        return load_task_model(path, self.task, seed=self.args.seed)
+    def _load_model(self, path: str, revision: str) -> PreTrainedModel:
+        return load_task_model(path, self.task, seed=self.args.seed, revision=revision)
 
     def _read(self, data: Any, name: str) -> Any:
         by_language = name == "eval_dataset"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +20,7 @@ from hf_xalign.mapping.word2vec import write_word2vec
 from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.record import phase
-from hf_xalign.trainers.base.run import finish
+from hf_xalign.trainers.base.run import Reporting, finish
 from hf_xalign.trainers.mapping import Entries, MapLearner, check_entries
 from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
@@ -49,6 +50,9 @@ class WordVectorTrainer(MapLearner):
         dictionary: entries (word of the target, word of the source) to learn from.
         test_dictionary: entries to test on. Their source words are not learnt from. By default those of a fixed fifth
             of the dictionary's source words.
+        name: name of the vectors in record and card.
+        reporting: what a script adds to the record of the run.
+        files: names of the vectors' files in record and card, by `("vectors", language)`.
 
     Raises:
         InputError: the languages are missing or equal, or too few entries are left to learn from or to test on.
@@ -74,13 +78,16 @@ class WordVectorTrainer(MapLearner):
         *,
         dictionary: Entries,
         test_dictionary: Entries | None = None,
+        name: str = "word vectors",
+        reporting: Reporting | None = None,
+        files: Mapping[tuple[str, str], str] | None = None,
     ):
         for name, anchors in (("source", source), ("target", target)):
             if anchors.lang is None or anchors.vectors.shape[1] != 1:
                 raise InputError(f"{name}: give word vectors of one layer, and name their language by lang")
         if source.lang == target.lang:
             raise InputError(f"source and target are both in {source.lang}. Give vectors of two languages.")
-        super().__init__(args, "word vectors", str(target.lang), [str(source.lang)])
+        super().__init__(args, name, str(target.lang), [str(source.lang)], reporting, files)
         settings = {field.name for field in fields(MappingConfig)}
         if strange := sorted(settings & self.args.changed().keys() - READ):
             raise InputError(f"{strange[0]}: a run on word vectors does not read it. Remove it.")

@@ -23,8 +23,9 @@ from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.mapping.word2vec import read_word2vec
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
-from hf_xalign.recipes.parts.parallel import link_text, read_text
-from hf_xalign.trainers.mapping import Encoder, Entries, MappingTrainer, check_languages, name_three, open_encoder
+from hf_xalign.recipes.parts.parallel import read_linking, read_text
+from hf_xalign.trainers.base.run import Reporting
+from hf_xalign.trainers.mapping import Encoder, Entries, MappingTrainer, name_three, open_encoder
 from hf_xalign.trainers.word_vectors import HELD_OUT, READ, VECTORS, WordVectorTrainer
 
 # `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
@@ -78,38 +79,35 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
     started = time.perf_counter()
     lexicons = Lexicons.read(args, data.dataset_revision)
     known: dict[str, Any] = {"dictionary": lexicons.dictionary, "test_dictionary": lexicons.test_dictionary}
-    # Before word alignment, if the arguments name the languages; otherwise the rows name them.
-    languages = [parse_source(item)[1] for item in data.train_data]
-    if None not in languages:
-        check_languages(
-            **known, texts=lexicons.text, languages={*map(str, languages)}, pivot=data.target_lang, args=args
-        )
     text = read_text(data, data.eval_links)
     names = [name or data.model_name_or_path for name in (args.source_model, args.target_model)]
     source = _open(data, args, names[0])
     pivot = source if names[0] == names[1] else _open(data, args, names[1])
-    text.model, text.tokenizer = source
-    options: Any = {name: getattr(args, name) for name in ("drop_identical", "draw", "seed")}
-    linked = link_text(text, pivot_tokenizer=pivot[1], **options)
+    linking = read_linking(data, args, text.sources)
+    unused = "dictionary" if args.supervision == "parallel" else None
+    used = {name: entries for name, entries in lexicons.entries.items() if entries and name != unused}
     trainer = MappingTrainer(
         source[0],
         args,
-        train_dataset=linked.train,
-        eval_dataset=linked.evaluation,
+        train_dataset=text.train,
+        eval_dataset=text.evaluation,
         processing_class=source[1],
         pivot_model=None if pivot is source else pivot[0],
         pivot_processing_class=None if pivot is source else pivot[1],
         text=lexicons.text,
+        linking=linking,
+        name=names[0],
+        protocols=text.protocols,
+        reporting=Reporting(
+            settings=non_default_fields(data),
+            text={"data": text.sources | used},
+            seconds={"loading": round(time.perf_counter() - started, 3)},
+            show=partial(print, flush=True),
+        ),
+        files=lexicons.files(),
         **known,
     )
-    unused = "dictionary" if args.supervision == "parallel" else None
-    used = {name: entries for name, entries in lexicons.entries.items() if entries and name != unused}
-    trainer.base_model, trainer.protocols, trainer.files = names[0], linked.protocols, lexicons.files()
-    trainer.text |= {"data": linked.sources | used, "links": linked.link_counts, "linked_by": linked.linked_by}
-    trainer.settings, trainer.show = non_default_fields(data), partial(print, flush=True)
-    trainer.seconds = {"loading": round(time.perf_counter() - started, 3)}
-    for line in [*linked.describe(), *trainer.describe()]:
-        print(line)
+    print("\n".join(trainer.describe()))
     return trainer
 
 
@@ -132,16 +130,26 @@ def load_word_vectors(data: MappingText, args: MappingArguments) -> WordVectorTr
         read_word2vec(Path(file).expanduser(), language, limit=args.max_vectors) for language, file in files.items()
     )
     dictionary, test_dictionary, lines, entries = _read_lexicon(source, target, args)
-    trainer = WordVectorTrainer(source, target, args, dictionary=dictionary, test_dictionary=test_dictionary)
     entries["vectors"] = [
         about(file, file, language=anchors.lang, words=len(anchors))
         for file, anchors in zip(files.values(), (source, target))
     ]
     names = {language: Path(file).name for language, file in files.items()}
-    trainer.base_model = names[str(source.lang)]
-    trainer.files = {("vectors", language): name for language, name in names.items()}
-    trainer.text, trainer.settings = {**trainer.text, "data": entries}, non_default_fields(data)
-    trainer.show, trainer.seconds = print, {"reading": round(time.perf_counter() - started, 3)}
+    trainer = WordVectorTrainer(
+        source,
+        target,
+        args,
+        dictionary=dictionary,
+        test_dictionary=test_dictionary,
+        name=names[str(source.lang)],
+        reporting=Reporting(
+            settings=non_default_fields(data),
+            text={"data": entries},
+            seconds={"reading": round(time.perf_counter() - started, 3)},
+            show=print,
+        ),
+        files={("vectors", language): name for language, name in names.items()},
+    )
     for language, anchors in trainer.anchors.items():
         words, _, size = anchors.vectors.shape
         print(f"vectors  {language}: {words:,} words x {size} dimensions of {files[language]}")

@@ -29,7 +29,6 @@ from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
-from hf_xalign.recipes.parts.parallel import encoder_line
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
@@ -56,7 +55,6 @@ class PretrainingCorpus(RunText):
     derived: DerivedLanguage | None
     sources: dict[str, list[dict[str, Any]]]
     notes: list[str]
-    base_model: str
 
     def entries(self) -> dict[str, Any]:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
@@ -74,9 +72,8 @@ class PretrainingCorpus(RunText):
         return replace(super().reporting(data), exports=exports)
 
     def describe(self) -> list[str]:
-        """Describe encoder, text, vocabulary and dictionary, one line each."""
-        lines = [encoder_line(self.base_model, self.model)]
-        lines += [f"text     {name}: {counts}" for name, counts in self.counts.items()]
+        """Describe text, vocabulary and dictionary, one line each."""
+        lines = [f"text     {name}: {counts}" for name, counts in self.counts.items()]
         if self.evaluation is not None:
             lines.append(f"held out {len(self.evaluation):,} rows")
         lines.append(f"pieces   {len(self.tokenizer):,}")
@@ -161,8 +158,8 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
         name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, texts.values())]
         for name, items, texts in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
     }
-    text, base = (languages, rows.dataset, evaluation, rows.counts), data.model_name_or_path
-    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes, base)
+    text = (languages, rows.dataset, evaluation, rows.counts)
+    return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes)
 
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:

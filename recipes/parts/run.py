@@ -10,11 +10,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import torch
 from datasets import Dataset
@@ -89,7 +88,8 @@ def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig, check
     text = load(data, args, resume=checkpoint)
     text.seconds = round(time.perf_counter() - started, 3)
     if args.process_index == 0:
-        print("\n".join(text.describe()))
+        for line in text.describe():
+            print(line, flush=True)
         if data.dry_run and getattr(data, "seeds", []):
             print(f"seeds    {len(data.seeds)}: the time is that of one")
     return text
@@ -121,9 +121,9 @@ class RunText(ABC):
     train: Any
     seconds: float = 0.0  # that it took to read
 
-    @abstractmethod
     def describe(self) -> list[str]:
-        """Describe encoder and text, one line each."""
+        """Describe what the trainer does not show of the text, one line each."""
+        return []
 
     @abstractmethod
     def entries(self) -> dict[str, Any]:
@@ -142,9 +142,8 @@ class RunText(ABC):
         )
 
     def sample(self, rows: int) -> tuple[Self, float]:
-        """Return the text with about this many training rows, and how many times as many it has."""
-        part = every(self.train, rows)
-        return replace(cast(Any, self), train=part), len(self.train) / len(part)
+        """Return text for a trainer that is to be timed, and how many times as many rows this text has."""
+        return self, 1.0
 
     def reuse(self, trainer: Any) -> None:  # noqa: B027 (most texts have nothing to keep)
         """Keep what the trainer of the next seed can use."""
@@ -161,15 +160,18 @@ def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText
     with tempfile.TemporaryDirectory() as folder:
         args.output_dir = folder  # the Trainer makes its folder at once
         args.cache_dir = str(Path(folder) / "cache")
-        start = time.perf_counter()
         trainer = make_trainer(args, part)
+        if isinstance(train := trainer.train_dataset, Dataset):
+            trainer.train_dataset = every(train, _SAMPLE_ROWS)
+            times *= len(train) / len(trainer.train_dataset)
+        start = time.perf_counter()
         trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
         cache_bytes = times * sum(file.stat().st_size for file in Path(folder).glob("cache/*.bin"))
         if cache_bytes:
             print(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
         if isinstance(trainer, FAOTrainer):
-            _, note = trainer.layers_computed_once(trainer.model, round(times * len(cast(Any, part).train)))
+            _, note = trainer.layers_computed_once(trainer.model, len(train))
             if note:
                 print(f"frozen   {note}")
         loader = trainer.get_train_dataloader()

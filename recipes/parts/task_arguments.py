@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_xalign.checks import excludes, needs
@@ -13,7 +12,7 @@ from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers import ContinualConfig, TaskConfig
+    from hf_xalign.trainers import TaskConfig
 
 _DATA, _RUN, _PAIRS = "Model and data", "Run", "Sentence pairs"
 _LABELLED = excludes("questions have a format and a metric of their own", task="questions")
@@ -135,10 +134,6 @@ class TaskArguments(SmokeTest):
         adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
         return self.model_name_or_path.replace("{seed}", str(seed)), adapter
 
-    def extra_data(self, args: Any) -> dict[str, list[dict[str, Any]]]:
-        """Return the record's entries of further training text."""
-        return {}
-
 
 def _tagger(help: str, default: Any) -> Any:
     return option("Tagger", help, default, rules=[needs(head="tagger")])
@@ -186,38 +181,3 @@ class ContinualArguments(TaskArguments, PairColumns):
         check_models([self.reference], whole=False)
         self.check_pivot(pairs=self.pairs)
         check_files(self.pairs)
-
-    def extra_data(self, args: ContinualConfig) -> dict[str, list[dict[str, Any]]]:
-        """Return the sentence pairs for the record."""
-        from hf_xalign.data.load import source_entry
-
-        drawn = {} if self.max_pairs is None else {"drawn": self.max_pairs, "draw": args.draw}
-        return {"pairs": [source_entry(item, split=self.pairs_split, **drawn) for item in self.pairs]}
-
-    def aligned(self, args: ContinualConfig) -> tuple[Any, Any]:
-        """Return the word-linked pairs of one seed, `args.seed`, and the encoder before alignment."""
-        from hf_xalign.data.builtin import resolve_model
-        from hf_xalign.data.corpus import draw_pairs
-        from hf_xalign.links.align import has_links
-        from hf_xalign.modeling.checkpoint import load_encoder
-
-        with args.main_process_first(desc="making the built-in encoder"):
-            reference = resolve_model(self.reference)
-        with args.main_process_first(desc="linking words"):
-            options = tuple((self.columns() | {"split": self.pairs_split, "on_empty": self.on_empty}).items())
-            pairs, entries = _linked(tuple(self.pairs), options, self.aligner, args.drop_identical)
-            drawn = [{**entry} for entry in entries]  # each seed draws anew
-            pairs = draw_pairs(pairs, has_links(pairs), drawn, self.max_pairs, args.seed, args.draw)
-        return pairs, load_encoder(reference)
-
-
-@cache
-def _linked(
-    items: tuple[str, ...], options: tuple[tuple[str, Any], ...], aligner: str, drop_identical: bool
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Return all pairs, word-linked, and the entry of each source; computed once for all seeds."""
-    from hf_xalign.data.load import load_parallel, sources
-    from hf_xalign.links import align_words
-
-    pairs = load_parallel([*items], **dict(options))
-    return align_words(pairs, aligner, drop_identical=drop_identical, keep_unlinked=True), sources(pairs)

@@ -10,11 +10,12 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from datasets import concatenate_datasets
+from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
+from hf_xalign.data.load import sources
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
@@ -56,7 +57,7 @@ class TaskData(RunText):
     evaluation: dict[str, Examples]
     selection: dict[str, Examples]  # empty: the evaluation text
     data: TaskArguments
-    args: TaskConfig
+    pairs: Dataset | None = None  # sentence pairs of continual alignment
     # Training text with the word vectors of a tagger's frozen encoder, by encoder and adapter.
     read: dict[tuple[str, str | None], Any] = field(default_factory=dict)
 
@@ -90,7 +91,9 @@ class TaskData(RunText):
             "selection": map(text_entry, data.select_on, self.selection.values(), repeat(data.select_split)),
         }
         kinds = {kind: kind_entries for kind, entries in texts.items() if (kind_entries := list(entries))}
-        return {"data": kinds | data.extra_data(self.args)}
+        if self.pairs is not None:
+            kinds["pairs"] = sources(self.pairs)
+        return {"data": kinds}
 
     def model(self, args: Any) -> tuple[Any, PreTrainedTokenizerBase]:
         """Return the task's model with a new head for one seed, `args.seed`, and its tokenizer."""
@@ -158,7 +161,7 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
     sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
     if data.task == "questions":
         task: Task = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-        return TaskData(task, train, sets, chosen_on, data, args)
+        return TaskData(task, train, sets, chosen_on, data)
     if len(data.labels) == 1 and ".json" in data.labels[0]:
         labels = LabelSet.load(data.labels[0])
     else:
@@ -174,7 +177,7 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
         task = SequenceTask(labels)
     for part in (*train, *sets.values(), *chosen_on.values()):
         part.check_labels(labels, data.labels[0] if data.labels else "the training text")
-    return TaskData(task, train, sets, chosen_on, data, args)
+    return TaskData(task, train, sets, chosen_on, data)
 
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:

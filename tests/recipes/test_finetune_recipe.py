@@ -17,6 +17,7 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
+from hf_xalign.links.align import Linking
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import FinetuneArguments, main
@@ -25,7 +26,7 @@ from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks import examples
-from hf_xalign.trainers import ContinualTrainer, TaskConfig, TaskTrainer
+from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
 TEXTS = ("--task", "sequence", "--text_columns", "premise", "hypothesis")
@@ -295,13 +296,14 @@ def test_continual(files, tmp_path, monkeypatch):
     ]
     options += ["--seeds", "0", "1", "--save_models", "true", "--alpha", "0.125"]
     words = task_command(files, *options, "--max_pairs", "9", out=tmp_path)
-    drawn, build = [], ContinualTrainer.__init__
+    drawn, link = [], Linking.apply
 
-    def keep(trainer, *args, pairs, **given):
-        drawn.append(pairs["source"][:])
-        build(trainer, *args, pairs=pairs, **given)
+    def keep(linking, *args):
+        linked = link(linking, *args)
+        drawn.append(linked.pairs["source"][:])
+        return linked
 
-    monkeypatch.setattr(ContinualTrainer, "__init__", keep)
+    monkeypatch.setattr(Linking, "apply", keep)
     assert "trained on en; seeds 0, 1" in output_of(continual.main, words)
     texts = [text for text, _, _ in SENTENCES * 3]
     # Drawn from the whole, each seed its own, in the order of the text.

@@ -203,7 +203,7 @@ def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(caplog):
     assert args.layers == [1]
     with caplog.at_level("INFO", logger="hf_xalign"):
         trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
-    assert "linked by fast_align: de-en: " in caplog.text and "first " in caplog.text
+    assert "text     de-en: " in caplog.text and "first " in caplog.text
     assert sum(counts["pairs"] for counts in trainer.link_counts.values()) == 4
 
 

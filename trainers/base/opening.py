@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
+from datasets import Dataset
 from peft import PeftConfig, PeftModel, PromptLearningConfig
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from transformers.trainer_utils import number_of_arguments
 
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.corpus import first_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.export import open_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start, sketch_base
+from hf_xalign.modeling.xalign.tuner import backbone_of
+from hf_xalign.record import base_entry
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
@@ -104,8 +109,32 @@ def sketch_of_base(model: PreTrainedModel) -> str | None:
     return sketch_base(model)
 
 
+def describe_encoder(name: str, model: PreTrainedModel) -> str:
+    """Describe an encoder in one line."""
+    parameters = sum(p.numel() for p in backbone_of(base_of(model)).parameters())
+    return f"encoder  {base_entry(name)['name']}: {parameters / 1e6:.1f} million parameters"
+
+
+def describe_pairs(train: Dataset, counts: Mapping[str, Mapping[str, Any]], held_out: Dataset | None) -> list[str]:
+    """Describe numbers of training pairs by language pair, the first pair of each, and the held-out pairs."""
+    lines = [
+        f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in numbers.items())
+        for pair, numbers in counts.items()
+    ]
+    lines += first_pairs(train)
+    if held_out is not None:
+        parts = [f"{pairs} pairs of {code}" for code, pairs in sorted(count_languages(held_out).items())]
+        if "links" in held_out.column_names:
+            parts.append(f"{sum(map(len, held_out['links'][:]))} links")
+        lines.append(f"held out {', '.join(parts)}")
+    return lines
+
+
 def find_model(
-    trainer: Any, model: str | PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+    trainer: Any,
+    model: str | PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+    revision: str = "main",
 ) -> tuple[str, PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the name of a trainer's encoder (or `new`), the model, loaded or made if need be, and its tokenizer."""
     if model is None:
@@ -116,7 +145,7 @@ def find_model(
         check_output_dir(trainer.args)
         with trainer.args.main_process_first(desc="loading the model"):
             path = resolve_model(model)
-            tokenizer = tokenizer or load_tokenizer(path)
-            return model, trainer._load_model(path), tokenizer
+            encoder = trainer._load_model(path, revision)
+            return model, encoder, tokenizer or load_tokenizer(path, revision=revision)
     model, tokenizer = open_model(model, tokenizer)
     return base_name(model), model, tokenizer

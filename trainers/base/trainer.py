@@ -66,6 +66,7 @@ class AlignmentTrainer(ScoringTrainer):
         model_init: function that returns a model for each trial of a search. It also makes this trainer's model if
             `model` is None.
         name: name of the encoder in record and card, by default that of its checkpoint.
+        revision: branch, tag or commit of a `model` that is given by its Hub id.
         probes: labelled text of [`~hf_xalign.trainers.base.probes.read_probes`], by which the frozen vectors are
             probed before and after training.
         protocols: protocols that word retrieval is scored by before and after training.
@@ -113,6 +114,7 @@ class AlignmentTrainer(ScoringTrainer):
         optimizer_cls_and_kwargs: tuple[type[Optimizer], dict[str, Any]] | None = None,
         model_init: opening.ModelInit | None = None,
         name: str | None = None,
+        revision: str = "main",
         probes: Sequence[Probe] = (),
         protocols: Sequence[Protocol] = (Protocol(),),
         reporting: Reporting | None = None,
@@ -132,9 +134,10 @@ class AlignmentTrainer(ScoringTrainer):
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
         check_output(args.output_dir)
         fsdp.check_sharding(args, self.can_shard)
-        base_model, model, processing_class = opening.find_model(self, model, processing_class)
+        base_model, model, processing_class = opening.find_model(self, model, processing_class, revision)
         for fault in opening.adapter_faults(model, peft_config):
             raise InputError(fault)
+        self._show(opening.describe_encoder(name or base_model, model))
         switch_back(model)  # what an earlier trainer froze, and its dropout
         if peft_config is not None:
             model = cast(PreTrainedModel, get_peft_model(model, peft_config))
@@ -149,6 +152,9 @@ class AlignmentTrainer(ScoringTrainer):
         train_dataset = self._read(train_dataset, "train_dataset")
         eval_dataset = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         self.eval_dataset, self.processing_class = eval_dataset, processing_class
+        for text, what in ((train_dataset, "train_dataset"), (eval_dataset, "eval_dataset")):
+            if isinstance(text, Dataset) and {"source", "source_words"} & {*text.column_names}:
+                check_pieces(text, processing_class, what)
         # True if the method keeps a record and the settings want it.
         self._recorded = bool(args.record and self.method)
         self._given = train_dataset if self._recorded and eval_dataset is not None else None
@@ -159,9 +165,6 @@ class AlignmentTrainer(ScoringTrainer):
         # Another model holds this one below an adapter, and sharding replaces the weights.
         if model is opened and not sharded:
             note_switched(model, switches)
-        held_out = self.eval_dataset
-        if isinstance(held_out, Dataset) and {"source", "source_words"} & {*held_out.column_names}:
-            check_pieces(held_out, processing_class, "eval_dataset")
         self.remember_base(model)
         callbacks = [*filter(None, [self._average]), StepStart(self), *(callbacks or [])]
         if args.early_stopping_patience is not None:
@@ -207,9 +210,14 @@ class AlignmentTrainer(ScoringTrainer):
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""
 
-    def _load_model(self, path: str) -> PreTrainedModel:
+    def _load_model(self, path: str, revision: str) -> PreTrainedModel:
         """Load the model of a Hub id or folder."""
-        return load_encoder(path)
+        return load_encoder(path, revision=revision)
+
+    def _show(self, *lines: str) -> None:
+        """Show lines on the main process."""
+        if self.args.process_index == 0:
+            self.reporting.show("\n".join(lines))
 
     # ---- Data ----
 

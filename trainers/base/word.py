@@ -21,7 +21,6 @@ from transformers import PreTrainedModel
 from hf_xalign.cache import map_rows
 from hf_xalign.data.batches.pairs import LinkCollator, PairCollator, TokenIndex
 from hf_xalign.data.batches.sampling import LanguageBandit
-from hf_xalign.data.corpus import first_pairs
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.load import concatenate
 from hf_xalign.data.parallel import COLUMNS
@@ -50,6 +49,7 @@ from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
+from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
@@ -301,6 +301,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self.link_counts, self.linked_by = link_entries(link_statistics(dataset)), "given" if linked else "none"
         else:
             dataset = self._link(dataset, model)
+        self._show(*describe_pairs(dataset, self.link_counts, cast(Dataset | None, self.eval_dataset)))
         if self.objective.reads("teacher"):
             term = next(term for term in self.objective if "teacher" in term.needs)
             with self.args.main_process_first(desc="encoding by the teacher"):
@@ -329,10 +330,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
         with self.args.main_process_first(desc="linking words"):
             linked = linking.apply(dataset, sources, links=self.objective.reads("links"), **model_of_links)
         self.link_counts, self.linked_by = linked.counts, linked.linked_by
-        for line in first_pairs(linked.pairs):
-            logger.info(line)
-        for languages, counts in linked.counts.items():
-            logger.info("linked by %s: %s: %s", linked.linked_by, languages, counts)
         return linked.pairs
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:

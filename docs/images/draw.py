@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 COLORS = ("#3f51b5", "#f57c00")
 # {picture: (page, start of the table's header, columns of a bar's label, {series: column}, axis)}
 BARS = {
+    "results_search": ("languages", "| | en", (), {"encoder": 0, "aligned on German, Bengali": 1}, "found first, %"),
     "word_retrieval": ("fao", "| | de, mean", (0,), {"German": 1, "Bengali": 2}, "word retrieval, %"),
     "results_mao": ("mao", "| module", (0, 1), {"German": 2, "Bengali": 3}, "word retrieval, %"),
     "results_maps": ("maps", "| map", (0, 1), {"raw encoder": 2, "after FAO": 3}, "word retrieval, %"),
@@ -121,17 +122,13 @@ def draw_matrix(run: Path) -> None:
 
 def main() -> None:
     """Draw all pictures; the matrix if a run is named."""
-    # Words are paths, so that a page shows them without a Bengali font. Drawing them needs one (Debian's
-    # fonts-lohit-beng-bengali) and matplotlib 3.11, the first that shapes Bengali.
-    plt.rcParams |= {
-        "svg.hashsalt": "hf_xalign",
-        "svg.fonttype": "path",
-        "font.size": 10,
-        "font.family": ["DejaVu Sans", "Lohit Bengali"],
-    }
+    # Words are paths, so that a page shows them without a font of their script.
+    plt.rcParams |= {"svg.hashsalt": "hf_xalign", "svg.fonttype": "path", "font.size": 10}
     for name, settings in BARS.items():
         draw_bars(name, *settings)
     if len(sys.argv) > 1:
+        # Debian's fonts-lohit-beng-bengali; matplotlib 3.11 is the first that shapes Bengali.
+        plt.rcParams["font.family"] = ["DejaVu Sans", "Lohit Bengali"]
         draw_matrix(Path(sys.argv[1]))
 
 

@@ -16,7 +16,8 @@ PAGE = Path(__file__).parents[2] / "docs/develop/add-objective.md"
 def page_terms(**settings):
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names = {}
-    exec(compile(blocks[0], str(PAGE), "exec"), names)
+    terms = "\n".join(block for block in blocks if "(Term)" in block)
+    exec(compile(terms, str(PAGE), "exec"), names)
     return [names["OptimalTransport"](**settings), KeepPivot(weight=5.0), KeepMidpoints(weight=5.0)]
 
 

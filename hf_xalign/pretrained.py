@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hf_xalign.builtin import find_folder
 from hf_xalign.cache import read_json
 from hf_xalign.errors import InputError
 
@@ -61,6 +62,17 @@ def check_whole(folder: Path) -> None:
             f"{folder} has no {stem}.safetensors, the only kind of weights that is read (others are pickles, which "
             "run code). Load it with its own library once, and save it with save_pretrained."
         )
+
+
+def adapter_base(folder: str) -> str | None:
+    """Return the encoder that an adapter in a folder was made on, or None for any other folder or name."""
+    config = Path(folder, "adapter_config.json")
+    if not config.is_file() or Path(folder, "config.json").exists():
+        return None
+    base = read_json(config).get("base_model_name_or_path")
+    # The folder of a built-in encoder differs between machines.
+    builtin = None if base is None or Path(base).is_dir() else find_folder(base)
+    return builtin.name if builtin else base
 
 
 def check_finite(path: Path) -> None:

@@ -173,7 +173,7 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
 def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
     maps = record.get("maps")
     if not maps or not maps["files"]:
-        return {"maps": "", "mapped_encoder": False, "vectors": ""}
+        return {"maps": "", "vectors": ""}
     base, settings = record["base_model"], record["settings"]
     language, file = next(iter(maps["files"].items()))
     to_pivot = settings.get("direction", "to_pivot") == "to_pivot"
@@ -183,8 +183,6 @@ def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
         "maps_on_hub": repo_id is not None,
         "vectors": ", ".join(code(name) for name in maps.get("vectors", {"files": {}})["files"].values()),
         "vector_files": [literal(name) for name in maps.get("vectors", {"files": {}})["files"].values()],
-        "mapped_encoder": maps.get("encoder", False),
-        "map_from": literal(language if to_pivot else record["languages"]["pivot"]),
         "several_layers": len(layers) > 1,
         "map_file": literal(file),
         "map_lang": literal(language),

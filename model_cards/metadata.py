@@ -24,7 +24,6 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
     """Return the metadata of a run's model."""
     results = eval_results(record)
     adapter, maps = record.get("adapter"), record.get("maps")
-    without_encoder = adapter or (maps and not maps.get("encoder"))  # without the encoder's weights
     base = _base_on_hub(record)
     license_name = license_of(record)
     is_identifier = license_name is None or bool(_LICENSE.fullmatch(license_name))
@@ -38,7 +37,7 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
         library_name="peft" if adapter else "hf_xalign" if maps or own_kind else "transformers",
         pipeline_tag=_pipeline(record),
         base_model=base,
-        base_model_relation=("adapter" if without_encoder else "finetune") if base else None,
+        base_model_relation=("adapter" if adapter or maps else "finetune") if base else None,
         datasets=sorted(filter(None, set(texts))) or None,
         tags=["hf_xalign", line(record["method"]), *([line(method_name(record))] if is_map(record) else [])],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,

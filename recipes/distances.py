@@ -3,7 +3,7 @@ r"""Compare the distances of linked and random word pairs at each stage of an en
     hf-xalign distances --stages raw=builtin fao=runs/fao_builtin task=runs/pos/seed-0 \
         --output_dir runs/distances
 
-A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter, a mapped encoder.
+A stage is a name and anything that `hf_xalign.load` takes: an encoder, a task model, an adapter.
 The words of held-out text are linked once: `--eval_data`, with `--train_data` for the aligner, or `--eval_links` of
 another run. Prints a table (AUC: the probability that a random pair is farther apart than a linked pair) and writes
 `distances.json` and one figure for each measure and layer.

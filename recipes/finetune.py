@@ -5,8 +5,8 @@ Parts of speech on the built-in encoder, with files of your own (JSON Lines, CoN
     hf-xalign train finetune --config finetune_pos_builtin \
         --train_data en=train.conllu --eval_data en=test.conllu de=de_test.conllu
 
-`--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or a mapped encoder. `--adapter FOLDER` adds a
-module of MAO or a rotation to its encoder. `{seed}` in either is replaced by the seed of the run, to pair the seeds of
+`--model_name_or_path FOLDER` names an encoder of FAO, PPA or ALIGN-MLM, or the maps of one. `--adapter FOLDER` adds a
+module of MAO, or maps, to another encoder. `{seed}` in either is replaced by the seed of the run, to pair the seeds of
 alignment and task. Several `--train_data` give translate-train, and `--code_switch` PPA's variant of it.
 
 `--head tagger` puts a BiLSTM-CRF tagger on the frozen encoder instead of a linear layer (ROTATE), for word labels:

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1639, 25),
-    "core": (2779, 55),
+    "cli": (1635, 25),
+    "core": (2791, 55),
     "data": (7221, 161),
     "evaluation": (2071, 33),
     "explore": (373, 4),
     "hub": (392, 11),
     "links": (1789, 38),
-    "mapping": (1803, 31),
+    "mapping": (1802, 31),
     "metrics": (483, 2),
-    "model_cards": (678, 0),
-    "modeling": (5107, 103),
+    "model_cards": (675, 0),
+    "modeling": (4942, 99),
     "objectives": (1264, 13),
     "prepare": (1003, 5),
-    "recipes": (3266, 39),
+    "recipes": (3270, 39),
     "report": (461, 2),
     "search": (833, 10),
     "statistics": (656, 14),
-    "tasks": (2617, 59),
-    "trainers": (7441, 114),
+    "tasks": (2588, 58),
+    "trainers": (7434, 114),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -38,10 +38,10 @@ from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.modeling.loading import choose_device, load_tokenizer
-from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
+from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import phase, start_record
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
@@ -528,8 +528,8 @@ class MappingTrainer(MapLearner):
     def save_model(self, output_dir: str | None = None) -> None:
         """Write maps, model, held-out links, card and record, in the place of an earlier run.
 
-        Affine maps on an encoder without adapters are also saved in a model: as an adapter if they are of the last
-        layer alone, else as an encoder with mapped layers. No model holds the maps of two encoders.
+        Affine maps on an encoder without adapters are also saved as an adapter. No adapter holds the maps of two
+        encoders.
 
         Args:
             output_dir: the folder; default: that of the settings.
@@ -549,15 +549,8 @@ class MappingTrainer(MapLearner):
         finish(self.record, folder, {**saved, **keep_links(self.eval_dataset, folder)})
 
     def _save_model(self, encoder: Any, folder: Path) -> dict[str, str]:
-        """Save the maps inside a model; its name on the summary, and its folder."""
-        maps = {str(language_map.source_lang): language_map for language_map in self.maps.values()}
-        depth = encoder.config.num_hidden_layers
-        if any(layer_index(language_map.layers, depth) != [depth] for language_map in maps.values()):
-            MappedEncoder.from_maps(encoder, maps).save_pretrained(folder)
-            follow_umask(folder)
-            self.record["maps"]["encoder"] = True
-            return {"mapped encoder": str(folder)}
-        adapter = map_adapter(encoder, maps)
+        """Save the maps as an adapter; its name on the summary, and its folder."""
+        adapter = map_adapter(encoder, {str(one.source_lang): one for one in self.maps.values()})
         config = adapter.active_peft_config
         config.revision = self.record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
         try:

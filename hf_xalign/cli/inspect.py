@@ -27,9 +27,7 @@ _LONGEST_WORD = 14  # columns
 class Arguments:
     """The models, the sentences, the measure and the output files."""
 
-    model: str = setting(
-        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
-    )
+    model: str = setting(positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter")
     source: str = setting(help="a sentence: the rows")
     target: str = setting(help="its translation: the columns")
     base: str | None = setting(None, metavar="MODEL", help="model to compare with: the encoder before training")

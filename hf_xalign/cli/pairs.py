@@ -60,9 +60,7 @@ class PairOptions(PairColumns):
 class TextOptions(PairOptions):
     """Options of a model and its base, and of held-out text, as pairs or word-aligned."""
 
-    model: str = setting(
-        positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter or mapped encoder"
-    )
+    model: str = setting(positional=True, metavar="MODEL", help="folder, Hub id or builtin; also an adapter")
     base: str | None = setting(
         None,
         metavar="MODEL",

@@ -7,13 +7,12 @@ from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
-from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.xalign.linear import map_adapter
 
 __all__ = [
     "Anchors",
     "LanguageMap",
-    "MappedEncoder",
     "SideMap",
     "dictionary_vectors",
     "least_squares",

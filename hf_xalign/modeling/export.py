@@ -28,8 +28,8 @@ from hf_xalign.cache import follow_umask
 from hf_xalign.checks import check_choice
 from hf_xalign.data.encoding import check_embeddings, position_limit, prompt_of, prompted
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import WrappedConfig, carried_weights, check_bare, save_encoder
-from hf_xalign.modeling.languages import LanguageAware, language_context
+from hf_xalign.modeling.checkpoint import carried_weights, check_bare, save_encoder
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.xalign.config import base_of
@@ -202,11 +202,6 @@ def _check_plain(model: PreTrainedModel) -> None:
             "this encoder has modules that sentence-transformers does not load. Export it as ONNX, whose graph "
             "contains them (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"
         )
-    if any(isinstance(module, LanguageAware) and module.language_maps for module in model.modules()):
-        raise InputError(
-            "this encoder has a map for each language, but sentence-transformers cannot select one. Export one as "
-            "ONNX (`hf-xalign export RUN OUT --onnx --lang LANG`), or export the encoder alone, model.unmapped"
-        )
     check_bare(model, "an export")
 
 
@@ -291,7 +286,7 @@ def export_onnx(
         raise InputError(f"{folder} exists already. Name another folder.")
     _check_finite(model, allow_nonfinite)
     encoder = base_of(model)
-    config = encoder.config.encoder if isinstance(encoder.config, WrappedConfig) else encoder.config
+    config = encoder.config
     check_embeddings(encoder, tokenizer)
     tokens = tokenizer(["a a", "a"], padding=True, return_tensors="pt")
     anything = torch.export.Dim.DYNAMIC

@@ -130,7 +130,7 @@ def set_language(model: nn.Module, language: str | None) -> None:
     """Set the language of the text that follows, for a model with one map per language.
 
     Args:
-        model: encoder, task model or `PeftModel` with one map per language, or a mapped encoder.
+        model: encoder, task model or `PeftModel` with one map per language.
         language: code of a language with a map, or of the pivot, whose text is not mapped; None unsets it.
 
     Raises:

@@ -20,7 +20,6 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file, find_adapter_config_file
 
-import hf_xalign.modeling.mapped  # noqa: F401 (registers mapped encoders with transformers)
 from hf_xalign import pretrained
 from hf_xalign.builtin import find_folder
 from hf_xalign.data import builtin
@@ -45,8 +44,7 @@ def load(
     - An adapter (of this library, LoRA, ...) is loaded as a `PeftModel` with its base model.
     - A folder of [`hf_xalign.modeling.with_alignment`] is loaded as that function returned the model.
     - A model with a task head is loaded by its class.
-    - Other checkpoints are loaded as an encoder without pooler, or as a mapped encoder
-      ([`hf_xalign.mapping.MappedEncoder`]).
+    - Other checkpoints are loaded as an encoder without pooler.
 
     Only safetensors are read, and code in repositories is never run.
 

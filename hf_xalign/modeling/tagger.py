@@ -258,10 +258,10 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def from_encoder(
         cls, encoder: PreTrainedModel, tags: Sequence[str], **settings: Any
     ) -> BiLSTMCRFForTokenClassification:
-        """Put a new tagger on an encoder (or a mapped encoder), which is frozen and loses its pooler.
+        """Put a new tagger on an encoder, which is frozen and loses its pooler.
 
-        Insert a trained module of MAO afterwards, by [`hf_xalign.modeling.with_alignment`]. `tags` are in the order of
-        their ids; `settings` are fields of [`BiLSTMCRFConfig`].
+        Insert maps or a trained module of MAO afterwards, by [`hf_xalign.modeling.with_alignment`]. `tags` are in the
+        order of their ids; `settings` are fields of [`BiLSTMCRFConfig`].
         """
         check_bare(encoder, "a tagger")
         if len(set(tags)) < max(2, len(tags)):
@@ -299,7 +299,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             inputs_vectors: float (B, W, `config.input_size`) from [`word_vectors`], in place of the tokens.
             word_mask: bool (B, W) with `inputs_vectors`, True at words, False at padding after them.
             num_items_in_batch: words of the whole optimizer step, by which the loss is divided.
-            kwargs: arguments of the encoder, such as `language` (mapped encoders) or `token_type_ids`.
+            kwargs: arguments of the encoder, such as `language` (maps) or `token_type_ids`.
         """
         if input_ids is not None and word_spans is not None and inputs_vectors is None:
             inputs_vectors = self.word_vectors(input_ids, attention_mask, word_spans, **kwargs)

@@ -20,11 +20,9 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
-from hf_xalign.modeling.mapped import MappedEncoder, MappedEncoderConfig, map_adapter
-from hf_xalign.modeling.maps import LanguageMap, SideMap
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
-from hf_xalign.modeling.xalign.config import base_of
+from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import from_pretrained
@@ -43,9 +41,7 @@ def load_task_model(
 ) -> PreTrainedModel:
     """Load an encoder as a task model with a new head, in float32, from safetensors only.
 
-    The checkpoint's pooler is kept if the task uses one, and its head if it has the same labels. The last-layer maps
-    of a mapped encoder ([`hf_xalign.mapping.MappedEncoder`]) become a frozen module between encoder and head, like
-    MAO's align-matrix.
+    The checkpoint's pooler is kept if the task uses one, and its head if it has the same labels.
 
     Args:
         name_or_path: folder or Hub id of an encoder, or `builtin` for the encoder that comes with the library.
@@ -65,9 +61,7 @@ def load_task_model(
         config = from_pretrained(AutoConfig, path, revision=revision)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        if isinstance(config, MappedEncoderConfig):
-            _changed_layers(config, name_or_path, adapter, head=True)
-            return _mapped(name_or_path, task, revision)
+        _changed_layers(config, adapter, head=True)
         _check_head(name_or_path, config, task)
         with safetensors_alone(name_or_path):
             model = from_pretrained(
@@ -91,25 +85,23 @@ def load_tagger(
     layers: Sequence[int] | None = None,
     **settings: Any,
 ) -> BiLSTMCRFForTokenClassification:
-    """Load an encoder, which may be a mapped one, with a new tagger, in float32, from safetensors only.
+    """Load an encoder with a new tagger, in float32, from safetensors only.
 
-    The tagger reads `layers`, which must all be mapped if there are maps. By default it reads the mapped layers, the
-    last layer with an adapter, else the last four. `settings` are other fields of
+    The tagger reads `layers`, which an adapter must all change. By default it reads the layers that the adapter
+    changes, else the last four. `settings` are other fields of
     [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`]. Other arguments and errors are those of [`load_task_model`].
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):
         raise _adapter_alone(name_or_path)
     count = encoder.config.num_hidden_layers
-    changed = _changed_layers(encoder.config, name_or_path, adapter, layers=layers)
-    if layers is None and isinstance(encoder, MappedEncoder):
-        layers = changed
-    elif layers is None:  # ROTATE reads the last four layers of an encoder without maps
-        layers = [-1] if adapter is not None else [-4, -3, -2, -1][-count - 1 :]
+    changed = _changed_layers(encoder.config, adapter, layers=layers)
+    if layers is None:  # ROTATE reads the last four layers of an encoder without maps
+        layers = [-4, -3, -2, -1][-count - 1 :] if adapter is None else changed or [-1]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         tagger = BiLSTMCRFForTokenClassification.from_encoder(
-            encoder, task.labels.names, bio=task.bio, layers=list(layers or ()), **settings
+            encoder, task.labels.names, bio=task.bio, layers=list(layers), **settings
         )
     return tagger if adapter is None else with_alignment(tagger, adapter)  # type: ignore[return-value]
 
@@ -118,34 +110,31 @@ def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequenc
     """Raise an InputError if a folder's encoder does not fit the adapter, the head or a tagger's layers."""
     if Path(name).is_dir():
         _refuse_adapter(name, name)
-        _changed_layers(from_pretrained(AutoConfig, name), name, adapter, head=not tagger, layers=layers)
+        _changed_layers(from_pretrained(AutoConfig, name), adapter, head=not tagger, layers=layers)
 
 
 def _changed_layers(
-    config: Any, name: str, adapter: str | None, *, head: bool = False, layers: Sequence[int] | None = None
+    config: Any, adapter: str | None, *, head: bool = False, layers: Sequence[int] | None = None
 ) -> Sequence[int] | None:
-    """Return the layers that an encoder's maps or a module on top of it change, or None.
+    """Return the layers that an adapter's module on top changes, counted from the end, or None.
 
     Raises:
-        InputError: there are both, or they do not change the last layer, which a `head` reads, or one of a tagger's
-            `layers`.
+        InputError: it does not change the last layer, which a `head` reads, or one of a tagger's `layers`.
     """
-    count, changed = config.num_hidden_layers, None
-    if isinstance(config, MappedEncoderConfig):
-        changed = list(config.layers)
-        if adapter is not None:
-            raise InputError(f"{name} has maps already. Remove adapter={adapter}.")
-        if head and count not in changed:
-            raise InputError(f"{name} has maps of layers {changed}, but not of the last layer, which a head reads")
-    elif adapter is not None and getattr(read_adapter_config(adapter), "top", None):
-        changed = [count]
-    if layers and changed and (plain := sorted(set(layer_index(layers, count)) - set(changed))):
+    module = None if adapter is None else read_adapter_config(adapter)
+    if not isinstance(module, XAlignConfig) or module.top is None:
+        return None
+    count = config.num_hidden_layers
+    changed = [count + 1 + layer for layer in module.layers]
+    if head and count not in changed:
+        raise InputError(f"{adapter} has maps of layers {changed}, but not of the last layer, which a head reads")
+    if layers and (plain := sorted(set(layer_index(layers, count)) - set(changed))):
         raise InputError(
-            f"tagger_layers={list(layers)}: {adapter or name} changes only the layers {changed} of {count}, so layer "
+            f"tagger_layers={list(layers)}: {adapter} changes only the layers {changed} of {count}, so layer "
             f"{plain[0]} would not be aligned. Remove tagger_layers, or learn maps of all these layers: "
             f"hf-xalign train mapping --layers {' '.join(map(str, layers))}"
         )
-    return changed
+    return module.layers
 
 
 def _refuse_adapter(folder: str | os.PathLike[str], name: str) -> None:
@@ -215,24 +204,6 @@ def name_labels(model: PreTrainedModel, task: Task) -> None:
             f"task's labels in the model's order, or {advice}"
         )
     config.update(task.config())
-
-
-def _mapped(name: str, task: Task, revision: str) -> PreTrainedModel:
-    """Build a task model with the last-layer maps of a mapped encoder."""
-    rotated = load(name, revision=revision)
-    assert isinstance(rotated, MappedEncoder)
-    last_map = list(rotated.config.layers).index(rotated.config.num_hidden_layers)
-    maps = {
-        language: LanguageMap(SideMap(rotated.maps.weight[k, last_map][None], rotated.maps.offset[k, last_map][None]))
-        for k, language in enumerate(rotated.config.languages)
-    }
-    config = rotated.config.encoder
-    config.update(task.config())
-    model = _auto_class(task, config).from_config(config, dtype=torch.float32)
-    backbone: nn.Module = backbone_of(model)
-    missing, _ = backbone.load_state_dict(rotated.unmapped.state_dict(), strict=False)
-    assert all("pooler" in key for key in missing), missing
-    return with_alignment(model, map_adapter(rotated.unmapped, maps, pivot=rotated.config.pivot))
 
 
 ITEMS = 50_000  # enough for a linear layer; more items cost more passes of the encoder

@@ -30,7 +30,7 @@ class LanguageInputs:
 
     Attributes:
         embeddings: row of each language in the language embeddings (`config.language_ids`), or None.
-        maps: id of each language's map in a module or a mapped encoder, or None.
+        maps: id of each language's map in a module, or None.
         segments: whether token types separate the two texts of a pair.
     """
 

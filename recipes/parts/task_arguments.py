@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
+from hf_xalign.pretrained import adapter_base
 from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
@@ -130,9 +131,12 @@ class TaskArguments(SmokeTest):
             check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
 
     def named(self, seed: int) -> tuple[str, str | None]:
-        """Return the encoder and the adapter of a seed."""
-        adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
-        return self.model_name_or_path.replace("{seed}", str(seed)), adapter
+        """Return the encoder and the adapter of a seed; an adapter's folder in the encoder's place names its own."""
+        model, adapter = self.model_name_or_path, self.adapter
+        model, adapter = model.replace("{seed}", str(seed)), adapter and adapter.replace("{seed}", str(seed))
+        if adapter is None and (base := adapter_base(model)):
+            return base, model
+        return model, adapter
 
 
 def _tagger(help: str, default: Any) -> Any:

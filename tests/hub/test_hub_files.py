@@ -27,7 +27,7 @@ ADAPTED = {f"base_model.model.{name}": weight for name, weight in WEIGHTS.items(
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "xalign-mapped"}')
+    (tmp_path / "config.json").write_text('{"model_type": "xalign-bilstm-crf"}')
     save_file(WEIGHTS, tmp_path / "model.safetensors")
     return tmp_path
 
@@ -45,7 +45,7 @@ def test_only_what_is_on_the_list(folder):
     }  # fmt: skip
     for name in (wanted | stray) - {"model.safetensors"}:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text('{"model_type": "xalign-mapped"}')
+        (folder / name).write_text('{"model_type": "xalign-bilstm-crf"}')
     save_file(WEIGHTS, folder / "maps" / "de-en.safetensors")
     assert set(list_files(folder)) == wanted
 
@@ -97,7 +97,7 @@ def test_cards_and_records_name_what_others_can_find(folder):
 def push(weights, files, folder, repo_id="me/model", **options):
     """Push a folder with weights and other files, by name to their text or JSON."""
     save_file(ADAPTED if weights.startswith("adapter") else WEIGHTS, folder / weights)
-    for name, content in ({"config.json": {"model_type": "xalign-mapped"}} | files).items():
+    for name, content in ({"config.json": {"model_type": "xalign-bilstm-crf"}} | files).items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return hub.push(folder, repo_id, **options)
 
@@ -114,7 +114,7 @@ def pickled(name, folder):
 
 def leave(weights, folder):
     """Push weights and, for whole ones, a card that is a link to a file elsewhere."""
-    (folder / "config.json").write_text('{"model_type": "xalign-mapped"}')
+    (folder / "config.json").write_text('{"model_type": "xalign-bilstm-crf"}')
     save_file({"w": weights}, folder / "model.safetensors")
     if weights.isfinite().all():
         (folder / "README.md").symlink_to(Path(__file__))

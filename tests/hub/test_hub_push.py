@@ -19,7 +19,7 @@ from support.card import execute, make_record, python_blocks
 from support.families import CONFIGS, save_base
 from support.launch import slow
 from support.loopback import TOKEN, serve_hub
-from support.maps import make_map, make_rotated
+from support.maps import make_map
 from support.recipe import QUIET, make_files
 from support.tagger import INPUTS, make_tagger
 from support.tiny import SENTENCES, make_encoder, make_links, make_tokenizer
@@ -83,18 +83,18 @@ def write(kind, root):
     elif kind == "task":
         BertForSequenceClassification(CONFIGS["bert"]()).save_pretrained(folder)
     elif kind != "base":
-        {"mapped": make_rotated, "tagger": make_tagger}[kind]().save_pretrained(folder)
+        make_tagger().save_pretrained(folder)
     return folder
 
 
 def run(model, kind):
-    language = {"language": "to"} if kind in ("adapter", "mapped") else {}
+    language = {"language": "to"} if kind == "adapter" else {}
     with torch.no_grad():
         return model(**(INPUTS if kind == "tagger" else TEXT), **language)[0]
 
 
 @pytest.mark.parametrize(
-    "kind", ["adapter", "maps", *slow(["base", "lora", "lora run", "mapped", "tagger", "task", "one", "sentences"])]
+    "kind", ["adapter", "maps", *slow(["base", "lora", "lora run", "tagger", "task", "one", "sentences"])]
 )
 def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
     folder = write(kind, tmp_path)
@@ -107,7 +107,7 @@ def test_what_is_pushed_loads_and_is_nothing_else(kind, own_hub, tmp_path):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     files = own_hub.files(repo)
     assert own_hub.history(repo)[-1] == "first" and not {"optimizer.pt", "training_args.bin"} & set(files)
-    assert ("README.md" in files) == (kind not in ("mapped", "tagger", "task", "one"))
+    assert ("README.md" in files) == (kind not in ("tagger", "task", "one"))
     for name, content in files.items():
         assert content[:2] not in (b"\x80\x04", b"PK"), name
         assert str(tmp_path).encode() not in content and TOKEN.encode() not in content, name

@@ -1,4 +1,4 @@
-"""Tables of what the maps, the methods that learn them, anchors, and mapped encoders refuse, and in which words."""
+"""Tables of what the maps, the methods that learn them, anchors, and adapters of maps refuse, and in which words."""
 
 import gzip
 from dataclasses import replace
@@ -10,7 +10,7 @@ from datasets import concatenate_datasets
 from peft import get_peft_model
 from safetensors.torch import save_file
 from support.adapters import make_base
-from support.maps import languages, make_map, make_maps, make_rotated, normal
+from support.maps import languages, make_map, make_maps, normal
 from support.refusals import assert_refused
 from support.tiny import make_encoder, make_multilingual_encoder, make_tokenizer
 from transformers import AutoModelForSequenceClassification
@@ -23,8 +23,8 @@ from hf_xalign.mapping.supervision import dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import vecmap
 from hf_xalign.mapping.word2vec import read_word2vec, write_word2vec
 from hf_xalign.modeling import XAlignConfig
-from hf_xalign.modeling.mapped import MappedEncoder, map_adapter
 from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.xalign.linear import map_adapter
 
 # The package has the function under the name of its module.
 learn = import_module("hf_xalign.mapping.self_learning").self_learning
@@ -232,16 +232,16 @@ def encoders():
     return (
         (adapted, "PeftModel.*without adapters"),
         (adapted.get_base_model(), "without adapters"),
-        (make_rotated(), "has maps already"),
         (make_base(auto_class=AutoModelForSequenceClassification), "has a task head"),
-        (make_multilingual_encoder(), "a mapped encoder would treat all text as en"),
+        (make_multilingual_encoder(), "a map would treat all text as en"),
     )
 
 
 LENGTHS = LanguageMap(SideMap(torch.eye(16)[None], None, ("unit",)))
 
 
-def test_mapped_encoders():
+def test_maps_on_an_encoder():
+    base = make_base()
     onto = LanguageMap(SideMap(normal(1, 8, 16)), SideMap(normal(1, 8, 16, seed=1)))
     to_german, to_spanish = make_map(target_lang="de"), make_map(target_lang="es")
     refused(
@@ -250,25 +250,18 @@ def test_mapped_encoders():
         ({"en": make_map(layers=(3,))}, r"maps\['en'\]: layers \[3\]: .*layers 0 .* to 2"),
         ({"en": make_map(layers=(-1, 2))}, "layers=2 2: name at least one"),
         ({"en": make_map(), "fr": LENGTHS}, r"maps\['fr'\]: this map divides vectors by their length"),
-        ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[2\] and of layers \[1\]"),
+        ({"en": make_map(), "fr": make_map(layers=(1,))}, r"layers \[-1\] and of layers \[-2\]"),
         ({}, "no maps"),
         ({"en": make_map(source_lang="de", target_lang="en")}, r"maps\['en'\] maps de to en.*inverse\(\)"),
         ({"en": to_german, "fr": to_spanish}, "target languages: de and es"),
-        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en is not mapped"),
-        (lambda: get_peft_model(make_rotated(), XAlignConfig()), "no stack of layers"),
-        *((partial(MappedEncoder.from_maps, encoder, make_maps()), says) for encoder, says in encoders()),
-        call=lambda **maps: MappedEncoder.from_maps(make_base(), maps),
+        ({"de": make_map(target_lang="en"), "en": make_map()}, "pivot=en has no map"),
+        *((partial(map_adapter, encoder, make_maps()), says) for encoder, says in encoders()),
+        call=lambda **maps: map_adapter(base, maps),
     )
-
-
-def test_align_matrix():
-    base, (adapted, *_) = make_base(), encoders()
     refused(
-        ({"maps": make_map(layers=(0, 1))}, r"maps has layers \[0, 1\], but the adapter maps the last"),
         ({"maps": LanguageMap(SideMap(torch.eye(8)[None]))}, "8 dimensions to 8, but BertModel has 16"),
         ({"maps": make_map(), "pivot": "de"}, "a single map is for all text"),
         ({"maps": {"en": make_map()}, "pivot": "en"}, "pivot=en"),
-        (partial(map_adapter, adapted[0], make_map()), adapted[1]),
         call=partial(map_adapter, base),
     )
     assert not [name for name in base.state_dict() if "xalign" in name]

@@ -128,7 +128,10 @@ MODELS = {
     "pairs": (lambda: make_base(auto_class=AutoModelForSequenceClassification), {"kind": "sequence", "pair": True}),
     "questions": (lambda: make_base(auto_class=AutoModelForQuestionAnswering), {"kind": "questions"}),
     "tagger": (make_tagger, {"head": "tagger"}),
-    "tagger, maps": (lambda: make_tagger(make_rotated()), {"head": "tagger", "maps": ["de", "en", "to"]}),
+    "tagger, maps": (
+        lambda: with_alignment(make_tagger(), make_rotated()),
+        {"head": "tagger", "maps": ["de", "en", "to"]},
+    ),
 }
 
 

@@ -194,7 +194,7 @@ def test_adapters_that_do_not_fit(tmp_path):
 def test_taggers():
     base = make_base()
     task, adapted = BertForTokenClassification(make_base().config), get_peft_model(make_base(), XAlignConfig())
-    mapped = make_tagger(make_rotated(layers=(-2, -1)))
+    mapped = with_alignment(make_tagger(), make_rotated(layers=(-2, -1)))
 
     def build(encoder=base, tags=(*BIO, "I-c"), **given):
         return lambda: unchanged(encoder, lambda: BiLSTMCRFForTokenClassification.from_encoder(encoder, tags, **given))
@@ -308,7 +308,6 @@ def test_exports_for_sentence_transformers(tmp_path):
 
     refused(
         (save(lora), "merge"),
-        (save(make_rotated()), "map for each language"),
         (save(adapt(make_base(), "linear")), "modules that sentence-transformers does not load.*--onnx"),
         (save(make_task()), "has a task head"),
         (save(pooling="max"), "choose one of cls, mean, last"),

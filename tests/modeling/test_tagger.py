@@ -1,4 +1,4 @@
-"""The tagger against a sentence-by-sentence reference; frozen, cached, trained, saved, on mapped encoders."""
+"""The tagger against a sentence-by-sentence reference; frozen, cached, trained, saved, on mapped layers."""
 
 import copy
 import shutil
@@ -209,8 +209,8 @@ def test_round_trip(family, settings, tmp_path):
     assert half(**INPUTS, labels=LABELS).loss.isfinite()
 
 
-def test_on_a_mapped_encoder(tmp_path):
-    tagger = make_tagger(make_rotated(layers=(-2, -1)))
+def test_on_mapped_layers(tmp_path):
+    tagger = with_alignment(make_tagger(), make_rotated(layers=(-2, -1)))
     with torch.no_grad():
         english, german = (tagger(**INPUTS, language=language).logits for language in ("en", "de"))
     assert (english - german).abs().max() > 1e-3
@@ -218,7 +218,7 @@ def test_on_a_mapped_encoder(tmp_path):
     set_language(tagger, "en")
     assert torch.equal(tagger(**INPUTS).logits, english)
     tagger.save_pretrained(tmp_path)
-    loaded = AutoModelForTokenClassification.from_pretrained(tmp_path)
+    loaded = hf_xalign.load(tmp_path)
     assert torch.equal(loaded(**INPUTS, language="en").logits, english)
 
 

@@ -109,9 +109,11 @@ def test_rotate_in_two_commands(files, tmp_path, supervision, center):
     maps = tmp_path / "maps"
     options = ("--supervision", supervision, "--center", center, "--dictionary", f"de={files / 'dict.txt'}")
     record, printed = run(files, maps, *ROTATED, *options)
-    assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"} and record["adapter"] is None
-    assert f"mapped encoder: {maps}" in " ".join(printed.split())
-    assert "come out mapped" in (card := (maps / "README.md").read_text()) and 'set_language(model, "en")' in card
+    assert record["maps"]["files"] == {"de": "maps/en-de.safetensors"} and record["adapter"]["pivot"] == "de"
+    assert f"adapter: {maps}" in " ".join(printed.split())
+    assert (
+        "their layers, [-2, -1]" in (card := (maps / "README.md").read_text()) and 'set_language(model, "en")' in card
+    )
     one, base = LanguageMap.load(maps / "maps/en-de.safetensors"), hf_xalign.load(files / "base")
     assert one.layers == (-2, -1) and bool(one.source.means) == (center == "true")
     links, expected = read_links(maps / "eval_links.jsonl"), {}
@@ -122,8 +124,9 @@ def test_rotate_in_two_commands(files, tmp_path, supervision, center):
     assert record["scores"]["after"]["de"].keys() == expected.keys()
     words = ["--head", "tagger", "--tagger_lstm_size", "8", "--save_models", "true", "--model_name_or_path", str(maps)]
     finetune.main(task_command(files, *words, evaluation=("de=de.jsonl", "en=en.jsonl"), out=tmp_path / "tagger"))
-    model = hf_xalign.load(tmp_path / "tagger" / "seed-42").backbone.double()
-    assert model.config.languages == ["en"] and model.config.pivot == "de"
+    model = hf_xalign.load(tmp_path / "tagger" / "seed-42").double()
+    assert model.peft_config["default"].languages == ["en"] and model.peft_config["default"].pivot == "de"
+    model = model.backbone
     inputs = {"input_ids": torch.tensor([[2, 5, 6, 3]]), "output_hidden_states": True}
     with torch.no_grad():
         plain = base.double()(**inputs).hidden_states
@@ -145,9 +148,7 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
     rows = [
         ((base, "--adapter", adapter, "--tagger_layers", "-2", "-1"), r"changes only the layers \[2\] of 2, so"),
         ((both, "--tagger_layers", "0", "-1"), r"changes only the layers \[1, 2\].* --layers 0 -1"),
-        ((both, "--adapter", adapter), "has maps already"),
-        ((base, "--adapter", both), "adapter_config.json"),
-        ((adapter,), "is an adapter. Give it by adapter="),
+        ((both, "--adapter", adapter), "is an adapter. Give it by adapter="),
         ((str(tmp_path / "one"), "--head", "linear"), r"maps of layers \[1\], but not of the last layer"),
     ]
     for k, ((model, *options), message) in enumerate(rows):

@@ -1,11 +1,11 @@
-"""Maps of tiny encoders' vectors, and tiny encoders with maps inside."""
+"""Maps of tiny encoders' vectors, and tiny encoders with maps on their layers."""
 
 from dataclasses import replace
 
 import torch
 
 from hf_xalign.mapping.procrustes import procrustes
-from hf_xalign.modeling.mapped import MappedEncoder
+from hf_xalign.modeling.xalign.linear import map_adapter
 from support.adapters import TEXT, make_base
 
 LANGUAGES = ("en", "to")  # `to`, Tongan, is also the name of a method of modules
@@ -25,7 +25,7 @@ def make_maps(layers=(-1,), dtype=torch.float32):
 
 
 def make_rotated(family="bert", layers=(-1,), pivot="de", dtype=torch.float32):
-    return MappedEncoder.from_maps(make_base(family).to(dtype), make_maps(layers, dtype), pivot=pivot)
+    return map_adapter(make_base(family).to(dtype), make_maps(layers, dtype), pivot=pivot).eval()
 
 
 def normal(*shape, seed=0, dtype=torch.float64):

@@ -12,11 +12,11 @@ from support.labelled import ENCODER, LABELS, SENTENCES, blind, check, segmented
 from support.maps import make_rotated
 from support.numeric import assert_rounding
 from support.tiny import make_tokenizer
-from transformers import AutoModel, AutoTokenizer, BertForTokenClassification
+from transformers import AutoModel, BertForTokenClassification
 
 from hf_xalign.data.encoding import tokenize_words
-from hf_xalign.modeling.mapped import MappedEncoder
 from hf_xalign.modeling.maps import LanguageMap, SideMap
+from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.tasks import (
     LabelSet,
@@ -174,13 +174,12 @@ def test_module_with_a_map_for_each_language(bases):
 
 
 @torch.no_grad()
-def test_mapped_encoder_is_an_align_matrix(bases, tmp_path):
+def test_maps_of_layers_are_an_align_matrix(bases, tmp_path):
     weight = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0))
     maps = {"de": LanguageMap(SideMap(weight, torch.ones(2, 16)), layers=(-2, -1), source_lang="de", target_lang="en")}
-    rotated = MappedEncoder.from_maps(raw(bases), maps)
+    rotated = map_adapter(raw(bases), maps).eval()
     rotated.save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(bases / "raw").save_pretrained(tmp_path)
-    model = load_task_model(str(tmp_path), TOKENS).eval()
+    model = load_task_model(str(bases / "raw"), TOKENS, adapter=str(tmp_path)).eval()
     trained = {("xalign" in name, p.requires_grad) for name, p in model.named_parameters()}
     assert trained == {(False, True), (True, False)}
     model, rotated = model.double(), rotated.double()
@@ -195,9 +194,8 @@ def test_mapped_encoder_is_an_align_matrix(bases, tmp_path):
 
 
 def make(bases, kind, task=TAGS, **settings):
-    adapter = None if kind in ("raw", "mapped") else str(bases / kind)
-    name = str(bases / (kind if adapter is None else "raw"))
-    return load_tagger(name, task, adapter=adapter, **{"lstm_size": 6, "dropout": 0.0, **settings})
+    adapter = None if kind == "raw" else str(bases / kind)
+    return load_tagger(str(bases / "raw"), task, adapter=adapter, **{"lstm_size": 6, "dropout": 0.0, **settings})
 
 
 def tagged(task, tagger, language="en", **options):
@@ -250,7 +248,7 @@ def test_predictions_are_the_best_sequences(bases):
 
 def test_what_is_read_and_what_is_trained(bases):
     layers = {kind: list(make(bases, kind).config.layers) for kind in ("raw", "mapped", "linear")}
-    assert layers == {"raw": [-3, -2, -1], "mapped": [1, 2], "linear": [-1]}  # of two layers and the embeddings
+    assert layers == {"raw": [-3, -2, -1], "mapped": [-2, -1], "linear": [-1]}  # of two layers and the embeddings
     one, other = (make(bases, "mapped", layers=[-2, -1], seed=3) for _ in range(2))
     assert list(one.config.layers) == [-2, -1]
     trained = {name.split(".")[0] for name, p in one.named_parameters() if p.requires_grad}
@@ -284,9 +282,9 @@ def test_bad_examples_and_scores():
 
 
 def test_bad_models(bases, tmp_path):
-    base, mapped, adapter, unlabelled, headed = (
+    base, adapter, unlabelled, headed = (
         str(folder / name)
-        for folder, name in zip([bases] * 3 + [tmp_path] * 2, ("raw", "mapped", "linear", "unlabelled", "headed"))
+        for folder, name in zip([bases] * 2 + [tmp_path] * 2, ("raw", "linear", "unlabelled", "headed"))
     )
     BertForTokenClassification(make_base().config).save_pretrained(unlabelled)
     load_task_model(base, TOKENS).save_pretrained(headed)
@@ -302,7 +300,6 @@ def test_bad_models(bases, tmp_path):
             ("is an adapter. Give it by adapter=", load_task_model, adapter, BIO),
             (labels, load_task_model, headed, TokenTask(LabelSet.of(["X", "Y", "Z"]))),
             ("whose head does not fit this task", load_task_model, headed, SequenceTask(LABELS)),
-            ("has maps already. Remove adapter=", partial(load_tagger, mapped, BIO, adapter=adapter)),
             ("has a task head, but a tagger needs an encoder alone", load_tagger, unlabelled, BIO),
             ("head=linear .*BiLSTMCRFForTokenClassification", train),
             ("head=crf: choose one of linear, tagger", partial(config, head="crf")),

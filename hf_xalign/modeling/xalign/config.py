@@ -57,6 +57,7 @@ class XAlignConfig(PeftConfig):
 
     Args:
         top: module on the last hidden states: `linear`, `transformer`, or None.
+        layers: hidden states with a linear map each, counted from the end (-1 is the last); ROTATE maps several.
         adapters: bottleneck adapters in every layer: `pfeiffer` (after the feed-forward block, with a residual, before
             the layer's norm), `adapterhub` (that library's flow, which its published weights need; the norm is applied
             twice), `houlsby` (after attention and after the feed-forward block), or None.
@@ -91,6 +92,7 @@ class XAlignConfig(PeftConfig):
     target_modules: ClassVar[None] = None  # PEFT reads it; places are found by the encoder's structure
 
     top: Literal["linear", "transformer"] | None = field(default="linear")
+    layers: list[int] = setting([-1], distinct=True, most=-1, rules=[needs(top="linear")])
     adapters: Flow | None = setting(None, rules=[excludes("that leaves nothing to train", EMPTY, top=EMPTY)])
     init: Literal["identity", "random"] = field(default="identity")
     reduction_factor: int = setting(8, least=1)

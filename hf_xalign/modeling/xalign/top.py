@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, cast
 
 import torch
@@ -126,15 +127,16 @@ class Rotation(nn.Module):
 
 
 class LinearTop(nn.Module):
-    """Linear d x d map of every vector (MAO section 4), one for all languages or one for each."""
+    """Linear d x d map of every vector (MAO section 4), per mapped layer one for all languages or one for each."""
 
     def __init__(self, hidden_size: int, config: XAlignConfig):
         super().__init__()
         # The prefix avoids a collision of a language code with a method of modules (`to` is Tongan).
         self.names = [f"map_{language}" for language in config.languages or ()] or ["shared"]
         self.per_language = bool(config.languages)
+        self.layers = config.layers
         identity = config.init == "identity"
-        for name in self.names:
+        for layer, name in product(self.layers, self.names):
             if config.orthogonal:
                 module: nn.Module = Rotation(hidden_size, identity=identity)
             else:
@@ -143,14 +145,27 @@ class LinearTop(nn.Module):
                     nn.init.eye_(module.weight)
                     if config.linear_bias:
                         nn.init.zeros_(module.bias)
-            self.add_module(name, module)
+            self.add_module(_place(name, layer), module)
+
+    def map_of(self, name: str, layer: int = -1) -> nn.Module:
+        """Return the map of one of `names`, on a layer counted from the end."""
+        return self.get_submodule(_place(name, layer))
 
     def forward(
-        self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: torch.Tensor | None = None
+        self,
+        vectors: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        language: torch.Tensor | None = None,
+        layer: int = -1,
     ) -> torch.Tensor:
-        """Map float (rows, width, d); `language` int64 (rows,) or (rows, width) is 0 for the pivot, k for map k."""
+        """Map float (rows, width, d) of a layer, counted from the end; vectors of a layer without maps stay.
+
+        `language` int64 (rows,) or (rows, width) is 0 for the pivot, k for map k.
+        """
+        if layer not in self.layers:
+            return vectors
         if not self.per_language:
-            return self.get_submodule(self.names[0])(vectors)
+            return self.map_of(self.names[0], layer)(vectors)
         if language is None:
             raise InputError(f"no language is given, but there is a map for each ({', '.join(self.names)})")
         owner = language if language.dim() == 2 else language.unsqueeze(-1).expand(vectors.shape[:2])
@@ -159,8 +174,12 @@ class LinearTop(nn.Module):
         for k, name in enumerate(self.names, start=1):
             # Also if no row of this batch has this language, because DistributedDataParallel waits for all parameters.
             rows = (owner == k).nonzero().squeeze(-1)
-            mapped = mapped.index_copy(0, rows, self.get_submodule(name)(flat[rows]))
+            mapped = mapped.index_copy(0, rows, self.map_of(name, layer)(flat[rows]))
         return mapped.view_as(vectors)
+
+
+def _place(name: str, layer: int) -> str:
+    return name if layer == -1 else f"layer{layer}_{name}"
 
 
 class TransformerTop(nn.Module):
@@ -179,7 +198,11 @@ class TransformerTop(nn.Module):
         self.gate = nn.Parameter(torch.zeros(hidden_size)) if config.init == "identity" else None
 
     def forward(
-        self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: torch.Tensor | None = None
+        self,
+        vectors: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        language: torch.Tensor | None = None,
+        layer: int = -1,
     ) -> torch.Tensor:
         """Run the layer on float (rows, width, d); `mask` is bool (rows, width), False at padding."""
         if not self.context:
@@ -239,9 +262,13 @@ class TopLayer(XAlignLayer, LanguageAware):
         return [language_numbers(config) for config in self._active_configs() if config.languages]
 
     def transform(
-        self, vectors: torch.Tensor, mask: torch.Tensor | None = None, language: Language | None = None
+        self,
+        vectors: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        language: Language | None = None,
+        layer: int = -1,
     ) -> torch.Tensor:
-        """Apply the active modules to float (rows, width, d), in the modules' precision.
+        """Apply the active modules to float (rows, width, d) of a layer, in the modules' precision.
 
         `mask` is bool (rows, width), False at padding; `language` may also be int64 ids (rows, width), 0 for the
         pivot.
@@ -249,7 +276,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         if self.disable_adapters:
             return vectors
         for name in self.active_adapters:
-            if name not in self.xalign_top:
+            if name not in self.xalign_top or layer not in self._configs[name].layers:
                 continue
             module, config = self.xalign_top[name], self._configs[name]
             ids = None
@@ -259,7 +286,7 @@ class TopLayer(XAlignLayer, LanguageAware):
                 ids = ids.to(vectors.device)
             # Without autocast, because the module is small and a rotation in bfloat16 is not a rotation.
             with torch.autocast(vectors.device.type, enabled=False):
-                vectors = module(vectors.to(next(module.parameters()).dtype), mask, ids)
+                vectors = module(vectors.to(next(module.parameters()).dtype), mask, ids, layer)
         return vectors
 
     def _active_configs(self) -> list[XAlignConfig]:
@@ -284,7 +311,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         return args, kwargs
 
     def _after(self, stack: nn.Module, args: tuple, output: Any) -> Any:
-        call, self._call = self._call, {}
+        call, self._call = self._call, {"language": self._call.get("language")}
         spans, language, mask = call.get("spans"), call.get("language"), call.get("mask")
         states = output if isinstance(output, torch.Tensor) else output[0]
         if spans is not None:
@@ -309,12 +336,29 @@ class TopLayer(XAlignLayer, LanguageAware):
         return output
 
     def _leave(self, backbone: nn.Module, args: tuple, output: Any) -> Any:
-        words = self._call.pop("words", None)
+        call, self._call = self._call, {}
+        words = call.get("words")
         if words is None:
-            return output
+            return self._map_lower(output, call.get("language"))
         if isinstance(output, tuple):
             return (words, *output[1:])
         output["last_hidden_state"] = words
+        return output
+
+    def _map_lower(self, output: Any, language: Language | None) -> Any:
+        """Map the states of the layers below the last one in an encoder's output."""
+        layers = {layer for config in self._active_configs() for layer in config.layers} - {-1}
+        parts = output if isinstance(output, tuple) else (output.get("hidden_states"),)
+        states = next((part for part in parts if isinstance(part, tuple)), None)
+        if not layers or self.disable_adapters or states is None:
+            return output
+        mapped = list(states)
+        for layer in layers:
+            if mapped[layer] is not None:  # a caller may ask for some layers alone
+                mapped[layer] = self.transform(mapped[layer], None, language, layer).to(mapped[layer].dtype)
+        if isinstance(output, tuple):
+            return tuple(tuple(mapped) if part is states else part for part in output)
+        output["hidden_states"] = tuple(mapped)
         return output
 
 

@@ -1,0 +1,98 @@
+"""Adapters of maps: exactly the maps on exactly the chosen layers, by language, also through a file."""
+
+import pytest
+import torch
+from peft import PeftModel
+from support.adapters import TEXT, make_base
+from support.families import CONFIGS, save_base
+from support.maps import LANGUAGES, by_hand, make_map, make_maps, make_rotated, run
+from support.numeric import assert_rounding
+from support.tiny import make_tokenizer
+from transformers import AutoModel
+
+import hf_xalign
+from hf_xalign.evaluation.vectors import encode_words
+from hf_xalign.modeling.languages import language_context
+from hf_xalign.modeling.xalign.linear import map_adapter
+
+WIDE = {"dtype": torch.float64}
+# A map on the tiny encoder's 16 dimensions: two products, one to make the offset, and what is added.
+MAP = 2 * (2 * 16 + 2)
+# The tiny encoder itself: each of two layers has at most six products in a row (queries or keys, scores, values, the
+# way out, and two of up to 32 dimensions) over 16 numbers, a softmax over 9, and two norms of 16.
+ENCODER = 2 * (4 * 2 * 16 + 2 * 2 * 32 + 3 * 9 + 2 * 4 * 16)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_the_chosen_layers_come_out_mapped_and_no_other(family):
+    raw = run(make_base(family).double())
+    for layers in ((-1,), (1,), (2, 1, 0)):
+        maps = make_maps(layers, **WIDE)
+        mapped = make_rotated(family, layers, **WIDE)
+        assert not [name for name, p in mapped.named_parameters() if "xalign" in name and p.requires_grad]
+        for language in (*LANGUAGES, "de"):
+            found = run(mapped, language=language)
+            assert len(found.hidden_states) == 3
+            assert torch.equal(found.hidden_states[-1], found.last_hidden_state)
+            for position, state in enumerate(raw.hidden_states):
+                named = [layer for layer in layers if layer % 3 == position]
+                if language == "de" or not named:
+                    # Layers above a mapped one too: they are fed what they were always fed.
+                    assert torch.equal(found.hidden_states[position], state)
+                else:
+                    assert_rounding(found.hidden_states[position], by_hand(maps[language], named[0], state), MAP)
+                    assert (found.hidden_states[position] - state).abs().max() > 0.5
+            assert torch.equal(run(mapped, language=language, output_hidden_states=False)[0], found.last_hidden_state)
+            tuples = run(mapped, language=language, return_dict=False)
+            [states] = [part for part in tuples if isinstance(part, tuple)]
+            assert all(map(torch.equal, states, found.hidden_states))
+        with mapped.disable_adapter():
+            assert all(map(torch.equal, run(mapped).hidden_states, raw.hidden_states))
+
+
+def test_ways_to_ask_for_output():
+    mapped = make_rotated("bert", (1, -1), **WIDE)
+    with language_context(mapped, "en"):
+        whole = run(mapped)
+        assert torch.equal(run(mapped, output_hidden_states=[1]).hidden_states[1], whole.hidden_states[1])
+        embeds = mapped.get_input_embeddings()(TEXT["input_ids"])
+        with torch.no_grad():
+            found = mapped(inputs_embeds=embeds, attention_mask=TEXT["attention_mask"])[0]
+        assert_rounding(found, whole[0], ENCODER + MAP)
+
+
+def test_a_language_for_each_row():
+    mapped = make_rotated("bert", (1, 2), **WIDE)
+    alone = {language: run(mapped, language=language) for language in (*LANGUAGES, "de")}
+    for given in (["to", "de", "en"], torch.tensor([2, 0, 1])):
+        found = run(mapped, language=given)
+        for layer in range(3):
+            for row, language in enumerate(["to", "de", "en"]):
+                assert_rounding(found.hidden_states[layer][row], alone[language].hidden_states[layer][row], MAP)
+
+
+def test_evaluation_in_languages():
+    tokenizer, one = make_tokenizer(), make_map(3, (1, -1), **WIDE)
+    mapped = map_adapter(make_base().double(), {"de": one}, pivot="en")
+    text = "die katze sieht den hund"
+    [raw] = encode_words(make_base().double(), tokenizer, text, (0, 1, 2), lang="de")
+    [found] = encode_words(mapped, tokenizer, text, (0, 1, 2), lang="de")
+    # The mean of a word's subwords is mapped as they are, for the map is affine. Vectors come out in float32.
+    assert_rounding(found.vectors[:, 1:], one.apply(raw.vectors[:, 1:]), MAP)
+    assert torch.equal(found.vectors[:, 0], raw.vectors[:, 0])
+    [plain] = encode_words(mapped, tokenizer, text, (0, 1, 2), lang="en")
+    assert torch.equal(plain.vectors, raw.vectors)
+
+
+def test_round_trip(tmp_path):
+    save_base("bert", tmp_path / "base")
+    base = AutoModel.from_pretrained(tmp_path / "base", add_pooling_layer=False)
+    mapped = map_adapter(base, make_maps((0, 1, -1)), pivot="de").eval()
+    mapped.save_pretrained(tmp_path / "mapped")
+    loaded = hf_xalign.load(tmp_path / "mapped")
+    assert isinstance(loaded, PeftModel) and not loaded.training
+    for found in (loaded, AutoModel.from_pretrained(tmp_path / "mapped")):
+        for language in ("en", "de", ["to", "en", "de"]):
+            assert all(
+                map(torch.equal, run(found, language=language).hidden_states, run(mapped, language=language)[1])
+            )

@@ -51,10 +51,14 @@ def git_state() -> dict[str, Any] | None:
     return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
 
 
+def is_first_process() -> bool:
+    """Return whether this is the first of several processes that train together, which logs for all."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def progress(items: Any = None, *, desc: str | None, **options: Any) -> Any:
     """Return a progress bar, which only the first process shows, and only with a label."""
-    hidden = desc is None or int(os.environ.get("RANK", "0")) != 0
-    return tqdm(items, desc=desc, disable=hidden, **options)
+    return tqdm(items, desc=desc, disable=desc is None or not is_first_process(), **options)
 
 
 def usable_cores() -> int:

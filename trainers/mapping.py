@@ -357,6 +357,7 @@ class MappingTrainer(MapLearner):
         for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
             check_pieces(pairs, source[1], what, target[1])
         linking = linking or (None if "links" in train.column_names else Linking())
+        given = train, held_out
         if "links" not in held_out.column_names:
             check_folder(self.args, self.base_model)
             more = [] if linking is None or linking.extra_data is None else [linking.extra_data]
@@ -370,7 +371,8 @@ class MappingTrainer(MapLearner):
         self.train_dataset, self.eval_dataset = train, held_out
         self._rows = language_rows(train)
         self._check_pairs(link_statistics(train))
-        self.text = given_entries(train, held_out) | {"links": counts, "linked_by": by}
+        drawn = None if linking is None or linking.max_pairs is None else count_languages(train)
+        self.text = given_entries(*given, drawn) | {"links": counts, "linked_by": by}
         self.seconds["preparing"] = round(time.perf_counter() - start, 3)
         self._anchor_lines: list[str] | None = None
 

@@ -26,10 +26,19 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import readers
-from hf_xalign.data.arrow import finished_shards, hash_file, scan_codes, scan_columns, take_rows, write_rows
+from hf_xalign.data.arrow import (
+    count_languages,
+    finished_shards,
+    hash_file,
+    scan_codes,
+    scan_columns,
+    take_rows,
+    write_rows,
+)
 from hf_xalign.data.parallel import COLUMNS, HELD, check_columns, check_dataset, check_key, check_values, describe_pair
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import MARK, WORDS, check_words
+from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language, likely_language, same_language
 from hf_xalign.network import TransportError
@@ -137,10 +146,14 @@ def load_parallel(
             part = _load_files(item, asked, split, max_pairs, on_empty, keep_unlinked, revision)
         else:
             part = _load_object(item, asked, max_pairs, on_empty)
-        logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
+        if is_first_process():
+            logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
         if not sides_checked:
             _check_sides(part, name)
-        entries.append(source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint))
+        entry = source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint)
+        if entry["language"] is None and len(counts := count_languages(part)) == 1:
+            [entry["language"]] = counts
+        entries.append(entry)
         parts.append(part)
     loaded = concatenate(parts)
     # `select`, `map`, `filter` and `concatenate_datasets` keep the description.

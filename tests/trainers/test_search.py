@@ -161,7 +161,8 @@ def test_each_trial_equals_a_run_of_its_settings_alone(optuna, tmp_path):
     trainer = searcher(tmp_path / "search", lambda trial: seen.append(trial) or make_encoder())
     before = tensors(trainer.model)
     best = trainer.hyperparameter_search(
-        hp_space=lambda trial: {"learning_rate": trial.suggest_categorical("learning_rate", rates)},
+        # One layer is a list of one, and what is drawn may have another name than the setting.
+        hp_space=lambda trial: {"learning_rate": trial.suggest_categorical("rate", rates), "layers": 1},
         compute_objective=lambda metrics: metrics["eval_de_retrieval_mean_to_pivot"] - metrics["eval_retrieval"],
         n_trials=2,
         direction="maximize",
@@ -173,9 +174,11 @@ def test_each_trial_equals_a_run_of_its_settings_alone(optuna, tmp_path):
     assert [trial and trial.number for trial in seen] == [None, 0, 1]
     assert best.objective == max(trial.value for trial in trials)
     for trial in trials:
-        alone = searcher(tmp_path / f"{trial.number}", None, make_encoder(), **trial.params)
+        settings = {"learning_rate": trial.params["rate"], "layers": 1}
+        alone = searcher(tmp_path / f"{trial.number}", None, make_encoder(), **settings)
         alone.train()
         found = alone.evaluate()
         assert trial.value == found["eval_de_retrieval_mean_to_pivot"] - found["eval_retrieval"]
+    assert type(trainer.args)(**best.hyperparameters).layers == [1]
     assert trainer.state.global_step == 0 and trainer.args.learning_rate == 0.01
     same_bits(before, tensors(trainer.model))

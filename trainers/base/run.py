@@ -16,6 +16,7 @@ from peft import PeftModel
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import Pooling
+from hf_xalign.data.load import sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
@@ -277,18 +278,31 @@ class Run:
         track_record(trainer.args, record)
 
 
-def given_entries(train: Dataset, held_out: Dataset) -> dict[str, Any]:
-    """Return languages, pivot and entries of text that was given in Python, as arguments of `start_record`."""
-    texts = {
-        kind: [
-            {"source": "given in Python", "language": language, "pairs": pairs}
-            for language, pairs in sorted(count_languages(text).items())
-        ]
-        for kind, text in (("train", train), ("eval", held_out))
-    }
+def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
+    """Return the record's entries of a text: of its sources, or of its languages if it is a part of them.
+
+    `pairs` are the numbers by language of those that are used, by default all.
+    """
+    known, counts = sources(text), count_languages(text) if pairs is None else pairs
+    if known and sum(entry["pairs"] for entry in known) == sum(counts.values()):
+        return known
+    entries = []
+    for language, number in sorted(counts.items()):
+        named = [entry for entry in known if entry["language"] in (language, None)]
+        name = ", ".join(entry["source"] for entry in named) or "given in Python"
+        entry = named[0] if len(named) == 1 else {"source": name}
+        entries.append({**entry, "language": language, "pairs": number, "fingerprint": text._fingerprint})
+    return entries
+
+
+def given_entries(train: Dataset, held_out: Dataset, drawn: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Return languages, pivot and entries of text that was given in Python, as arguments of `start_record`.
+
+    `drawn` are the numbers of training pairs by language, if not all are trained on.
+    """
     pivot = only_language(held_out, "target_lang", "eval_dataset") or "en"
-    languages = [entry["language"] for entry in texts["train"]]
-    return {"languages": languages, "pivot": pivot, "data": texts}
+    texts = {"train": text_entries(train, drawn), "eval": text_entries(held_out)}
+    return {"languages": sorted(count_languages(train)), "pivot": pivot, "data": texts}
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -36,8 +36,11 @@ class ScoringTrainer(SavingTrainer):
     _in_step: bool = False
     # Step of the last row of the log.
     _terms_since: int = 0
-    # The training text as it was given, if there is a record.
+    # Training and evaluation text as they were given, if there is a record.
     _given: Any = None
+    _given_held_out: Any = None
+    # Numbers of pairs by language that were drawn from the training text.
+    _drawn: Mapping[str, int] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Show a constructor's `**kwargs` as the arguments of the base class that takes them."""
@@ -136,7 +139,7 @@ class ScoringTrainer(SavingTrainer):
 
     def text_entries(self) -> dict[str, Any]:
         """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""
-        return given_entries(self._given, cast(Dataset, self.eval_dataset))
+        return given_entries(self._given, self._given_held_out, self._drawn)
 
     def last_entries(self) -> dict[str, Any]:
         """Return further entries of the record of a finished run."""

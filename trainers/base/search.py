@@ -16,6 +16,7 @@ from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
+from hf_xalign.record import to_plain
 from hf_xalign.trainers.base.opening import make_model
 from hf_xalign.trainers.base.tracking import finish_run
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
@@ -23,6 +24,9 @@ from hf_xalign.trainers.base.trainer_config import is_lower_better
 
 if TYPE_CHECKING:
     import optuna
+
+# Where a trial keeps its settings: the names of what it drew may be others.
+_SETTINGS = "settings"
 
 
 def search_settings(
@@ -51,7 +55,8 @@ def search_settings(
     with its own storage, sampler or pruner, in place of `direction` and `seed`. `options` go to `Study.optimize`, such
     as `timeout`.
 
-    Returns the number of the best trial, its value and its settings; `run_summary` is the study.
+    Returns the number of the best trial, its value and its settings as `hp_space` returned them, which the config
+    takes; `run_summary` is the study.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(
@@ -81,6 +86,7 @@ def search_settings(
             raise InputError(
                 "hp_space: preset cannot be searched, because its values are already set. Name those instead."
             )
+        trial.set_user_attr(_SETTINGS, to_plain(settings))
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")
         if hp_name is not None:
             settings["run_name"] = hp_name(trial)
@@ -107,7 +113,7 @@ def search_settings(
     if not any(trial.state.name == "COMPLETE" for trial in study.trials):
         raise InputError(f"search: none of {len(study.trials)} trials was completed. Try lower learning rates.")
     best = study.best_trial
-    return BestRun(str(best.number), study.best_value, best.params, study)
+    return BestRun(str(best.number), study.best_value, best.user_attrs[_SETTINGS], study)
 
 
 class _Report(TrainerCallback):

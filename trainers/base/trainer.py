@@ -157,7 +157,8 @@ class AlignmentTrainer(ScoringTrainer):
                 check_pieces(text, processing_class, what)
         # True if the method keeps a record and the settings want it.
         self._recorded = bool(args.record and self.method)
-        self._given = train_dataset if self._recorded and eval_dataset is not None else None
+        if self._recorded and eval_dataset is not None:
+            self._given, self._given_held_out = train_dataset, eval_dataset
         sharded, opened, switches = fsdp.wants_sharding(args), model, find_switches(model)
         if sharded:  # moved to its device in parts, because it may not fit there next to its frozen copy
             cast(nn.Module, model).to("cpu")

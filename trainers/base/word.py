@@ -19,6 +19,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.cache import map_rows
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import LinkCollator, PairCollator, TokenIndex
 from hf_xalign.data.batches.sampling import LanguageBandit
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
@@ -330,6 +331,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         with self.args.main_process_first(desc="linking words"):
             linked = linking.apply(dataset, sources, links=self.objective.reads("links"), **model_of_links)
         self.link_counts, self.linked_by = linked.counts, linked.linked_by
+        self._drawn = None if linking.max_pairs is None else count_languages(linked.pairs)
         return linked.pairs
 
     def _make_bandit(self, languages: list[str]) -> LanguageBandit:

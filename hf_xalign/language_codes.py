@@ -100,6 +100,18 @@ def same_language(code: str, other: str) -> bool:
 
 
 @cache
+def covers_language(asked: str, code: str) -> bool:
+    """Return whether text in one language is what was asked for: the same, or a region's if none was asked for.
+
+    Example:
+        >>> covers_language("es", "es_MX"), covers_language("pt-PT", "pt"), covers_language("zh", "zh_TW")
+        (True, False, False)
+    """
+    any_region = parse_language(asked).region is None and not _variants(code)
+    return same_language(asked, code) or (any_region and closest_language(asked, (code,)) is not None)
+
+
+@cache
 def closest_language(asked: str, codes: tuple[str, ...]) -> tuple[str, bool] | None:
     """Return the closest of some codes to the one asked for, and whether it has the same meaning, or None.
 

@@ -52,7 +52,7 @@ OnEmpty = Literal["error", "drop"]
 
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
-_READING = 4  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 5  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows of an Arrow batch: text of a few megabytes
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
@@ -443,8 +443,9 @@ def _fault_of_sides(sources: list[str], targets: list[str], source_lang: str, ta
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {min(common)!r}"
     if len(sources) < _ENOUGH:
         return None
-    if sum(count for _, count in Counter(sources).most_common(3)) * 2 > len(sources):
-        return "most sources are one of three strings, so they are no sentences"
+    for side, texts in (("sources", sources), ("targets", targets)):
+        if sum(count for _, count in Counter(texts).most_common(3)) * 2 > len(texts):
+            return f"most {side} are one of three strings, so they are no sentences"
     if sum(own.search(text) is not None for text in sources) * 20 < sum(any(map(str.isalpha, t)) for t in sources):
         return f"nearly no source has a letter of the script of {source_lang}"
     return None

@@ -37,7 +37,13 @@ from hf_xalign.data.columns import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import MARK, WORDS, clean_text
 from hf_xalign.errors import InputError, content_errors, explained
-from hf_xalign.language_codes import check_language, closest_language, find_language, same_language
+from hf_xalign.language_codes import (
+    check_language,
+    closest_language,
+    covers_language,
+    find_language,
+    same_language,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -460,9 +466,9 @@ class Columns:
         if len(languages) < 2:
             return False
         codes = [find_language(code) if isinstance(code, str) else None for code in languages.values()]
-        if not all(codes) or not same_language(str(codes[0]), self.target_lang):
+        if not all(codes) or not covers_language(self.target_lang, str(codes[0])):
             return False
-        turned = self.source_lang is None or same_language(str(codes[1]), self.source_lang)
+        turned = self.source_lang is None or covers_language(self.source_lang, str(codes[1]))
         if turned:
             _say_turned(where.partition(", row ")[0])
         return turned and not same_language(str(codes[1]), self.target_lang)
@@ -522,7 +528,7 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
 
 
 def check_row_language(record: Record, column: str, asked: str | None, where: str) -> str:
-    """Return the language asked for, or else the row's; if both are given they must agree (`de` and `deu` do)."""
+    """Return the language asked for, or else the row's, which it must cover (as `de` does `deu` and `de_AT`)."""
     lang = record.get(column)
     if lang not in (None, "", asked):
         code = find_language(lang) if isinstance(lang, str) and lang == lang.strip() else None
@@ -531,7 +537,7 @@ def check_row_language(record: Record, column: str, asked: str | None, where: st
         raise InputError(
             f"{where}: the row has no {column}. Give it by {column}=, or before the source as in de=PATH."
         )
-    if asked is not None and lang and not same_language(lang, asked):
+    if asked is not None and lang and not covers_language(asked, lang):
         raise InputError(f"{where}: {column} is {lang!r} in the row, but {asked!r} was asked for. Make the two agree.")
     return asked if asked is not None else str(lang)
 
@@ -562,6 +568,8 @@ def read_file(path: Path, columns: Columns) -> Rows:
         case suffix:
             if is_piped(path):
                 return _piped(path)
+            if suffix == ".txt" and "\t" in next((line for _, line in read_lines(path)), ""):  # Anki's `deu.txt`
+                return read_table(path, _headerless(path, columns))
             raise InputError(
                 f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet "
                 "also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
@@ -665,6 +673,8 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
         case ".json":
             rows = read_json(path)
         case ".csv":
+            rows = read_table(path)
+        case ".tsv" if "\t" in next((line for _, line in read_lines(path)), ""):  # else a sentence a line
             rows = read_table(path)
         case ".parquet":
             with open_parquet(path) as file:

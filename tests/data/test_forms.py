@@ -1,6 +1,7 @@
 """Every published form of parallel text is read right, or ends in one sentence."""
 
 import bz2
+import io
 import lzma
 
 import pytest
@@ -26,6 +27,23 @@ def records(texts, order=1):
     return "".join(f'{{"id": {n}, "text": "{text}", "topic": "x"}}\n' for n, text in list(enumerate(texts))[::order])
 
 
+def parquet(texts):
+    buffer = io.BytesIO()
+    Dataset.from_dict({"id": [0, 1], "sentence": texts}).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+def treebank(texts):
+    """Return trees of CoNLL-U whose last word, a full stop, is not parted from the word before."""
+    sentences = []
+    for text in texts:
+        *words, last = text.removesuffix(".").split()
+        misc = [*((word, "_") for word in words), (last, "SpaceAfter=No"), (".", "_")]
+        rows = (f"{n}\t{word}\t_\tX\t_\t_\t0\troot\t_\t{glued}" for n, (word, glued) in enumerate(misc, 1))
+        sentences.append("\n".join(rows) + "\n")
+    return "\n".join(sentences)
+
+
 # Name of the form: files and their content. All hold the same two pairs.
 FORMS = {
     "tatoeba challenge": {"a.tsv": lines("deu\teng\t{de}\t{en}")},
@@ -34,15 +52,23 @@ FORMS = {
     "wikimatrix": {"a.tsv": lines("1.0{n}\t{de}\t{en}")},
     "hunalign": {"a.tsv": lines("{de}\t{en}\t0.{n}")},
     "anki": {"a.tsv": lines("{en}\t{de}\tCC-BY 2.0 (France) Attribution: x #{n}")},
+    "anki as it is named there": {"a.txt": lines("{en}\t{de}\tCC-BY 2.0 (France) Attribution: x #{n}")},
     "paracrawl": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}")},
     "paracrawl, scored": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9")},
     "ccaligned": {"a.tsv": lines("a.com\thttp://a.com/en\t{en}\thttp://a.com/de\t{de}")},
     "fast_align": {"a.txt": lines("{de} ||| {en}")},
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
+    "wmt24++ of another region": {"a.jsonl": lines('{{"lp": "en-de_AT", "source": "{en}", "target": "{de}"}}')},
     "smol": {"a.jsonl": lines('{{"sl": "en", "tl": "de", "src": "{en}", "trg": "{de}"}}')},
     "tico-19": {"a.csv": "sourceLang,targetLang,source,target\n" + lines("en,de,{en},{de}")},
     "flores": {"a.jsonl": records(DE), "b.jsonl": records(EN, -1)},
     "flores as csv": {"a.csv": "id,text\n" + lines("{n},{de}"), "b.csv": "id,text\n" + lines("{n},{en}")},
+    "flores as tsv": {"a.tsv": "id\ttext\n" + lines("{n}\t{de}"), "b.tsv": "id\ttext\n" + lines("{n}\t{en}")},
+    "one sentence a line": {"a.tsv": lines("{de}"), "b.tsv": lines("{en}")},
+    "flores as json": {"a.json": f"[{records(DE).strip().replace(chr(10), ',')}]", "b.jsonl": records(EN)},
+    "flores as parquet": {f"{side}.parquet": parquet(texts) for side, texts in (("a", DE), ("b", EN))},
+    "treebanks": {f"{side}.conllu": treebank(texts) for side, texts in (("a", DE), ("b", EN))},
+    "iwslt": {"a.xml": segments(DE), "b.xml": segments(EN)},
     "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},
     "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
     "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},
@@ -89,13 +115,18 @@ REFUSED = {
     ),
     "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
     "gettext": ({"a.po": "x\n"}, "po2tmx"),
+    "qt": ({"a.ts": "x\n"}, "ts2po"),
     "xliff": ({"a.xlf": "x\n"}, "xliff2po"),
     "two memories": ({"a.tmx": "x\n", "b.tmx": "x\n"}, "is not plain text"),
     "swapped": (
         {"a.tsv": "The cat and the dog.\tDie Katze.\nYou are here.\tHier.\n"},
         "swapped.*--sides_checked true",
     ),
-    "few strings": ({"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(200))}, "one of three strings"),
+    "few strings": (
+        {"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(200))},
+        "most sources are one of three",
+    ),
+    "few targets": ({"a.tsv": "".join(f"Satz {n}\tx{n % 2}\n" for n in range(200))}, "targets are one of three"),
 }
 
 

@@ -28,7 +28,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.data.load import load_parallel
-    from hf_xalign.links.align import Linking
+    from hf_xalign.links.linking import Linking
     from hf_xalign.recipes.parts.run import estimate, load_text, prepare, train_seeds
     from hf_xalign.recipes.parts.task_data import load_task
     from hf_xalign.trainers import ContinualTrainer

@@ -26,7 +26,7 @@ from hf_xalign.data.encoding import check_embeddings, encode_pairs, position_lim
 from hf_xalign.data.load import read_dataset
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
-from hf_xalign.links.align import Linking
+from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index

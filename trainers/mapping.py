@@ -29,8 +29,9 @@ from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
 from hf_xalign.evaluation.vectors import language_rows
-from hf_xalign.links.align import Linking, LinkStatistics, link_entries, link_statistics
+from hf_xalign.links.counts import LinkStatistics, link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
+from hf_xalign.links.linking import Linking
 from hf_xalign.mapping.anchors import Anchors, count_words, lower_word, make_anchors
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
@@ -346,8 +347,6 @@ class MappingTrainer(MapLearner):
             if isinstance(sentences, str):
                 raise InputError(f"text[{language!r}] is one string. Give a list of sentences.")
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
-        if dictionary and self.args.supervision != "dictionary":
-            logger.warning("unused dictionary: set supervision=dictionary to learn from it")
         source = open_encoder(model, processing_class, self.args)
         if pivot_model is None and pivot_processing_class is not None:
             raise InputError("pivot_processing_class: give pivot_model too, or remove it.")

@@ -130,7 +130,7 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
         sources,
         output,
         args.aligner,
-        args.symmetrization,
+        symmetrization=args.symmetrization,
         fit_pairs=args.fit_pairs,
         shards=args.shards,
         workers=usable_cores() if args.workers is None else args.workers,

@@ -4,11 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hf_xalign.links.align import Linking, align_shards, align_words, link_statistics
+    from hf_xalign.links.align import align_shards, align_words
+    from hf_xalign.links.counts import link_statistics
+    from hf_xalign.links.linking import Linking
     from hf_xalign.links.neural import choose_layer, predict_links
 
 __all__ = ["Linking", "align_shards", "align_words", "choose_layer", "link_statistics", "predict_links"]
-_HOME = {"choose_layer": "neural", "predict_links": "neural"}
+_HOME = {"Linking": "linking", "link_statistics": "counts", "choose_layer": "neural", "predict_links": "neural"}
 
 
 def __getattr__(name: str) -> Any:

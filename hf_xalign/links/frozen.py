@@ -69,7 +69,8 @@ def read_links(path: str | os.PathLike) -> Dataset:
         if missing := [column for column in COLUMNS if column not in row]:
             raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(COLUMNS)}.")
         row = {column: row[column] for column in (*COLUMNS, ALL_LINKS) if column in row}
-        _check_row(row, where)
+        for field in ("source_lang", "target_lang"):
+            check_language(row[field], f"{where}: {field}")
         for field in ("links", ALL_LINKS):
             if field in row:
                 _check_links(row, field, where)
@@ -77,18 +78,6 @@ def read_links(path: str | os.PathLike) -> Dataset:
     if not rows:
         raise InputError(f"{path}: there are no rows. Make the evaluation links again.")
     return Dataset.from_list(rows)
-
-
-def _check_row(row: dict[str, Any], where: str) -> None:
-    """Check the types of a row's fields."""
-    for field in ("source_lang", "target_lang"):
-        check_language(row[field], f"{where}: {field}")
-    for field in ("source", "target"):
-        if not isinstance(row[field], str):
-            raise InputError(f"{where}: {field} is {type(row[field]).__name__}, not text")
-    for field in ("source_words", "target_words"):
-        if not (isinstance(row[field], list) and all(isinstance(word, str) for word in row[field])):
-            raise InputError(f"{where}: {field} is not a list of words")
 
 
 def _check_links(row: dict[str, Any], field: str, where: str) -> None:

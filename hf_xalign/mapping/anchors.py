@@ -154,7 +154,6 @@ def make_anchors(
     sentences: Iterable[str],
     *,
     lang: str,
-    words: Sequence[str] | None = None,
     max_words: int = 20_000,
     sentences_per_word: int | None = 100,
     layers: Sequence[int] = (-1,),
@@ -181,9 +180,7 @@ def make_anchors(
         tokenizer: fast tokenizer of the encoder.
         sentences: strings, or a dataset's column.
         lang: language code, for splitting words.
-        words: vocabulary; by default the most frequent words with a letter. Words that do not occur in the text are
-            left out and counted in `cover.missing`.
-        max_words: size of the default vocabulary.
+        max_words: size of the vocabulary, the most frequent words with a letter.
         sentences_per_word: maximum number of sentences per word, k in the paper; None averages all occurrences in all
             sentences.
         layers: layer numbers; -1 is the last, 0 the embeddings.
@@ -197,7 +194,7 @@ def make_anchors(
         ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Raises:
-        InputError: the text has no words, or none of the given words; a row is not a string; a layer is unknown; the
+        InputError: the text has no words; a row is not a string; a layer is unknown; the
             tokenizer is slow or does not know the text; there is no map for `lang`; or the disk is full.
     """
     index = layer_index(layers, model.config.num_hidden_layers)
@@ -211,7 +208,9 @@ def make_anchors(
         texts = sentences if isinstance(sentences, Sequence) else list(sentences)
         counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
         check_vocabulary(tokenizer, texts, lang, "the text")
-        vocabulary, missing = _vocabulary(counted, words, max_words, lowercase)
+        vocabulary = counted.vocabulary(max_words)
+        if not len(vocabulary):
+            raise InputError(f"text in {lang}: no word has a letter. Check the text and its language.")
         most = len(counted) if sentences_per_word is None else sentences_per_word
         chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), most)
         occurrences = find_occurrences(
@@ -221,7 +220,7 @@ def make_anchors(
         occurring = np.flatnonzero(occurrences.counts)
         names = [counted.types[vocabulary[row]] for row in occurring]
         short = int((occurrences.counts[occurring] < (sentences_per_word or 0)).sum())
-        report = CoverReport(len(names), short, missing, len(occurrences), bound, len(counted))
+        report = CoverReport(len(names), short, len(occurrences), bound, len(counted))
         logger.info("anchors of %s: %s", lang, report)
         fingerprint = _fingerprint(model)
         content = occurrences.fingerprint()
@@ -252,29 +251,6 @@ def make_anchors(
         return anchors
 
 
-def _vocabulary(
-    counted: CountedText, words: Sequence[str] | None, max_words: int, lowercase: bool
-) -> tuple[np.ndarray, int]:
-    if words is None:
-        chosen = counted.vocabulary(max_words)
-        if not len(chosen):
-            raise InputError(f"text in {counted.lang}: no word has a letter. Check the text and its language.")
-        return chosen, 0
-    wanted = [unicodedata.normalize("NFC", word) for word in words]
-    if lowercase:
-        wanted = [lower_word(word, counted.lang) for word in wanted]
-    chosen, missing = counted.find(list(dict.fromkeys(wanted)))
-    if not len(chosen):
-        such = f" (such as {', '.join(words[:3])})" if words else ""
-        raise InputError(
-            f"text in {counted.lang}: none of the {len(words)} given words occurs{such}. Check their language, and "
-            "their case with lowercase=False."
-        )
-    if missing:
-        logger.info("%d of %d words are not in the text, such as %s", len(missing), len(words), missing[:5])
-    return chosen, len(missing)
-
-
 def _fingerprint(model: PreTrainedModel) -> str:
     top = find_top(model)
     acting = {
@@ -295,14 +271,12 @@ def _fingerprint(model: PreTrainedModel) -> str:
 class CoverReport(NamedTuple):
     """Numbers of words and sentences behind a set of anchors.
 
-    `words` have an anchor, `short` of them have fewer sentences than requested, and `missing` requested words do not
-    occur. The encoder reads `sentences` of the `distinct` sentences of the text; `bound` is their lower bound (see
-    [`choose_sentences`]).
+    `words` have an anchor, and `short` of them have fewer sentences than requested. The encoder reads `sentences` of
+    the `distinct` sentences of the text; `bound` is their lower bound (see [`choose_sentences`]).
     """
 
     words: int
     short: int
-    missing: int
     sentences: int
     bound: int
     distinct: int
@@ -341,12 +315,6 @@ class CountedText:
         order = order[counts[order] > 0]
         lettered = (word_type for word_type in order.tolist() if has_letter(self.types[word_type]))
         return np.fromiter(islice(lettered, max_words), np.int64)
-
-    def find(self, words: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """Return the types of distinct words, int64 in their order, and the words that do not occur."""
-        occurring = {self.types[word_type]: word_type for word_type in np.unique(self.words[self.words >= 0]).tolist()}
-        types = [occurring[word] for word in words if word in occurring]
-        return np.array(types, dtype=np.int64), sorted(set(words) - set(occurring))
 
 
 def count_words(

@@ -17,8 +17,8 @@ from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Protocol, fill_words, read_protocols
-from hf_xalign.links.align import Linking
 from hf_xalign.links.frozen import read_links
+from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
 from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed

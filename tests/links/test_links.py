@@ -34,12 +34,13 @@ from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
 from hf_xalign.data.encoding import encode_pairs
-from hf_xalign.data.load import load_parallel
 from hf_xalign.data.readers import DictionaryLinker, load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
-from hf_xalign.links.align import LinkStatistics, align_shards, align_words, link_statistics
+from hf_xalign.links import job
+from hf_xalign.links.align import align_shards, align_words
+from hf_xalign.links.counts import LinkStatistics, link_statistics
 from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
@@ -70,7 +71,7 @@ def fits(monkeypatch):
         seen.append(words)
         return fit(aligner, words, ways, **options)
 
-    monkeypatch.setattr(word_alignment.statistical, "fit", spy)
+    monkeypatch.setattr(job.statistical, "fit", spy)
     return seen
 
 
@@ -100,7 +101,7 @@ def test_each_language_pair_has_its_own_model_and_rows_keep_their_order():
     alone = {lang: parallel(80, lang, seed=seed) for seed, lang in enumerate(("de", "bn"))}
     mixed = concatenate_datasets(list(alone.values())).shuffle(seed=3)
     linked = align_words(mixed)
-    with patch.multiple(word_alignment, _PART=50, VERSION=0):
+    with patch.object(word_alignment, "_PART", 50), patch.object(job, "VERSION", 0):
         assert align_words(mixed)[:] == linked[:]
     alone = {lang: align_words(data) for lang, data in alone.items()}
     kept = [row["number"] for row in mixed if row["number"] in set(alone[row["source_lang"]]["number"])]
@@ -132,7 +133,7 @@ def test_extra_data_and_sample_train_the_aligner_only(fits):
     large = parallel(150)
     del fits[:]
     for seed in (0, 0, 1):
-        align_words(large, sample_size=40, seed=seed, require_letter=len(fits) == 1)
+        align_words(large, sample_size=40, seed=seed, drop_identical=len(fits) == 1)
     align_words(large, extra_data=extra, sample_size=10**6)
     assert [len(words) for words in fits] == [40, 40, 40, 350]
     assert fits[0] == fits[1] != fits[2]
@@ -142,10 +143,10 @@ def test_filters_and_unlinked_pairs():
     data = concatenate_datasets([parallel(60).remove_columns("number"), bitext(*[("zzz", "! ?"), ("5 x", "5 x")] * 2)])
     every = align_words(data, keep_unlinked=True)
     assert len(every) == len(data) and every["links"][-1] == [[0, 0], [1, 1]]
-    letters = align_words(data, keep_unlinked=True, require_letter=True, drop_identical=True)
-    assert letters["links"][-2:] == [[], []]
-    kept = align_words(data, require_letter=True, drop_identical=True)
-    assert kept["source"] == [row["source"] for row in letters if row["links"]]
+    others = align_words(data, keep_unlinked=True, drop_identical=True)
+    assert others["links"][-1] == []
+    kept = align_words(data, drop_identical=True)
+    assert kept["source"] == [row["source"] for row in others if row["links"]]
 
 
 def test_languages_as_arguments_equal_languages_as_columns():
@@ -233,19 +234,6 @@ def test_what_is_no_dataset_is_refused(function):
     assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})
 
 
-def test_what_an_aligner_does_not_read_is_refused(caplog):
-    text, unread = bitext(("ein haus", "a house")), "aligner='fast_align' does not read them. Give aligner='encoder'"
-    table = {
-        "layer": (partial(align_words, text, layer=3), f"layer, method: {unread}"),
-        "model": (partial(align_words, text, model=make_encoder()), f"model, tokenizer: {unread}"),
-        "empty": (partial(load_parallel, "builtin:de", on_empty="skip"), "on_empty=skip: choose one of error, drop"),
-        "pivot": (partial(load_parallel, "builtin:de", target_lang=None), "target_lang is None, not a language"),
-    }
-    assert_refused(table)
-    align_words(text, extra_data=bitext(("een huis", "a house"), langs=["nl"]))
-    assert "extra_data is in nl-en, so it is not used for the dataset, which is in de-en" in caplog.text
-
-
 def test_statistics_count_by_language_pair(caplog):
     rows = [("ein haus", "a house"), ("hund", "dog")]
     linked = bitext(*rows).add_column("links", [[[0, 0], [1, 1]], [[0, 0]]])
@@ -255,7 +243,7 @@ def test_statistics_count_by_language_pair(caplog):
     assert counts == {"bn-en": LinkStatistics(0, 0, 2), "de-en": LinkStatistics(2, 3, 1)}
     assert counts["de-en"].links_per_pair == 1.5
     words = " ".join(VOCABULARY * 20)
-    with caplog.at_level(logging.INFO, logger=word_alignment.__name__):
+    with caplog.at_level(logging.INFO, logger="hf_xalign.links"):
         align_words(concatenate_datasets([parallel(40).remove_columns("number"), bitext((words, words))]), "hmm")
     assert "without links dropped" in caplog.text
     assert "1 de-en pairs have no links, because they are too long" in caplog.text
@@ -266,7 +254,7 @@ def test_second_call_opens_the_file_and_any_change_links_again(fits):
     first = align_words(data)
     assert align_words(parallel(40)).cache_files == first.cache_files and len(fits) == 1
     changes = {"aligner": "ibm1", "symmetrization": "union", "one_to_one": False, "drop_identical": True}
-    changes |= {"require_letter": True, "keep_unlinked": True, "lowercase": False, "sample_size": 30, "seed": 1}
+    changes |= {"keep_unlinked": True, "lowercase": False, "sample_size": 30, "seed": 1}
     changes |= {"extra_data": parallel(5, seed=9), "dataset": parallel(40, seed=1)}
     files = {first.cache_files[0]["filename"]}
     for number, (name, value) in enumerate(changes.items(), start=2):
@@ -326,7 +314,7 @@ def test_pharaoh_file_is_read_row_by_row(tmp_path):
     (tmp_path / "all").write_text("0-1\n1-1\n0-0\n")
     for name in ("{lang}.links", "all"):
         for size in (1, 2, 3):  # of the parts that the files are read over
-            with patch.multiple(word_alignment, _PART=size, VERSION=size):
+            with patch.object(word_alignment, "_PART", size), patch.object(job, "VERSION", size):
                 assert align_words(mixed, f"pharaoh:{tmp_path}/{name}")["links"][:] == [[[0, 1]], [[1, 1]], [[0, 0]]]
 
 

@@ -106,10 +106,8 @@ def test_words_that_are_cut_off_do_not_count(tmp_path):
 
 def test_the_report_and_one_pass_for_all_words_and_layers(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
-        got = make(tmp_path, sentences_per_word=3, words=["haus", "Hund", "cat", "the", "the", "Pferd", "New York"])
-    assert got.words == ["haus", "hund", "cat", "the"]
-    assert "2 of 7 words are not in the text, such as ['new york', 'pferd']" in caplog.text
-    assert got.cover.words == 4 and got.cover.missing == 2
+        got = make(tmp_path, sentences_per_word=3, max_words=4)
+    assert got.cover.words == len(got.words) == 4 and "anchors of de: CoverReport(words=4" in caplog.text
     assert got.cover.distinct == len(set(TEXT)) and got.cover.short == sum(count < 3 for count in got.counts)
     assert 3 <= got.cover.bound <= got.cover.sentences <= 12
 
@@ -126,7 +124,7 @@ def test_what_is_done_is_read_back(tmp_path):
     assert sorted(os.listdir(home)) == ["anchors.safetensors", "lock"]
     changes = (
         *({"layers": (1,)}, {"pooling": "last"}, {"sentences_per_word": 2}, {"lowercase": False}, {"lang": "en"}),
-        *({"dtype": torch.bfloat16}, {"words": ["the"]}, {"texts": TEXT[1:]}, {"model": make_encoder(seed=1)}),
+        *({"dtype": torch.bfloat16}, {"max_words": 1}, {"texts": TEXT[1:]}, {"model": make_encoder(seed=1)}),
     )
     for number, change in enumerate(changes, 2):
         make(tmp_path, **{"model": model, "layers": (1, -1), **change})

@@ -161,7 +161,6 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences_per_word": 0}, "sentences_per_word=0"),
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "100% of the words in de"),
         ({"lang": "km"}, "Khmer"),
-        ({"words": ["Pferd", "Kuh"]}, r"none of the 2 given words occurs \(such as Pferd, Kuh\)"),
         (lambda: Anchors(["a"] * 3, ones(2, 1, 3), ones(3)), r"\(2, 1, 3\).*but 3 words and 1 layers need"),
         (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line break"),
         call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),

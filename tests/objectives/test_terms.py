@@ -271,9 +271,9 @@ def test_the_page_against_a_loop():
 
 
 def test_soft_links_need_no_aligner(tmp_path, monkeypatch):
-    from hf_xalign.links import align
+    from hf_xalign.links import linking
 
-    monkeypatch.setattr(align, "align_words", None)
+    monkeypatch.setattr(linking, "align_words", None)
     rows = [{"source": f"katze {k}", "target": f"cat {k}", "source_lang": "de", "target_lang": "en"} for k in range(4)]
     args = FAOConfig(output_dir=str(tmp_path), **QUIET, max_steps=9, learning_rate=1e-2, logging_steps=1)
     given = {"train_dataset": Dataset.from_list(rows), "processing_class": make_tokenizer()}

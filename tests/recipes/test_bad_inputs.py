@@ -197,7 +197,7 @@ def maps(files, *options, out):
 
 
 def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch):
-    monkeypatch.setattr(hf_xalign.links.align, "align_words", None)
+    monkeypatch.setattr(hf_xalign.links.linking, "align_words", None)
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
         ("--refine 2", "refine=2 needs supervision=dictionary:"),

@@ -17,7 +17,7 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import Contents
-from hf_xalign.links.align import Linking
+from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import FinetuneArguments, main

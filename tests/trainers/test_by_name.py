@@ -19,7 +19,7 @@ from support.tiny import SENTENCES, make_encoder, make_tokenizer
 import hf_xalign
 from hf_xalign.data.encoding import prompt_of, set_prompt
 from hf_xalign.errors import InputError
-from hf_xalign.links import Linking, align
+from hf_xalign.links import Linking, linking
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.objectives import Vectors, WordDistance
@@ -66,7 +66,7 @@ def test_a_model_by_name_and_text_without_links(method):
 
 
 def test_sentence_terms_need_no_links(monkeypatch):
-    monkeypatch.setattr(align, "align_words", None)
+    monkeypatch.setattr(linking, "align_words", None)
     args = hf_xalign.FAOConfig(
         preset="joint", objective="none", sentence_weight=1.0, per_device_train_batch_size=40, logging_steps=1,
         max_steps=3, learning_rate=1e-2, **QUIET
@@ -136,7 +136,7 @@ def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
 
     given = {"processing_class": make_tokenizer(), "train_dataset": pairs()}
     with monkeypatch.context() as patch:
-        patch.setattr(align, "align_words", None)
+        patch.setattr(linking, "align_words", None)
         make = hf_xalign.FAOTrainer
         table = {
             "by name": (partial(make, "tiny", train_dataset=pairs()), "holds another run"),

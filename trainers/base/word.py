@@ -36,8 +36,9 @@ from hf_xalign.evaluation.scores import (
     text_vectors,
 )
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
-from hf_xalign.links.align import Linking, link_entries, link_statistics
+from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
+from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.features import FrozenStates, Start, cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder

@@ -32,7 +32,7 @@ from hf_xalign.trainers.base.trainer_config import (
 )
 
 if TYPE_CHECKING:
-    from hf_xalign.links.align import Linking
+    from hf_xalign.links.linking import Linking
 
 # Objective and schedule of Cao's script with MAO's word vectors, which the papers that build on it follow.
 CAO: dict[str, Any] = {
@@ -212,7 +212,7 @@ class WordAlignmentConfig(AlignmentConfig):
 
     def linking(self, given: Linking | None = None) -> Linking:
         """Return how pairs without links are linked: as `given`, with what these settings add, or by default."""
-        from hf_xalign.links.align import Linking
+        from hf_xalign.links.linking import Linking
 
         linking = Linking(draw=self.draw, seed=self.seed) if given is None else given
         drop, subwords = linking.drop_identical or self.drop_identical, linking.subwords or self.subword_links

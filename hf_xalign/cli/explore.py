@@ -22,7 +22,7 @@ sentences.
 
 Base, text, links, layer and prompt are the run's, as in `hf-xalign evaluate`. A model that is no run is shown alone,
 with builtin:de and builtin:bn; --base, and --data or --links, take others. The page answers on this machine only,
-loads nothing from elsewhere, and takes at most 512 words."""
+and loads nothing from elsewhere."""
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ def run(args: Arguments) -> None:
     layer = args.layer if args.layer is not None else job.layer if job else -1
     prompt = job.setting("prompt") if job else None
     for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, missing):
-        stages[stage] = HeldOut(model, tokenizer, text, layer=layer, desc=f"Encoding by {name}")
+        stages[stage] = HeldOut(model, tokenizer, text, layer=layer)
         names[stage] = _last_names(name)
     sys.stderr.writelines(f"{line}\n" for line in missing)
     title = "Before and after alignment"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
@@ -19,14 +19,7 @@ from hf_xalign.data.words import has_letter
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
-from hf_xalign.evaluation.vectors import (
-    encode_pooled_sentences,
-    encode_sentences,
-    encode_words,
-    language_rows,
-    side_language,
-)
-from hf_xalign.modeling.languages import language_context
+from hf_xalign.evaluation.vectors import encode_sentences, encode_words, language_rows, side_language
 from hf_xalign.search.csls import Similarity
 from hf_xalign.search.ranking import nearest
 
@@ -50,7 +43,6 @@ class HeldOut:
         tokenizer: its fast tokenizer.
         text: word-aligned pairs, such as [`~hf_xalign.links.frozen.read_links`] returns.
         layer: layer of all vectors: -1 is the last, 0 the embeddings.
-        desc: label of the progress bars, or None.
 
     Example:
         >>> from datasets import Dataset
@@ -69,29 +61,19 @@ class HeldOut:
         ['die katze']
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        text: Dataset,
-        *,
-        layer: int = -1,
-        desc: str | None = None,
-    ):
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: Dataset, *, layer: int = -1):
         check_pieces(text, tokenizer, "the text")
         self._encoder = model, tokenizer
-        self._text, self._layer, self._desc = text, layer, desc
-        self._lock = threading.RLock()  # Gradio calls from several threads
+        self._text, self._layer = text, layer
 
     @cached_property
     def words(self) -> dict[str, Vocabulary]:
         """Words with a letter of each language."""
-        with self._lock:
-            encoded = text_vectors(*self._encoder, self._text, layer=self._layer, desc=self._desc)
+        encoded = text_vectors(*self._encoder, self._text, layer=self._layer)
         occurrences: dict[str, dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
         for language, side, code, rows in self._sides():
             tokens = encoded[language][side]["mean"]
-            words = (word for sentence in rows[f"{side}_words"][:] for word in sentence)
+            words = itertools.chain.from_iterable(rows[f"{side}_words"][:])
             for word, present, vector in zip(words, tokens.present, tokens.vectors[:, 0], strict=True):
                 if present and has_letter(word):
                     occurrences[code][word].append(vector)
@@ -108,12 +90,8 @@ class HeldOut:
             texts[code].update(dict.fromkeys(rows[side][:]))
         vocabularies = {}
         for code, distinct in sorted(texts.items()):
-            label = self._desc and f"{self._desc} ({code}, sentences)"
-            with self._lock, language_context(self._encoder[0], code):
-                vectors = encode_pooled_sentences(
-                    *self._encoder, list(distinct), (self._layer,), ("mean",), desc=label
-                )
-            vocabularies[code] = Vocabulary(list(distinct), vectors["mean"][:, 0])
+            vectors = encode_sentences(*self._encoder, list(distinct), self._layer, lang=code)
+            vocabularies[code] = Vocabulary(list(distinct), vectors)
         return vocabularies
 
     def _sides(self) -> Iterator[tuple[str, str, str, Dataset]]:
@@ -125,10 +103,8 @@ class HeldOut:
 
     def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> WordSimilarity:
         """Return the cosines of the words of two sentences."""
-        with self._lock:
-            return word_similarity(
-                *self._encoder, source, target, source_lang=source_lang, target_lang=target_lang, layer=self._layer
-            )
+        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        return word_similarity(*self._encoder, source, target, **languages, layer=self._layer)
 
     def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, Found]:
         """Return the n nearest words of each language by CSLS. A word that the text does not have is encoded alone."""
@@ -136,8 +112,7 @@ class HeldOut:
         if word in own.texts:
             query = own.vectors[own.texts.index(word)][None]
         else:
-            with self._lock:
-                [alone] = encode_words(*self._encoder, word, (self._layer,), lang=lang)
+            [alone] = encode_words(*self._encoder, word, (self._layer,), lang=lang)
             if not alone.vectors.abs().any():
                 raise InputError(f"{word!r} has no word")
             query = alone.vectors[:, 0].mean(0, keepdim=True)
@@ -150,8 +125,7 @@ class HeldOut:
         """Return the n nearest sentences of each language, by cosine."""
         if not text:
             raise InputError("the sentence is empty")
-        with self._lock:
-            query = encode_sentences(*self._encoder, text, (self._layer,), lang=lang)[:, 0]
+        query = encode_sentences(*self._encoder, text, self._layer, lang=lang)
         return {
             code: _ranked(sentences, query, n, text if code == lang else None)
             for code, sentences in self.sentences.items()

@@ -10,7 +10,6 @@ from datasets import Dataset
 from markupsafe import Markup
 
 from hf_xalign.checks import require
-from hf_xalign.data.words import split_words
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.similarity import WordSimilarity
 from hf_xalign.explore.held_out import Found, HeldOut
@@ -18,10 +17,8 @@ from hf_xalign.explore.held_out import Found, HeldOut
 if TYPE_CHECKING:
     from gradio import Blocks
 
-_MOST_WORDS = 512  # of a text: the matrix of two such sentences has 262,144 cells
 
-
-def _matrix(similarity: WordSimilarity) -> Markup:
+def matrix(similarity: WordSimilarity) -> Markup:
     """Return a table of cosines; the color is what a row's word chooses, a frame words that choose each other."""
     back = WordSimilarity(similarity.target_words, similarity.source_words, similarity.values.T).nearest()
     head = Markup("").join(Markup("<th>{}</th>").format(word) for word in similarity.target_words)
@@ -46,12 +43,9 @@ def _lists(found: Mapping[str, Found]) -> Markup:
     return Markup("").join(lists)
 
 
-def typed(text: str, language: str) -> str:
-    """Return a text in NFC, without blanks around it, and refuse a long one before it is encoded."""
-    text = unicodedata.normalize("NFC", text.strip())
-    if (words := len(split_words(text, language))) > _MOST_WORDS:
-        raise InputError(f"this text has {words:,} words, more than the {_MOST_WORDS} that the page takes: shorten it")
-    return text
+def typed(text: str) -> str:
+    """Return a text as the encoder reads it: in NFC, without blanks around it."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 class Views:
@@ -76,19 +70,16 @@ class Views:
 
     def compare(self, source: str, source_lang: str, target: str, target_lang: str) -> str:
         """Show the similarity matrix of two sentences."""
-        return self._show(
-            lambda stage: _matrix(
-                stage.compare(typed(source, source_lang), typed(target, target_lang), source_lang, target_lang)
-            )
-        )
+        source, target = typed(source), typed(target)
+        return self._show(lambda stage: matrix(stage.compare(source, target, source_lang, target_lang)))
 
     def neighbours(self, word: str, language: str) -> str:
         """Show the nearest words of every language."""
-        return self._show(lambda stage: _lists(stage.neighbours(typed(word, language), language)))
+        return self._show(lambda stage: _lists(stage.neighbours(typed(word), language)))
 
     def search(self, sentence: str, language: str) -> str:
         """Show the nearest sentences of every language."""
-        return self._show(lambda stage: _lists(stage.search(typed(sentence, language), language)))
+        return self._show(lambda stage: _lists(stage.search(typed(sentence), language)))
 
 
 def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: str) -> Blocks:
@@ -104,12 +95,15 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
     def row(label: str, value: str, code: str) -> list[Any]:
         with gradio.Row():
             choice = {"value": code, "label": "Language", "min_width": 100, "scale": 1}
-            return [gradio.Textbox(value, label=label, scale=4), gradio.Dropdown(codes, **choice)]
+            # 4,000 letters: a matrix has a cell for any two words.
+            return [gradio.Textbox(value, label=label, scale=4, max_length=4000), gradio.Dropdown(codes, **choice)]
 
     def button(name: str, show: Callable[..., str], inputs: list[Any], value: str = "") -> None:
         find, output = gradio.Button(name, variant="primary"), gradio.HTML(value)
         # A private function is not listed as an API.
-        gradio.on([find.click, inputs[0].submit], show, inputs, output, api_visibility="private")
+        # One thread at a time encodes.
+        alone: dict[str, Any] = {"concurrency_id": "encoder", "concurrency_limit": 1, "api_visibility": "private"}
+        gradio.on([find.click, inputs[0].submit], show, inputs, output, **alone)
 
     source, target = (pair["source"], pair["source_lang"]), (pair["target"], pair["target_lang"])
     with gradio.Blocks(title=title, analytics_enabled=False) as page:

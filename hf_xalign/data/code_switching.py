@@ -36,7 +36,6 @@ def code_switch_pairs(
     second: str | Sequence[str],
     id_column: str | None = None,
     label_column: str = "label",
-    num_proc: int | None = None,
 ) -> Dataset:
     """Code-switch a translated training set: combine one translated text with the other text's English original.
 
@@ -52,7 +51,6 @@ def code_switch_pairs(
         id_column: column that matches rows; `english` may then have more rows in any order. By default row i matches
             row i.
         label_column: column that must be equal in both sets, if both have it.
-        num_proc: processes of `datasets.map`.
 
     Returns:
         Two rows for each row of `dataset`, with its columns and `group` int64, the index of the original row. Columns
@@ -60,8 +58,8 @@ def code_switch_pairs(
         tokenizing.
 
     Raises:
-        InputError: a column is missing or differs in type, the sets differ in length, an id is missing or repeated,
-            labels differ, a text is missing, or an answer is not at its offset.
+        InputError: a column is missing, the sets differ in length, an id is missing or repeated, labels differ, or an
+            answer is not at its offset.
     """
     texts = [[text] if isinstance(text, str) else list(text) for text in (first, second)]
     columns = [*texts[0], *texts[1]]
@@ -96,7 +94,6 @@ def code_switch_pairs(
         joined,
         switch,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=joined.column_names,
         features=Features({**dataset.features, GROUP: Value("int64")}),
         desc="Code-switching",
@@ -168,8 +165,6 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
 def _check_text(columns: Mapping[str, Any], where: str, spans: set[str]) -> None:
     """Check that the first column has text, and that the answers are at their offsets in it."""
     name, text = next(iter(columns.items()))
-    if text is None:
-        raise InputError(f"{where}{name} is missing. Remove the row.")
     for answer, start in (span for column in columns.keys() & spans for span in answer_spans(columns[column])):
         if not stands_at(text, answer, start):
             raise InputError(
@@ -183,21 +178,10 @@ def _check_columns(dataset: Dataset, english: Dataset, texts: Sequence[Sequence[
     check_distinct(first=texts[0], second=texts[1], columns=columns)
     for what, data in (("translated", dataset), ("English", english)):
         check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
-    for name in columns:
-        feature, original = dataset.features[name], english.features[name]
-        first = name in (text[0] for text in texts)
-        kinds = [(is_text(column), has_offsets(column)) for column in (feature, original)]
-        if kinds[0] != kinds[1] or (first and not is_text(feature)):
-            raise InputError(
-                f"column {name} is {feature} in the translated set and {original} in the English set. Cast one of "
-                "them, and name a text column first."
-            )
     if loose := [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]:
         raise InputError(
             f"{loose[0]} has offsets into a text. Name it after that text: second=('context', {loose[0]!r})"
         )
-    if GROUP in dataset.column_names:
-        raise InputError(f"the translated set already has a column {GROUP}. Rename it.")
     if id_column is None and len(dataset) != len(english):
         raise InputError(
             f"{len(dataset)} translated and {len(english)} English examples. Row i must be the original of row i; "
@@ -217,11 +201,6 @@ def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]
         return [places[name] for name in dataset[id_column][:]]
     except KeyError as error:
         raise InputError(f"{id_column} {error} is not in the English set. Remove its rows from the other.") from error
-
-
-def is_text(feature: Any) -> bool:
-    """Return whether a column holds strings."""
-    return isinstance(feature, Value) and feature.dtype in ("string", "large_string")
 
 
 def has_offsets(feature: Any) -> bool:

@@ -268,14 +268,7 @@ def check_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         cause = "has a decoder. Take an encoder, or the encoder of T5's family alone, such as MT5EncoderModel."
     elif config.model_type == "xlm" and config.use_lang_emb and config.n_langs > 1:
         cause = "adds the embedding of a language only if it is told. Take an encoder without, such as XLM-R."
-    elif getattr(config, "default_language", "") is None:  # X-MOD
-        cause = "has adapters for each language. Set default_language in its config, to read all text by one of them."
-    try:
-        weight = cast(Any, model).get_input_embeddings().weight
-        if weight.is_meta:
-            cause = "has no weights yet, because its device is meta. Load them first."
-    except NotImplementedError:  # CANINE
-        cause = "has no embeddings of tokens. Take an encoder that reads subwords."
+    weight = cast(Any, model).get_input_embeddings().weight
     if cause:
         raise InputError(f"this model of type {config.model_type} {cause}")
     put_in = {getattr(tokenizer, f"{name}_token_id", None) for name in _PUT_IN}
@@ -412,7 +405,6 @@ def encode_pairs(
     max_length: int | None = None,
     subword_links: bool = False,
     keep_unlinked: bool = False,
-    num_proc: int | None = None,
 ) -> Dataset:
     """Encode a word-aligned dataset for training.
 
@@ -426,7 +418,6 @@ def encode_pairs(
             default.
         subword_links: the `*_words` are this tokenizer's tokens, and links connect tokens.
         keep_unlinked: keep pairs without links, for losses on sentences.
-        num_proc: processes of `datasets.map`.
 
     Returns:
         A memory-mapped dataset with these columns: `source_ids` and `target_ids` (token ids); `source_starts`,
@@ -462,7 +453,6 @@ def encode_pairs(
         dataset,
         encode_batch,
         with_indices=True,
-        num_proc=num_proc,
         remove_columns=dataset.column_names,
         desc="Encoding pairs",
     )

@@ -37,7 +37,7 @@ from hf_xalign.data.arrow import (
 )
 from hf_xalign.data.parallel import COLUMNS, HELD, check_columns, check_dataset, check_key, check_values, describe_pair
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
-from hf_xalign.data.words import MARK, WORDS, check_words
+from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language, likely_language, same_language
@@ -344,7 +344,7 @@ def read_linked(
 
     Raises:
         InputError: a column is missing or has another type, a value is null, a language differs from the one asked
-            for, a side is empty without `drop_empty`, or a link points outside its sentence.
+            for, or a side is empty without `drop_empty`.
     """
     first = unlinked = empty = 0
     with readers.open_parquet(path) as file:
@@ -352,7 +352,7 @@ def read_linked(
             raise InputError(f"{path}: no column {', '.join(missing)}. The files of a folder need the same columns.")
         for batch in readers.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
             with explained(f"{path}: a column has the wrong type", pyarrow.ArrowException):
-                batch = _without_marks(batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA))
+                batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
             blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
             linked |= keep_unlinked
             empty, unlinked = empty + int(blank.sum()), unlinked + int((~linked & ~blank).sum())
@@ -365,20 +365,6 @@ def read_linked(
             yield batch
     if empty or unlinked:
         logger.info("%s: dropped %d pairs with an empty side and %d without links", path, empty, unlinked)
-
-
-def _without_marks(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Remove U+FEFF, the byte order mark, which joining files leaves inside text and words."""
-    for position, (name, column) in enumerate(zip(batch.schema.names[:6], batch.columns, strict=False)):
-        words = column.type == _WORDS
-        texts = column.values if words else column
-        if pyarrow.compute.any(pyarrow.compute.match_substring(texts, MARK)).as_py():
-            texts = pyarrow.compute.replace_substring(texts, MARK, "")
-            if words:
-                empty = column.is_null() if column.null_count else None
-                texts = pyarrow.ListArray.from_arrays(column.offsets, texts, mask=empty)
-            batch = batch.set_column(position, name, texts)
-    return batch
 
 
 def _check_rows(
@@ -400,16 +386,6 @@ def _check_rows(
         blank |= pyarrow.compute.equal(batch[side], "").to_numpy(zero_copy_only=False)
     if not drop_empty:
         refuse(blank, "a side is empty. Correct it, or drop such pairs by on_empty='drop'.")
-    pairs = batch["links"].flatten()
-    owners = pyarrow.compute.list_parent_indices(batch["links"]).to_numpy()
-    bad = np.zeros(len(batch), dtype=bool)
-    bad[owners[pairs.value_lengths().to_numpy() != 2]] = True
-    refuse(bad, "a link is not a pair of word numbers")
-    ends = pairs.flatten().to_numpy().reshape(-1, 2)
-    for column, side in enumerate(("source", "target")):
-        words = batch[f"{side}_words"].value_lengths().to_numpy()[owners]
-        bad[owners[(ends[:, column] < 0) | (ends[:, column] >= words)]] = True
-    refuse(bad, "a link points outside the sentence")
     return blank, batch["links"].value_lengths().to_numpy() > 0
 
 

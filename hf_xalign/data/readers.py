@@ -7,7 +7,6 @@ raises an InputError that names file and row for every content that it cannot re
 from __future__ import annotations
 
 import bz2
-import codecs
 import csv
 import gzip
 import html
@@ -98,8 +97,8 @@ def read_lines(
             for row, raw in enumerate(_raw_lines(stream), 1):
                 if len(raw) > _LONGEST_LINE:
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
-                if row < 3 and (encoding := _other_encoding(raw, row)):
-                    raise InputError(f"{path}, line {row}: {encoding}, not UTF-8. {_convert(encoding)}")
+                if row == 1 and b"\0" in raw:  # UTF-16 of English would decode, with NUL in every word
+                    raise InputError(f"{path}, line 1: UTF-16 or UTF-32, not UTF-8. {_convert('utf-16')}")
                 line = raw.decode(errors=undecodable).rstrip("\r\n")
                 yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
                 offset += len(raw)
@@ -121,19 +120,8 @@ def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
     yield from iter(partial(stream.readline, _LONGEST_LINE + 1), b"")
 
 
-def _other_encoding(raw: bytes, row: int) -> str | None:
-    """Return the encoding that a first or second line reveals, if it is not UTF-8."""
-    if row == 1 and raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "UTF-32"
-    if row == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16"
-    if row == 1 and raw.endswith(b"\0\n"):  # without a mark; half of UTF-16's line feed begins the next line
-        return "UTF-16LE" if len(raw) % 2 else "UTF-16BE"
-    return "UTF-16LE" if row == 2 and raw.startswith(b"\0") else None
-
-
 def _convert(encoding: str) -> str:
-    return f"Convert the file, for example by: iconv -f {encoding.lower()} -t utf-8"
+    return f"Convert the file, for example by: iconv -f {encoding} -t utf-8"
 
 
 def read_jsonl(path: str | Path) -> Rows:
@@ -329,10 +317,11 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
             sentences.append([])
         elif (cells := _cells(line))[0] != _DOCUMENT:
             sentences[-1].append((number, line, cells))
-    is_word = _word_test(path, [row for rows in sentences for row in rows])
-    comments = [row for rows in sentences for row in rows if not is_word(row, rows)]
+    lines = list(itertools.chain.from_iterable(sentences))
+    is_word = _word_test(lines)
+    comments = [row for row in lines if not is_word(row)]
     blocks = sentences
-    sentences = [[row for row in rows if is_word(row, rows)] for rows in sentences]
+    sentences = [list(filter(is_word, rows)) for rows in sentences]
     if comments:
         number, line, _ = comments[0]
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, line[:60])
@@ -372,34 +361,24 @@ def _label_column(sentences: Sequence[Sequence[Sequence[str]]]) -> int | None:
     return None
 
 
-def _word_test(path: str | Path, lines: Sequence[_Line]) -> Callable[[_Line, Sequence[_Line]], bool]:
+def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
     """Return a test whether a line of a sentence is a word or a comment.
 
-    A line that begins with `#` is a word if it has the columns and a label of other words.
+    A line that begins with `#` is a word if it has the columns and a label of other words, or tabs as they have.
     """
-    words = [line for line in lines if not line[1].startswith("#")]
-    labels = {OUTSIDE, *(cells[-1] for _, _, cells in words)}
+    words = [cells for _, text, cells in lines if not text.startswith("#")]
+    widths, labels = {len(cells) for cells in words}, {OUTSIDE, *(cells[-1] for cells in words)}
     spans = bool(span_parts(labels))
 
-    def test(line: _Line, sentence: Sequence[_Line]) -> bool:
-        number, text, cells = line
+    def test(line: _Line) -> bool:
+        _, text, cells = line
         if not text.startswith("#"):
             return True
-        others = [word for word in sentence if not word[1].startswith("#")] or words
-        if _KEY.match(text) or len(cells) not in {len(word[2]) for word in others}:
+        if _KEY.match(text) or len(cells) not in widths:
             return False
-        if cells[-1] in labels or (spans and span_parts({*labels, cells[-1]})):
-            return True
-        if spans or " " in cells[0]:
-            return False
-        if all("\t" in word[1] for word in (line, *others)):
-            return True
-        if number < min(word[0] for word in others) or others is words:
-            return False
-        raise InputError(
-            f"{path}, line {number}: {text!r} may be a comment or a word, because no other word has the label "
-            f"{cells[-1]!r}. Remove the line, or separate all columns by tabs."
-        )
+        if spans:
+            return cells[-1] in labels or bool(span_parts({*labels, cells[-1]}))
+        return cells[-1] in labels or ("\t" in text and " " not in cells[0])
 
     return test
 

@@ -21,7 +21,7 @@ UNLABELLED = "_"  # a word without a label, as in CoNLL-U
 # Parts of a span in each scheme. Labels that mix the parts of two schemes are refused.
 _SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
 _PARTS = frozenset("BIESLUMW")
-_CONTINUING, _ENDING, _SINGLE = frozenset("IMEL"), frozenset("ELSUW"), frozenset("SUW")
+_CONTINUING, _ENDING = frozenset("IMEL"), frozenset("ELSUW")
 # B-PER or the like, PER-B, and B or B- alone.
 _FORMS = [
     re.compile(form, re.IGNORECASE)
@@ -155,7 +155,10 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
         return sentences
     marks = [[forms.get(label, UNLABELLED) for label in labels] for labels in sentences]
     spans = list(map(find_spans, marks))
-    scheme = _check_scheme(sentences, marks, spans, place)
+    parts = _PARTS & {mark[0] for mark in chain.from_iterable(marks)}
+    scheme = next((scheme for scheme, letters in _SCHEMES.items() if parts <= set(letters)), None)
+    if scheme is None:
+        raise InputError(f"{name}: the labels mix schemes, with the parts {', '.join(sorted(parts))}. {_REMEDY}")
     bio = []
     for values, row_spans in zip(marks, spans, strict=True):
         labels = [UNLABELLED if label == UNLABELLED else OUTSIDE for label in values]
@@ -185,39 +188,3 @@ def _refuse_plain(sentences: Sequence[Sequence[str]], names: set[str], place: Ca
             f"{place(row)}, word {word}: the label {label!r} marks no span, but others do, such as {usual[0]!r}. "
             f"{_REMEDY}"
         )
-
-
-def _check_scheme(
-    sentences: Sequence[Sequence[str]],
-    marks: Sequence[Sequence[str]],
-    spans: Sequence[Sequence[Span]],
-    place: Callable[[int], str],
-) -> str:
-    """Return the scheme of the labels; a mixture of schemes raises an InputError."""
-    seen: dict[str, str] = {}
-    for row, (labels, row_marks) in enumerate(zip(sentences, marks, strict=True)):
-        for word, (label, mark) in enumerate(zip(labels, row_marks, strict=True), 1):
-            if mark[0] in _PARTS and mark[0] not in seen:
-                scheme = next((name for name, letters in _SCHEMES.items() if {*seen, mark[0]} <= set(letters)), None)
-                if scheme is None:
-                    raise InputError(
-                        f"{place(row)}, word {word}: the label {label!r} is in another scheme than the labels before "
-                        f"it ({', '.join(seen.values())}). {_REMEDY}"
-                    )
-                seen[mark[0]] = label
-    letters = seen.keys()
-    singles, ends = letters & _SINGLE, letters & _ENDING & _CONTINUING
-    if "B" in letters and (singles or ends):
-        for row, (row_marks, row_spans) in enumerate(zip(marks, spans, strict=True)):
-            for start, end, _ in row_spans:
-                first, last = row_marks[start][0], row_marks[end - 1][0]
-                if end - start == 1:
-                    wrong = first not in (singles or "B")
-                else:
-                    wrong = first != "B" or bool(ends and last not in ends)
-                if wrong:
-                    raise InputError(
-                        f"{place(row)}, word {start + 1}: {' '.join(sentences[row][start:end])} is not a whole span "
-                        f"in {scheme}, the scheme of the other labels. {_REMEDY}"
-                    )
-    return scheme or "BIO"

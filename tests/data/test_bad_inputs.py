@@ -66,29 +66,17 @@ FILES = {
     r"p\.tsv, row 2: 3 tab-separated columns, expected 2": ("p.tsv", "a\tb\na\tb\tc\n"),
     r"p\.csv, row 2: 1 columns, expected 2 \(or a header": ("p.csv", "a,b\nc\n"),
     r"p\.csv, row 2: not CSV \(unexpected end of data": ("p.csv", 'a,b\n"c,d\n'),
-    r"p\.csv: the column 'x' occurs 2 times": ("p.csv", "de,en,x,x\n"),
     r"p\.json: no rows. Write a list": ("p.json", '{"a": 1}'),
-    r"p\.json, row 2: int, not a JSON object": ("p.json", '[{"de": "a", "en": "b"}, 1]'),
-    r"p\.json: not JSON \(at line 2": ("p.json", "[\n1"),
     r"p\.jsonl, row 2: not JSON \(.*column": ("p.jsonl", PAIR + '{"source"\n'),
-    r"p\.jsonl, row 2: not JSON \(Exceeds": ("p.jsonl", PAIR + '{"n": ' + "1" * 5000),
-    r"p\.jsonl, row 1: list, not a JSON object": ("p.jsonl", "[1]\n"),
     r"p\.jsonl, row 2: empty line": ("p.jsonl", PAIR + "\n"),
-    r"p\.jsonl, row 1: .*surrogate": ("p.jsonl", '{"source": "\\ud800", "target": "b"}\n'),
-    r"p\.jsonl, row 1: column 'source' holds int": ("p.jsonl", '{"source": 3, "target": "b"}\n'),
     "row 2: not one column each for 'de' and 'en' or .*the columns are: 'de', 'fr'": ("p.jsonl", CODES),
     "row 1: source_lang is 'bn' in the row, but 'de'": ("p.jsonl", PAIR[:-2] + ', "source_lang": "bn"}'),
     r"p\.tsv, line 2: not UTF-8 at byte 9": ("p.tsv", b"\xc3\xb6\tb\nc\tgr\xfc\xdf\n"),
-    r"p\.tsv, line 1: UTF-16, not UTF-8\. .*iconv -f utf-16 ": ("p.tsv", "ä\tb\n".encode("utf-16")),
-    r"q\.csv, line 1: UTF-16BE": ("q.csv", "ä,b\n".encode("utf-16-be")),
-    r"q\.jsonl, line [12]: UTF-16LE": ("q.jsonl", "{}\n{}\n".encode("utf-16-le")),
-    r"q\.json, line 1: UTF-32": ("q.json", "[]".encode("utf-32")),
+    r"p\.tsv, line 1: UTF-16 or UTF-32, not UTF-8\. .*iconv -f utf-16 ": ("p.tsv", "ä\tb\n".encode("utf-16")),
     r"p\.tsv\.gz: damaged compressed data": ("p.tsv.gz", gzip.compress(b"a\tb\n" * 9999)[:60]),
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
     r"m\.tmx: this XML .* after unit 0 \(ParseError.*line 3.*\)\. Save it": ("m.tmx", tmx(UNIT)[:-20]),
     r"m\.tmx: .*EntitiesForbidden": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
-    r"m\.tmx: .*unknown encoding": ("m.tmx", '<?xml version="1.0" encoding="x"?><t/>'),
-    r"p\.parquet: cannot be read as Parquet": ("p.parquet", "a\tb\n"),
     r"p\.docx: no format has the suffix.*\.tsv, \.csv, \.jsonl, .*\.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
 }
 
@@ -132,28 +120,11 @@ def test_linked_shards(tmp_path):
 
         return call
 
-    def second(write):
-        def call(folder):
-            make_links(8).to_parquet(folder / "part-0.parquet")
-            write(folder / "part-1.parquet")
-            return load_parallel(folder)
-
-        return call
-
     table = {
-        r"part-1\.parquet, row 3: a link points outside": changed("links", [[0, 2]]),
-        r"row 3: a link points outside": changed("links", [[-1, 0]]),
-        r"row 3: a link is not a pair": changed("links", [[0, 1, 0]]),
-        r"row 3: the column source_words is null": changed("source_words", None),
         r"row 3: a side is empty.*on_empty": changed("target", ""),
         r"part-1\.parquet: source_lang is 'd e'": changed("source_lang", "d e"),
         r"part-1\.parquet: target_lang is 'fr' in the row, but 'en'": changed("target_lang", "fr"),
         r"part-0\.parquet: source_lang is 'de' in the row, but 'bn'": changed("source", "a", source_lang="bn"),
-        r"part-1\.parquet: no column links": second(make_links(8).remove_columns("links").to_parquet),
-        r"part-1\.parquet: a column has the wrong type": second(
-            make_links(2).remove_columns("links").add_column("links", ["0-0", "1-1"]).to_parquet
-        ),
-        r"part-1\.parquet: cannot be read as Parquet": second(lambda path: path.write_bytes(b"PAR1 and no more")),
     }
     refused(table, tmp_path)
     assert not list(cache_dir("parallel").glob(".*")), "an unfinished table was left behind"
@@ -196,10 +167,7 @@ def test_dictionaries_treebanks_and_text(tmp_path):
     table = {
         r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"a\tb\n{x}\n", load_dictionary) for x in ("alone", "a\t ")],
         "no entries": in_file("en-xx.txt", "\n\n", load_dictionary),
-        r"none\.txt: cannot be read": lambda folder: load_dictionary(folder / "none.txt"),
         "line 5: 9 tab-separated columns": conllu("\troot\t_\t_\n", "\troot\t_\n"),
-        "line 3: word 1 has the head 9, in a sentence of 3": conllu("\t_\t3\tcase", "\t_\t9\tcase"),
-        "line 3: the heads of word 1 lead back": conllu("\t_\t0\troot", "\t_\t1\troot"),
         "line 3: the words of the sentence are not numbered": conllu("2\tle", "4\tle"),
         "line 7: a word 1 inside a sentence": conllu("\n\n", "\n"),
         "no sentences": in_file("a.conllu", "# nothing\n", load_treebank),
@@ -207,12 +175,9 @@ def test_dictionaries_treebanks_and_text(tmp_path):
         "not CoNLL-U": in_file("a.conll", "a O\n", load_treebank),
         "a CoNLL-U file is not text": in_file("a.txt", CONLLU, load_monolingual),
         "2 words, 1 upos": lambda folder: Tree(["a", "b"], ["X"], [0, 1], ["root", "x"]).check(),
-        "word order: else 1 is not": lambda folder: WordOrder.from_json({"format": "else", "version": 1}),
         "no noun or verb": lambda folder: WordOrder.learn([Tree(["oh"], ["INTJ"], [0], ["root"])]),
         r"none\.txt: no such file; name a file": lambda folder: load_monolingual(folder / "none.txt"),
-        r"a\.docx: text is read from": in_file("a.docx", "a", load_monolingual),
         r"a\.txt: the file is empty": in_file("a.txt", "", load_monolingual),
-        "max_sentences=0: must be at least 1": in_file("a.txt", "a\n", partial(load_monolingual, max_sentences=0)),
         r"a\.jsonl: no text column .* the columns are satz, n": in_file("a.jsonl", '{"satz": "a", "n": 1}\n', column),
     }
     refused(table, tmp_path)
@@ -226,19 +191,15 @@ def test_links(tmp_path, monkeypatch, encoder, tokenizer):
         return in_file("given.links", text, lambda path: align_words(data, f"pharaoh:{path}"))
 
     table = {
-        r"given.links.*row 2: '1:1'": pharaoh("0-0\n0-0 1:1\n"),
         r"given.links.*row 2: link 1-2 is out of range.*2 words.*2": pharaoh("0-0\n1-2\n"),
         r"given.links.*1 lines for 2 sentence pairs": pharaoh("0-0\n"),
     }
     options = {
         "fast_align.*encoder": {"aligner": "giza"},
-        "none.txt: cannot be read": {"aligner": "pharaoh:none.txt"},
         "model= and tokenizer=": {"aligner": "encoder"},
         "grow-diag": {"symmetrization": "och"},
         "no links are left in 3 sentence pairs": {"drop_identical": True, "dataset": bitext(*[("1 2", "1 2")] * 3)},
         "the dataset has no column source_lang": {"dataset": data.remove_columns("source_lang")},
-        "the dataset, row 0: the column target is empty": {"dataset": bitext(("a", "x"), ("b", None)).select([1])},
-        "the column source holds int64, not text": {"dataset": bitext((1, "x"))},
     }
     predict = partial(predict_links, encoder, source_lang="de")
     table |= {message: lambda _, own=own: align_words(**{"dataset": data, **own}) for message, own in options.items()}
@@ -274,25 +235,8 @@ def test_encoding(tokenizer):
         "row 1: the column source is empty": lambda: encode(empty, min_tokens=1),
         "the dataset, source: 100% of the words in de": lambda: encode(bitext(("привет мир", "hello")), min_tokens=1),
     }
-    rows, plain = make_links(3).to_list(), make_links(3)
-
-    def second(**columns):
-        return partial(encode_pairs, Dataset.from_list([rows[0], rows[1] | columns]), tokenizer)
-
-    table |= {
-        "the dataset, row 1: the column links is empty": [second(links=None), second(links=[[0, 0], [1, None]])],
-        "the dataset, row 1: the column source_words is empty": [second(source_words=["a", None])],
-        r"row 1: a link points outside the sentence, or is not a pair": [
-            second(links=links) for links in ([[0, 0, 0], [1, 1, 1]], [[0, 0], [1]])
-        ],
-        r"column links holds .*double.*, not links\. Give pairs": lambda: encode_pairs(
-            plain.map(lambda _: {"links": [[0.5, 1.5]]}, remove_columns="links"), tokenizer
-        ),
-        "column target_words holds string, not lists of words": lambda: encode_pairs(
-            plain.map(lambda row: {"target_words": row["target"]}, remove_columns="target_words"), tokenizer
-        ),
-        "the dataset has a transform.* Apply it by map": lambda: align_words(plain.with_transform(dict)),
-    }
+    plain = make_links(3)
+    table["the dataset has a transform.* Apply it by map"] = lambda: align_words(plain.with_transform(dict))
     refused(table)
     pairs = plain.cast_column("links", List(List(Value("int32"), length=2)))
     assert encode_pairs(pairs, tokenizer).to_list() == encode_pairs(plain, tokenizer).to_list()
@@ -301,7 +245,6 @@ def test_encoding(tokenizer):
 def test_pretraining(tokenizer):
     text = Dataset.from_dict({"text": ["a b c"]})
     blank, unfit = Dataset.from_dict({"text": ["", ""]}), sized((9, 3), (3, 0))
-    numbers, gaps = Dataset.from_dict({"text": [1]}), Dataset.from_dict({"words": [["a"], ["b", None]]})
 
     def encode(corpora, tokenizer=tokenizer, **options):
         return lambda: encode_pretraining(corpora, tokenizer, CONFIG, block_size=20, **options)
@@ -312,17 +255,12 @@ def test_pretraining(tokenizer):
     roberta = RobertaConfig(max_position_embeddings=64, pad_token_id=1)
     table = {
         "the corpus of de has no text in its 2 rows": encode({"en": text, "de": blank}),
-        "at least one corpus": encode({}),
         r"has no column text \(it has line\)": encode({"en": text.rename_column("text", "line")}),
         "the corpus of en, row 1: the column text is empty": encode({"en": Dataset.from_dict({"text": ["a", None]})}),
-        "the corpus of en: the column text holds int64, not text": encode({"en": numbers}),
-        "the corpus of en, row 1: the column words is empty": encode({"en": gaps}),
         "none of the 2 sentence pairs fits: each side may have 1 to 8": encode({"en": text}, pairs=unfit),
-        "pair_share=0": encode({"en": text}, pairs=sized((3, 3)), pair_share=0),
         "the corpus of ru: 100% of the words in ru": encode({"ru": Dataset.from_dict({"text": ["привет мир"]})}),
         r"\(bert\): block_size=65: must be at least 5 and at most 64": size(65, CONFIG),
         r"\(roberta\): .* at most 62": size(64, roberta),
-        "block_size=4: must be at least 5": size(4, CONFIG),
     }
     refused(table)
     check_block_size(62, tokenizer, roberta, pairs=True)
@@ -339,7 +277,6 @@ def test_masks():
 
 
 def test_token_entries(tmp_path):
-    counterparts = np.stack([np.arange(5, 105), np.arange(105, 205)], axis=1)
 
     def file(content, vocabulary=2**80):
         def call(folder):
@@ -350,19 +287,15 @@ def test_token_entries(tmp_path):
 
         return call
 
-    share = partial(TokenEntries.from_counterparts, counterparts)
     none_left = partial(TokenEntries.from_dictionary, [("the", "der"), ("dog", "漢")], make_tokenizer())
-    table = {f"share={s}: must be": lambda folder, s=s: share(share=s) for s in (0.0, 1.1)}
-    table |= {
-        r"share of 0\.001 of 100 entries holds none": lambda folder: share(share=0.001),
+    table = {
         r"a\.txt: none of its 2 entries.*several pieces: 1, unknown: 1": lambda _: none_left(name="a.txt"),
         rf"{ENTRIES_FILE}: token 99 is outside the vocabulary of 99": file({}, 99),
         rf"{ENTRIES_FILE}: cannot be read": lambda folder: TokenEntries.load(folder, vocab_size=10),
     }
-    wrong = ([], [[1, 2, 3]], [[1, -2]], [[1, 2], [4, 4]], [[1, 2], [3, 4], [1, 2]], [[1, 2], [3]])
+    wrong = ([[1, 2, 3]], [[1, 2], [4, 4]])
     reason = f"{ENTRIES_FILE}: not a file of token entries .*Restore"
     table |= {reason: [file({"entries": entries}) for entries in wrong]}
-    table["not a file of token entries"] = [file(text) for text in ("[1, 2]", '{"entries": [[1, 2]]}', "{")]
     refused(table, tmp_path)
 
 
@@ -386,19 +319,12 @@ def test_code_switching():
     moved = change(qa("de"), 1, context="der hund")
     negative = change(qa("en"), 1, answers={"text": ["t"], "answer_start": [-3]})
     by_id = {**nli_columns, "id_column": "number"}
-    strings = qa("en").remove_columns("answers").add_column("answers", ["a", "b"])
     rows = {
         "6 translated and 5 English": (nli("de"), nli("en", 5), nli_columns),
         "number 5 is not in the English": (nli("de"), nli("en", 5), by_id),
         "number 1 occurs twice .* 1 and 4": (nli("de"), change(nli("en"), 4, number=1), by_id),
-        "translated set has no column pair": (nli("de"), nli("en"), {**nli_columns, "id_column": "pair"}),
         "row 3: label is 0 here and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
-        "row 2: the premise is missing": (change(nli("de"), 2, premise=None), nli("en"), nli_columns),
-        "columns=premise premise: .* each once": (nli("de"), nli("en"), {"first": "premise", "second": "premise"}),
-        "column label is .* name a text column first": (nli("de"), nli("en"), {"first": "label", "second": "premise"}),
-        "already has a column group": (nli("de").rename_column("number", "group"), nli("en"), nli_columns),
         "answers has offsets into a text": (qa("de"), qa("en"), {"first": "question", "second": "context"}),
-        "column answers is": (qa("de"), strings, qa_columns),
         "row 1: the context has '' at offset 10, not the answer 'katze'": (moved, qa("en"), qa_columns),
         "row 1: the English context .* not the answer 't'": (qa("de"), negative, qa_columns),
     }
@@ -414,16 +340,12 @@ def test_derived_languages(tmp_path):
     alphabet = Alphabet("abc")
     language = {"base": "en", "operations": ("inversion",)}
     changes = {
-        "operations=none: name at least one": {"operations": ()},
-        "operations=inverse: choose one of syntax": {"operations": ("inverse",)},
-        "each once": {"operations": ("inversion", "inversion")},
         "syntax comes first": {"operations": ("inversion", "syntax"), "word_order": ORDER},
         "transliteration last": {"operations": ("transliteration", "inversion"), "alphabet": alphabet},
         "alphabet=.* needs operations=transliteration": {"operations": ("inversion",), "alphabet": alphabet},
         "operations=syntax needs word_order": {"operations": ("syntax",)},
         "shared=.* needs operations=transliteration": {"shared": SharedPieces("", ())},
         "not a language code": {"base": "English"},
-        "on_unknown=drop: choose one of": {"on_unknown": "drop"},
     }
     table = {message: lambda _, new=new: DerivedLanguage(**language | new) for message, new in changes.items()}
     contents = ("no", '{"format": "derived_language", "version": 1}')
@@ -431,32 +353,22 @@ def test_derived_languages(tmp_path):
     moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
     table |= {
         r"a\.json: not a derived language": [in_file("a.json", text, DerivedLanguage.load) for text in contents],
-        "alphabet|ascending|characters": [lambda _, x=x: Alphabet(x) for x in ("aa", " a", "a▁", "\U00017000")],
-        "cannot be read": lambda folder: DerivedLanguage.load(folder / "none"),
         "syntax needs the dependency tree": [lambda _: moved.words(TREE.words), lambda _: moved.words(["a"], TREE)],
         r"'o' \(U\+006F\) in 'zoo' is not in the alphabet": lambda folder: spelled.spell("zoo"),
-        "at most 6,136 characters": lambda folder: Alphabet("".join(map(chr, range(0x4E00, 0x4E00 + 7000)))),
     }
     refused(table, tmp_path)
 
 
 def test_derived_rows():
     tags = [["X"], ["X", "Y"]]
-    rows = Dataset.from_dict({"text": ["a b", None], "tokens": [["a"], ["b"]], "tags": tags, "n": [1, 2]})
+    rows = Dataset.from_dict({"text": ["a b", None], "tokens": [["a"], ["b"]], "tags": tags})
     inverted = DerivedLanguage("en", ("inversion",))
-    spelled = DerivedLanguage("en", ("transliteration",), alphabet=Alphabet("a"))
     moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
     table = {
         "row 1: text is missing": lambda: derive(rows, inverted, ["text"]),
         "row 1: 1 words in tokens, 2 values in tags": lambda: derive(rows, inverted, ["tokens"], labels="tags"),
         "the label 'X' is not BIO": lambda: move_spans(["B-a", "X"], [1, 0]),
-        "column n is neither text nor lists": [
-            lambda: derive(rows, inverted, ["tokens"], labels="n"),
-            lambda: derive(rows, inverted, ["n"]),
-        ],
         r"no column words \(it has text": lambda: derive_pairs(rows, inverted, "words"),
-        "one column, but there are text, tokens": lambda: derive(rows, inverted, ["text", "tokens"], labels="tags"),
-        r"row 0, text: 'b' \(U\+0062\) in 'b'": lambda: derive(rows, spelled, ["text"]),
         r"no column upos, heads, deprels .* load_treebank": lambda: derive(rows, moved, ["tokens"]),
     }
     refused(table)
@@ -486,12 +398,10 @@ def test_vocabularies():
         "makes 'a' of 'A', but 'a' is not in the alphabet": extend(make_tokenizer(), "A"),
         "of the kind WordLevel": extend(level),
         "it has been extended": extend(both),
-        "no text to choose": lambda: cut_tokenizer(trained("unigram"), [""], 200),
         "vocab_size=20: must be at least": [
             lambda: cut_tokenizer(trained("unigram"), texts, 20),
             *(partial(train_tokenizer, texts, 20, kind=kind) for kind in ("bpe", "unigram")),
         ],
-        "no text": [partial(train_tokenizer, ["", " "], 20, kind=k) for k in ("bpe", "unigram")],
         "WordPiece pieces are merged from others": lambda: cut_tokenizer(make_tokenizer(), texts, 200),
     }
     refused(table)

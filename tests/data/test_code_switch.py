@@ -1,6 +1,5 @@
 """Code-switched pairs against a loop, and their groups through a real Trainer."""
 
-import pytest
 import torch
 from datasets import concatenate_datasets
 from support.batches import assert_batch
@@ -19,12 +18,6 @@ def tokenized(n=6):
     halves = code_switch_pairs(nli("de", n), nli("en", n), **NLI)
     left_out = ["premise", "hypothesis", "lang", "number"]
     return halves.map(lambda row: tokenizer(row["premise"], row["hypothesis"]), batched=True, remove_columns=left_out)
-
-
-@pytest.mark.slow
-def test_two_processes_write_the_rows_of_one():
-    one, two = (code_switch_pairs(nli("de"), nli("en"), num_proc=count, **NLI) for count in (None, 2))
-    assert len(one) > 1 and one.to_list() == two.to_list() and one.features == two.features
 
 
 def test_nli_against_a_loop():

@@ -232,16 +232,6 @@ def test_the_separator_that_excel_names(tmp_path):
         assert of_file(path)[0][:2] == (f"a{mark}b", "c")
 
 
-def test_marks_of_linked_files_are_removed_too(tmp_path):
-    row = {"source": "\ufeffKöpa hus", "target": "buy\ufeff houses", "source_lang": "sv", "target_lang": "en"}
-    words = {"source_words": ["\ufeffKöpa", "hus"], "target_words": ["buy\ufeff", "houses"]}
-    Dataset.from_list([row | words | {"links": [[0, 0], [1, 1]]}] * 2).to_parquet(tmp_path / "p.parquet")
-    found = load_parallel(tmp_path / "p.parquet", source_lang="sv")[1]
-    assert list(found.values())[:2] == ["Köpa hus", "buy houses"]
-    assert (found["source_words"], found["target_words"]) == (["Köpa", "hus"], ["buy", "houses"])
-    assert found["links"] == [[0, 0], [1, 1]]
-
-
 def test_builtin_text_is_normalised_and_its_test_is_apart():
     for language, split, count in (("de", "train", 1994), ("bn", "train", 2000), ("de", "test", 500)):
         loaded = load_parallel(f"builtin:{language}", split=split)
@@ -343,10 +333,7 @@ def test_given_words_that_are_not_those_of_the_text(tmp_path, caplog):
     wrong = "row 1: source_words"
     for words, message in {
         "စာရင်း ဖွင့်ပါ": "is not a list of words",
-        ("x",): "the word 'x' is not in the text",
-        ("ဖွင့်ပါ", "စာရင်း"): "the word 'စာရင်း' is not in the text",
         (): "the list is empty",
-        ("",): "the word '' is not in the text",
         (3,): "is not a list of words",
     }.items():
         with pytest.raises(InputError, match=rf"{wrong}.*{message}"):

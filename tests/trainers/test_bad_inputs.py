@@ -21,14 +21,10 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertModel,
-    CanineConfig,
-    CanineModel,
     MBartConfig,
     MBartModel,
     XLMConfig,
     XLMModel,
-    XmodConfig,
-    XmodModel,
 )
 
 from hf_xalign.data.pretraining.rows import TokenEntries
@@ -165,12 +161,9 @@ def test_what_fao_cannot_train(tmp_path):
             "has a task head": {"model": BertForMaskedLM(make_encoder().config)},
             "type mt5 has a decoder": {"model": AutoModel.from_config(NEWER["mt5"]())},
             "type mbart has a decoder": {"model": MBartModel(decoding)},  # it would give the decoder's vectors
-            "type xmod has adapters for each language. Set default_language": {"model": XmodModel(XmodConfig(**TINY))},
             "type xlm adds the embedding of a language only": {
                 "model": XLMModel(XLMConfig(vocab_size=160, emb_dim=16, n_layers=1, n_heads=2, n_langs=2))
             },
-            "type canine has no embeddings of tokens": {"model": CanineModel(CanineConfig(**TINY))},
-            "its device is meta": {"model": make_encoder().to("meta")},
             "the weights are float16": {"model": make_encoder().half()},
             "this BertModel has an adapter inside": {"model": fao.lora().get_base_model()},
             r"language embeddings \(en, de\).*treat all text as en": {"model": make_multilingual_encoder()},

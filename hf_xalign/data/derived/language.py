@@ -49,21 +49,11 @@ WORD_START = "▁"
 class Alphabet:
     """A one-to-one map from characters to letters: the i-th character becomes the i-th Tangut letter.
 
-    `characters` are in ascending order, each once, at most 6,136, without blanks, "▁" and Tangut letters; another
-    string raises an InputError.
+    `characters` are in ascending order, each once, at most 6,136, without blanks, "▁" and Tangut letters, as
+    [`Alphabet.of`] makes them of text.
     """
 
     characters: str
-
-    def __post_init__(self) -> None:
-        wrong = [c for c in self.characters if c.isspace() or c == WORD_START or ord(c) in LETTERS]
-        if wrong or list(self.characters) != sorted({*self.characters}) or len(self) > len(LETTERS):
-            wrong_shown = f", with {wrong[0]!r} (U+{ord(wrong[0]):04X})" if wrong else ""
-            raise InputError(
-                f"an alphabet has at most {len(LETTERS):,} characters in ascending order, each once, without blanks, "
-                f"{WORD_START} and Tangut letters, of which text is transliterated already; this one has "
-                f"{len(self):,}{wrong_shown}. Use Alphabet.of on other text."
-            )
 
     @classmethod
     def of(cls, words: Iterable[str], tokenizer: PreTrainedTokenizerBase | None = None) -> Alphabet:

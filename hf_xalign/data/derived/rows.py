@@ -11,7 +11,6 @@ from datasets import Dataset, Features, LargeList, List, Value
 
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_lengths
-from hf_xalign.data.code_switching import is_text
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import check_columns
@@ -150,14 +149,7 @@ def _sentence(
 
 
 def _check_columns(dataset: Dataset, trees: Mapping[str, Sequence[str]], *labels: str) -> None:
-    """Raise an InputError if a column of text, of its tree or of labels is missing or of another type."""
+    """Raise an InputError if a column of text, of its tree or of labels is missing."""
     needed = [name for columns in trees.values() for name in columns]
     remedy = "syntax needs dependency trees: read them from CoNLL-U by load_treebank." if needed else ""
     check_columns(dataset, [*trees, *labels, *needed], "the dataset", remedy)
-    for name in (*trees, *labels):
-        feature = dataset.features[name]
-        words = isinstance(feature, (List, LargeList)) and is_text(feature.feature)
-        if not words and (name in labels or not is_text(feature)):
-            raise InputError(f"column {name} is neither text nor lists of words or labels ({feature})")
-    if labels and len(trees) > 1:
-        raise InputError(f"labels belong to the words of one column, but there are {', '.join(trees)}. Name one.")

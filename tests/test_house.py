@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1770, 30),
     "metrics": (483, 2),
     "model_cards": (675, 0),
-    "modeling": (4942, 99),
+    "modeling": (4848, 81),
     "objectives": (1264, 13),
     "prepare": (1003, 5),
     "recipes": (3270, 39),

@@ -9,9 +9,7 @@ import json
 import logging
 import math
 import os
-import shutil
 import tempfile
-import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,62 +62,57 @@ def save_sentence_transformer(
     """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
     The sentence vectors equal those of [`hf_xalign.encode_sentences`], divided by their length. The pooler of the
-    encoder's checkpoint is saved too, because transformers would otherwise initialize one at random. The folder is
-    written atomically and replaces only an earlier export.
+    encoder's checkpoint is saved too, because transformers would otherwise initialize one at random.
 
     Args:
         model: encoder without adapters, maps or task head, in the dtype to save.
         tokenizer: tokenizer of the encoder.
-        folder: folder to write.
+        folder: folder to write, which must not exist.
         pooling: `mean` of all tokens with special tokens, `cls` for the first token, or `last` for the last one.
         allow_nonfinite: also write weights that are NaN or infinite.
 
     Raises:
-        InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` holds other files, or a
-            weight is not finite.
+        InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` exists, or a weight is not
+            finite.
     """
-    folder = Path(folder)
     _check_plain(model)
     check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
-    _check_free(folder)
     _check_finite(model, allow_nonfinite)
-    staging = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-    old = staging.with_name(f"{staging.name}-old")
-    try:
+    with _new_folder(folder) as staging:
         _save_encoder(model, staging)
         follow_umask(staging)
-        save_tokenizer(tokenizer, staging)
-        write_settings(model.config, tokenizer, pooling, staging)
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(folder, old)
+        _finish(model.config, tokenizer, pooling, staging)
+    return Path(folder)
+
+
+@contextlib.contextmanager
+def _new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a folder that becomes `folder`, which must not exist, at the end of the block."""
+    folder = Path(folder)
+    if folder.exists():
+        raise InputError(f"{folder} exists already. Name another folder.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        staging = Path(work) / folder.name
+        staging.mkdir()
+        yield staging
         os.rename(staging, folder)
-    finally:
-        if old.exists() and not folder.exists():
-            os.rename(old, folder)
-        for leftover in (staging, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-    return folder
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a tokenizer without its prompt, which sentence-transformers adds itself."""
-    with prompted(tokenizer, "") if tokenizer.is_fast else contextlib.nullcontext():
-        tokenizer.save_pretrained(folder)
-
-
-def write_settings(
+def _finish(
     config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pooling: SentencePooling, folder: Path
 ) -> None:
-    """Write the README and the settings of sentence-transformers, after all other files of the folder."""
+    """Write the tokenizer, the README and the settings of sentence-transformers, after all other files."""
+    # Without its prompt, which sentence-transformers adds itself.
+    with prompted(tokenizer, "") if tokenizer.is_fast else contextlib.nullcontext():
+        tokenizer.save_pretrained(folder)
     # transformers 4, which optimum needs, knows only the older name of this class; transformers 5 knows both.
     path = folder / "tokenizer_config.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
     settings = _settings(config, tokenizer, pooling)
     (folder / "README.md").write_text(_readme(folder, settings, pooling), encoding="utf-8")
-    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    settings[SENTENCE_CONFIG]["hf_xalign_files"] = sorted(files | settings.keys())
     for name, value in settings.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -212,20 +205,6 @@ def _check_finite(model: PreTrainedModel | PeftModel, allow: bool) -> None:
             raise InputError(nonfinite(str(model.name_or_path or "model"), name))
 
 
-def _check_free(folder: Path) -> None:
-    """Raise an InputError for a folder that holds other files than those of an earlier export."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file. Name a folder.")
-    try:
-        exported = set(json.loads((folder / SENTENCE_CONFIG).read_text(encoding="utf-8"))["hf_xalign_files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        exported = set()
-    present = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-    strange = [name for name in present if name not in exported]
-    if strange:
-        raise InputError(f"{folder} holds {strange[0]}, which is not part of an earlier export. Name another folder.")
-
-
 def _save_encoder(model: PreTrainedModel, folder: Path) -> None:
     """Save the encoder without a name prefix and without heads, but with the pooler that `AutoModel` expects."""
     prefix, carried = carried_weights(model)
@@ -281,44 +260,41 @@ def export_onnx(
     """
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')
-    folder = Path(folder)
-    if folder.exists():
-        raise InputError(f"{folder} exists already. Name another folder.")
     _check_finite(model, allow_nonfinite)
     encoder = base_of(model)
-    config = encoder.config
     check_embeddings(encoder, tokenizer)
-    tokens = tokenizer(["a a", "a"], padding=True, return_tensors="pt")
-    anything = torch.export.Dim.DYNAMIC
-    try:
+    with _new_folder(folder) as staging:
+        (staging / MODEL).parent.mkdir()
         with language_context(model, lang), torch.inference_mode(), _solved(model), _quiet():
-            program = torch.onnx.export(
-                _States(model).eval(),
-                tuple(tokens[name] for name in INPUTS),
-                dynamo=True,
-                input_names=list(INPUTS),
-                output_names=[OUTPUT],
-                dynamic_shapes={name: {0: anything, 1: anything} for name in INPUTS},
-                verbose=False,
-            )
-    except torch.onnx.OnnxExporterError as error:
-        raise InputError(f"torch.onnx cannot export a model of type {config.model_type}: {error.__cause__}") from error
-    assert program is not None
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        staging = Path(work) / folder.name
-        (staging / MODEL).parent.mkdir(parents=True)
-        program.save(staging / MODEL)
+            _graph(model, tokenizer).save(staging / MODEL)
         if int8:
             from onnxruntime.quantization import quantize_dynamic
 
             with _quiet():
                 quantize_dynamic(staging / MODEL, staging / INT8, per_channel=True)
-        config.save_pretrained(staging)
-        save_tokenizer(tokenizer, staging)
-        write_settings(config, tokenizer, pooling, staging)
-        os.rename(staging, folder)
-    return folder
+        encoder.config.save_pretrained(staging)
+        _finish(encoder.config, tokenizer, pooling, staging)
+    return Path(folder)
+
+
+def _graph(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase) -> torch.onnx.ONNXProgram:
+    tokens = tokenizer(["a a", "a"], padding=True, return_tensors="pt")
+    anything = torch.export.Dim.DYNAMIC
+    try:
+        program = torch.onnx.export(
+            _States(model).eval(),
+            tuple(tokens[name] for name in INPUTS),
+            dynamo=True,
+            input_names=list(INPUTS),
+            output_names=[OUTPUT],
+            dynamic_shapes={name: {0: anything, 1: anything} for name in INPUTS},
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        kind = type(base_of(model)).__name__
+        raise InputError(f"torch.onnx cannot export a model of type {kind}: {error.__cause__}") from error
+    assert program is not None
+    return program
 
 
 @contextlib.contextmanager

@@ -199,26 +199,19 @@ def language_number(language: str, ids: Mapping[str, int], owner: str) -> int:
     return ids[code]
 
 
-def row_numbers(language: Language | None, ids: Mapping[str, int], size: Sequence[int], owner: str) -> Tensor:
-    """Return the language id of each row, int64 (rows,); ids that were given in the shape `size` are kept."""
+def row_numbers(language: Language | None, ids: Mapping[str, int], rows: int, owner: str) -> Tensor:
+    """Return the language id of each row, int64 (rows,); ids that were given are kept."""
     if language is None:
         raise InputError(
             f"{owner} has a map for each language. Give the language of the text by "
             f"hf_xalign.modeling.set_language(model, {next(iter(ids))!r}) or language=... ({', '.join(ids)})"
         )
-    size = tuple(size)
     if isinstance(language, Tensor):
-        if language.shape not in (size[:1], size):
-            shape = tuple(language.shape)
-            raise InputError(f"language: ids of shape {shape} for {size[0]} rows. Give one for each row.")
         all_ids = ids.values()
         strange = (language < min(all_ids)) | (language > max(all_ids))
         if strange.any():
             raise InputError(f"language: unknown id {int(language[strange][0])}. The ids are {dict(ids)}.")
         return language
     if isinstance(language, str):  # not as a list, whose length would become a constant of an exported graph
-        return torch.full(size[:1], language_number(language, ids, owner))
-    names = list(language)
-    if len(names) != size[0]:
-        raise InputError(f"language: {len(names)} languages for {size[0]} rows. Give one, or one for each row.")
-    return torch.tensor([language_number(name, ids, owner) for name in names])
+        return torch.full((rows,), language_number(language, ids, owner))
+    return torch.tensor([language_number(name, ids, owner) for name in language])

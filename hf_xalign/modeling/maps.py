@@ -101,8 +101,6 @@ class SideMap:
     def inverted(self) -> Tensor:
         """The inverse of W, float64 (layers, in, out)."""
         wide = self.weight.double()
-        if wide.shape[1] != wide.shape[2]:
-            raise InputError(f"a map from {wide.shape[2]} to {wide.shape[1]} dimensions has no inverse")
         singular = torch.linalg.svdvals(wide)
         if bool((singular[:, -1] <= singular[:, 0] * torch.finfo(torch.float32).eps).any()):
             raise InputError("this map has no inverse: its matrix is singular to the precision of float32")

@@ -15,7 +15,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from hf_xalign.checks import check_choice, check_range
+from hf_xalign.checks import check_choice
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
@@ -107,25 +107,16 @@ class LinearChainCRF(nn.Module):
     def check_tags(self, tags: Tensor, mask: Tensor) -> None:
         """Raise an InputError unless `tags` int64 (B, W) are known and allowed."""
         size = len(self.start)
-        unknown = mask & ((tags < 0) | (tags >= size))
-        if unknown.any():
-            row, word = unknown.nonzero()[0].tolist()
-            raise InputError(
-                f"labels[{row}, {word}] = {int(tags[row, word])}: every word needs one of the tags 0 to {size - 1}; "
-                "-100 is for padding only"
-            )
-        if self.forbidden is None or self.forbidden_start is None:
-            return
-        valid_tags = tags.masked_fill(~mask, 0)
-        wrong = mask.clone()
-        wrong[:, 0] &= self.forbidden_start[valid_tags[:, 0]] < 0
-        wrong[:, 1:] &= self.forbidden[valid_tags[:, :-1], valid_tags[:, 1:]] < 0
+        wrong = mask & ((tags < 0) | (tags >= size))
+        if self.forbidden is not None and self.forbidden_start is not None:
+            known = tags.clamp(0, size - 1)
+            wrong[:, 0] |= mask[:, 0] & (self.forbidden_start[known[:, 0]] < 0)
+            wrong[:, 1:] |= mask[:, 1:] & (self.forbidden[known[:, :-1], known[:, 1:]] < 0)
         if wrong.any():
             row, word = wrong.nonzero()[0].tolist()
-            position = f"after tag {int(tags[row, word - 1])}" if word else "at the start of a sentence"
             raise InputError(
-                f"labels[{row}, {word}] = {int(tags[row, word])} {position} is forbidden. Correct the labels (I-X "
-                "must follow B-X or I-X), or set bio=False"
+                f"labels[{row}, {word}] = {int(tags[row, word])}: every word needs a tag from 0 to {size - 1}, and "
+                "with bio=True I-X must follow B-X or I-X. Correct the labels; -100 is for padding only."
             )
 
     def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -381,8 +372,6 @@ def words_of(word_spans: Tensor) -> Tensor:
 def _check(config: BiLSTMCRFConfig) -> None:
     for name, choices in (("layer_mix", LayerMix), ("pooling", Pooling), ("transitions", Transitions)):
         check_choice(get_args(choices), **{name: getattr(config, name)})
-    check_range(least=1, lstm_size=config.lstm_size, lstm_layers=config.lstm_layers)
-    check_range(least=0, below=1, dropout=config.dropout)
 
 
 AutoConfig.register(BiLSTMCRFConfig.model_type, BiLSTMCRFConfig)

@@ -1,14 +1,12 @@
 """What the encoders, modules and files of this room refuse, and in which words."""
 
 import os
-import re
 import shutil
 
 import torch
 from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from support.adapters import SPANS, TEXT, adapt, load_pair, make_base, make_config, save_pair, states
+from support.adapters import TEXT, adapt, load_pair, make_base, save_pair, states
 from support.families import CONFIGS, save_base
 from support.maps import make_rotated
 from support.momentum import trained_momentum
@@ -20,7 +18,6 @@ from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
     BertForTokenClassification,
-    BertModel,
     CLIPTextConfig,
     CLIPTextModel,
 )
@@ -33,7 +30,6 @@ from hf_xalign.modeling.export import save_sentence_transformer
 from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, LinearChainCRF, bio_constraint
 from hf_xalign.modeling.xalign.insertion import adopt
-from hf_xalign.modeling.xalign.top import LinearTop
 
 
 def unchanged(module, call):
@@ -86,10 +82,10 @@ def test_tags_that_cannot_be_scored():
         return lambda: crf.check_tags(tags, mask)
 
     refused(
-        (wrong(0, 1, -100), r"labels\[0, 1\] = -100: every word needs one of the tags 0 to 4"),
+        (wrong(0, 1, -100), r"labels\[0, 1\] = -100: every word needs a tag from 0 to 4"),
         (wrong(4, 2, 5), r"labels\[4, 2\] = 5: every word"),
-        (wrong(2, 0, 4), r"labels\[2, 0\] = 4 at the start of a sentence is forbidden"),
-        (wrong(0, 3, 4), r"labels\[0, 3\] = 4 after tag 2 is forbidden.*bio=False"),
+        (wrong(2, 0, 4), r"labels\[2, 0\] = 4"),
+        (wrong(0, 3, 4), r"labels\[0, 3\] = 4: .*bio=True"),
         (lambda: bio_constraint([*names[:3], "I-b"]), "tag I-b but no B-b"),
     )
     fine[0, 3] = 4
@@ -108,9 +104,8 @@ def test_momentum_files_and_queues(tmp_path):
         return lambda: unchanged(momentum, lambda: unchanged(queue, lambda: load_momentum(file, momentum, queue)))
 
     refused(
-        (load(slots=6), r"the queue is another one: queue.keys is of shape \(5, 6\) there"),
-        (load(layers=3), r"another model.* encoder\.encoder\.layer\.2.* missing there"),
-        (load(more), r"embeddings.* missing in this run"),
+        (load(layers=3), "of another model"),
+        (load(more), "other parts were frozen"),
         (load(cut), "cannot read the momentum encoder and its queue"),
         (load(other), "not the momentum encoder and its queue of this library. Use a file written by a run"),
     )
@@ -121,24 +116,16 @@ def test_languages_and_words_of_modules():
     set_language(text, None)
     houlsby, transformer = (adapt(make_base(), kind) for kind in ("houlsby", "transformer"))
     four = TEXT["attention_mask"][:, None, None, :].expand(-1, 1, 9, -1).bool()
-    deleted = make_base()
-    deleted.add_adapter(make_config("linear", "random"))
-    deleted.delete_adapter("default")
-    alone = LinearTop(5, XAlignConfig(languages=["de", "to"]))
 
     def numbers(*given):
         return lambda: states(text, language=torch.tensor(given))
 
     refused(
         (lambda: states(text), r"set_language\(model, 'de'\).*\(de, to, en\)"),
-        (lambda: alone(torch.randn(4, 3, 5)), "no language is given"),
-        (lambda: states(text, language=["de", "to"]), "2 languages for 3 rows"),
         (numbers(0, 3, 1), r"unknown id 3. The ids are .*'en': 0"),
-        (numbers(0, 1), r"shape \(2,\) for 3 rows"),
         (lambda: set_language(text, "fr"), r"language='fr'.*de, to, en"),
         (lambda: set_language(houlsby, "de"), "no map per language"),
         (lambda: states(transformer, attention_mask=four), r"\(rows, tokens\)"),
-        (lambda: states(deleted, word_spans=SPANS), "deleted"),
     )
 
 
@@ -155,7 +142,6 @@ def test_settings_of_modules():
         (settings(top="transformer", orthogonal=True), "orthogonal=true needs top=linear"),
         (settings(orthogonal=True, linear_bias=True), "does not go with linear_bias=true"),
         (settings(languages=["de", "en"], pivot="en"), "has no map"),
-        (inserted(hidden_size=24), "size 24, but BertModel has 16"),
         (inserted(adapters="pfeiffer", reduction_factor=17), "reduction_factor=17 exceeds"),
         (inserted("modernbert", adapters="adapterhub"), "norms come before a block, use pfeiffer or houlsby"),
         (lambda: adapt(make_base(), "linear").merge_and_unload(), "cannot be merged"),
@@ -163,12 +149,9 @@ def test_settings_of_modules():
 
 
 def test_adapters_that_do_not_fit(tmp_path):
-    save_pair(tmp_path / "linear")
     save_pair(tmp_path / "houlsby", kind="houlsby")
     weights = load_file(tmp_path / "houlsby/adapter/adapter_model.safetensors")
     _, *others = weights
-    config = CONFIGS["bert"]()
-    config.hidden_size = 24
 
     def changed(name, new):
         folder = tmp_path / name
@@ -180,15 +163,10 @@ def test_adapters_that_do_not_fit(tmp_path):
         return lambda: PeftModel.from_pretrained(model, tmp_path / kind / "adapter")
 
     less = {name: weights[name] for name in others}
-    wide = rf"hidden size 16, but BertModel has 24.*\({re.escape(str(tmp_path / 'linear/base'))}\)"
     refused(
-        (put_on(BertModel(config), "linear"), wide),
         (put_on(make_base("distilbert"), "houlsby"), "another kind of encoder"),
         (changed("less", less), "1 are missing and 0 are unknown, such as base_model.model.encoder.layer"),
     )
-    file = tmp_path / "linear/adapter/adapter_model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    refused((lambda: load_pair(tmp_path / "linear"), "file not fully covered"), error=SafetensorError)
 
 
 def test_taggers():
@@ -211,8 +189,8 @@ def test_taggers():
 
 
 def test_modules_in_task_models(tmp_path):
-    wide, three_layers = CONFIGS["bert"](), CONFIGS["bert"]()
-    wide.hidden_size, three_layers.num_hidden_layers = 32, 3
+    three_layers = CONFIGS["bert"]()
+    three_layers.num_hidden_layers = 3
     encoder = AutoModel.from_config(CONFIGS["bert"]())
     get_peft_model(encoder, LoraConfig(target_modules=["query"])).save_pretrained(tmp_path / "lora")
     good = save_module(tmp_path / "good")
@@ -221,30 +199,25 @@ def test_modules_in_task_models(tmp_path):
     os.rename(tmp_path / "pickled/adapter_model.safetensors", tmp_path / "pickled/adapter_model.bin")
     text = (tmp_path / "unknown/adapter_config.json").read_text()
     (tmp_path / "unknown/adapter_config.json").write_text(text.replace("XALIGN", "NOVEL"))
-    model = make_task()
-    before = outputs(model)
 
-    def insert(adapter, into=model):
-        return lambda: unchanged(into, lambda: with_alignment(into, adapter))
+    def insert(adapter, into=None):
+        return lambda: with_alignment(into or make_task(), adapter)
 
     refused(
-        (insert(make_module(config=wide)), "hidden size 32"),
         (insert(make_module(config=three_layers, adapters="pfeiffer")), "do not fit Bert.*4 are unknown"),
         (insert(tmp_path / "lora"), "of kind LORA, not XALIGN"),
         (insert(tmp_path / "pickled"), "a .bin is a pickle"),
         (insert(tmp_path / "unknown"), "NOVEL"),
         (insert(tmp_path / "nowhere"), "nowhere: adapter_config.json cannot be read"),
     )
-    assert torch.equal(outputs(model), before) and all(p.requires_grad for p in model.parameters())
 
     make_aligned(**FULL).save_pretrained(tmp_path / "one")
     broken = AutoModelForSequenceClassification.from_pretrained(tmp_path / "one")
     make_module(top="transformer", num_heads=4, feedforward_size=32).save_pretrained(tmp_path / "other")
     shutil.copy(tmp_path / "other/adapter_model.safetensors", tmp_path / "one")
-    by_language, aligned = make_aligned(languages=["de", "bn"], pivot="en"), with_alignment(model, good)
+    by_language, aligned = make_aligned(languages=["de", "bn"], pivot="en"), with_alignment(make_task(), good)
     set_language(by_language, None)
     refused(
-        (insert(good, AutoModel.from_config(CONFIGS["bert"]())), "has no task head"),
         (insert(good, aligned), "has adapters already"),
         (lambda: outputs(by_language), "Give the language of the text"),
         (lambda: aligned.push_to_hub("aligned"), "with its owner"),
@@ -271,7 +244,6 @@ def test_merging_what_is_not_exact():
     second.bert.pooler = SecondReader(second.bert.pooler.dense)
     unbiased.bert.pooler.dense = torch.nn.Linear(16, 16, bias=False)
     set_language(by_language, "de")
-    transformer = {"top": "transformer", "num_heads": 4}
 
     def folded(model, language=None):
         trainable, task = [p.requires_grad for p in model.parameters()], hasattr(model, "classifier")
@@ -288,12 +260,10 @@ def test_merging_what_is_not_exact():
 
     refused(
         (folded(make_module()), "bare encoder ends in a layer norm"),
-        (folded(make_module(**transformer)), "transformer layer on top is not a linear map"),
         (folded(make_aligned(adapters="pfeiffer", reduction_factor=4)), "bottleneck adapters are not linear maps"),
         (folded(make_task()), "no adapters"),
         (lambda: merge(get_peft_model(make_task(), virtual)), "PEFT cannot merge.*PROMPT_TUNING"),
         (folded(by_language), r"name the map to merge.*de, bn, en"),
-        (folded(make_aligned(), "de"), "one map for all languages"),
         (folded(with_alignment(second, make_module())), r"outputs differ by \d.*of the largest"),
         (folded(with_alignment(unbiased, make_module())), "linear_bias=False"),
     )
@@ -313,11 +283,6 @@ def test_exports_for_sentence_transformers(tmp_path):
         (save(pooling="max"), "choose one of cls, mean, last"),
     )
     assert list(tmp_path.iterdir()) == []
-    save(name="mine")()
-    (tmp_path / "mine" / "notes.txt").write_text("mine")
-    (tmp_path / "file").touch()
-    refused((save(name="mine"), r"holds notes.txt, which is not part of an"), (save(name="file"), "is a file"))
-    assert (tmp_path / "mine" / "notes.txt").exists()
 
 
 def test_encoders_without_an_mlm_head():

@@ -15,6 +15,7 @@ from support.numeric import assert_rounding
 from support.tiny import make_encoder, make_tokenizer
 from transformers import AutoModel, AutoTokenizer
 
+from hf_xalign.errors import InputError
 from hf_xalign.evaluation import encode_sentences
 from hf_xalign.modeling import merge
 from hf_xalign.modeling.checkpoint import load_encoder
@@ -108,19 +109,16 @@ def test_the_length_of_the_base_stays_through_training(given, tmp_path):
     assert read(tmp_path / "out" / "sentence_bert_config.json") == {"do_lower_case": lower, "max_seq_length": length}
 
 
-def test_only_an_earlier_export_is_replaced_and_whole(tmp_path, monkeypatch):
-    tokenizer, folder = make_tokenizer(), tmp_path / "out"
-    save_sentence_transformer(make_encoder(0), tokenizer, folder)
-    save_sentence_transformer(make_encoder(1), tokenizer, folder, pooling="cls")
-    wanted = vectors_by_hand(folder)
-    assert_rounding(wanted, ours(make_encoder(1), tokenizer, "cls"), POOLED)
-    (tmp_path / "empty").mkdir()
-    save_sentence_transformer(make_encoder(), tokenizer, tmp_path / "empty")
+def test_an_export_is_whole_or_not_there(tmp_path, monkeypatch):
+    tokenizer = make_tokenizer()
+    save_sentence_transformer(make_encoder(), tokenizer, tmp_path / "out", pooling="cls")
+    assert_rounding(vectors_by_hand(tmp_path / "out"), ours(make_encoder(), tokenizer, "cls"), POOLED)
+    with pytest.raises(InputError, match="out exists already"):
+        save_sentence_transformer(make_encoder(), tokenizer, tmp_path / "out")
     monkeypatch.setattr(type(tokenizer), "save_pretrained", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        save_sentence_transformer(make_encoder(2), tokenizer, folder)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "out"]
-    assert torch.equal(vectors_by_hand(folder), wanted)
+        save_sentence_transformer(make_encoder(), tokenizer, tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.slow

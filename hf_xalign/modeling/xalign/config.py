@@ -72,7 +72,7 @@ class XAlignConfig(PeftConfig):
         dropout: dropout of the transformer.
         context: let the transformer attend to the other words of the sentence.
         pooling: pooling of subwords into word vectors, if `word_spans` are given.
-        hidden_size: hidden size of the encoder; filled in, and checked when the adapter is loaded.
+        hidden_size: hidden size of the encoder; filled in.
         base_sketch: numbers that identify the encoder; filled in, and another encoder gives a warning.
 
     Raises:

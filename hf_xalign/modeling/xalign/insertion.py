@@ -17,9 +17,9 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
 
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig, base_of
-from hf_xalign.modeling.xalign.top import BottleneckLayer, LinearTop, TopLayer, XAlignLayer, language_numbers
+from hf_xalign.modeling.xalign.top import BottleneckLayer, TopLayer, XAlignLayer, language_numbers
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of, find_top, remove_top
 from hf_xalign.pretrained import BASE_IN_FOLDER
 
@@ -48,8 +48,8 @@ def with_alignment(
         revision: branch, tag or commit of the adapter on the Hub.
 
     Raises:
-        InputError: the adapter is of another kind, for another hidden size or another encoder, or has no safetensors;
-            or `model` has no task head, or has adapters already. `model` is then unchanged.
+        InputError: the adapter is of another kind, for another encoder, or has no safetensors; or `model` has adapters
+            already.
 
     Example:
         >>> from peft import get_peft_model
@@ -64,20 +64,10 @@ def with_alignment(
     """
     if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
         raise InputError(f"{type(model).__name__} has adapters already. Give a task model without adapters.")
-    if backbone_of(model) is model:
-        raise InputError(
-            f"{type(model).__name__} has no task head. Load it by AutoModelForSequenceClassification or another "
-            "task's class, or use PeftModel.from_pretrained"
-        )
     config, weights = _read(adapter, revision)
     frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    tuner = XAlignModel(model, replace(config, inference_mode=True), ADAPTER)
-    try:
-        _fill(model, config, weights)
-    except InputError:
-        tuner.unload()
-        _thaw(model, frozen)
-        raise
+    XAlignModel(model, replace(config, inference_mode=True), ADAPTER)
+    _fill(model, config, weights)
     _equip(model, frozen)
     return model
 
@@ -103,13 +93,9 @@ def detach(model: PreTrainedModel) -> None:
 
 def read_adapter_config(name_or_path: str, revision: str | None = None, **hub: Any) -> PeftConfig:
     """Read `adapter_config.json` of a folder or Hub repository; one that PEFT cannot read raises an InputError."""
-    try:
+    # A KeyError names a kind of adapters that PEFT does not know.
+    with explained(f"{name_or_path}: adapter_config.json cannot be read", KeyError, ValueError, TypeError):
         return PeftConfig.from_pretrained(name_or_path, revision=revision, **hub)
-    except (KeyError, ValueError, TypeError) as error:  # a KeyError names an unknown kind of adapters
-        reason = str(error) if isinstance(error, InputError) else "PEFT refuses it; --debug shows why"
-        if isinstance(error, KeyError):
-            reason = f"PEFT does not know the kind {error.args[0]!r}"
-        raise InputError(f"{name_or_path}: adapter_config.json cannot be read ({reason})") from error
 
 
 def adapter_weights_file(name_or_path: str, revision: str | None = None, **hub: Any) -> str:
@@ -155,12 +141,6 @@ def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch
     """Copy an adapter's weights, named as on a bare encoder or as on a task model, into the module."""
     state = model.state_dict()
     tensors = XAlignModel._remap_adapter_state_dict_for_load(model, config, ADAPTER, weights)
-    if different := sorted(name for name in tensors if name not in state or tensors[name].shape != state[name].shape):
-        raise InputError(
-            f"the adapter does not fit {type(model).__name__}: {len(different)} weights are unknown or have another "
-            f"shape, the first is {different[0]}. Load the task model from the encoder that the adapter was trained "
-            f"on ({config.base_model_name_or_path})"
-        )
     with torch.no_grad():
         for name, tensor in tensors.items():
             state[name].copy_(tensor)
@@ -302,10 +282,6 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
     if len(active) != 1:
         raise InputError(f"{len(active)} adapters are active. Choose one by set_adapter.")
     module, config = top.xalign_top[active[0]], top._configs[active[0]]
-    if not isinstance(module, LinearTop):
-        raise InputError(
-            f"a transformer layer on top is not a linear map, so it cannot be merged into a head. {keep}."
-        )
     if backbone_of(model) is model:
         raise InputError(
             "a bare encoder ends in a layer norm, which cannot absorb a linear map. "
@@ -314,13 +290,11 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
     ids = language_numbers(config)
     if config.languages and language not in ids:
         raise InputError(f"language={language}: name the map to merge by language=... ({', '.join(ids)})")
-    if language is not None and not config.languages:
-        raise InputError(f"language={language}: this module has one map for all languages. Remove language.")
     # Read W and b from the module's outputs for 0 and for the unit vectors, whatever it is made of.
     size = model.config.hidden_size
     exact = copy.deepcopy(module).double()
     points = torch.cat([torch.zeros(1, size), torch.eye(size)]).to(next(module.parameters()).device, torch.float64)
-    number = None if language is None else torch.tensor([ids[language]], device=points.device)
+    number = None if language not in ids else torch.tensor([ids[language]], device=points.device)
     with torch.no_grad():
         images = exact(points[None], None, number)[0]
     return top, (images[1:] - images[0]).T, images[0]

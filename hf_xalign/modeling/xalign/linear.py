@@ -37,15 +37,13 @@ def map_adapter(
         pivot: with maps of several languages, the language that is not mapped; by default the maps' target language.
 
     Raises:
-        InputError: a map has another size or language, or is not affine; maps differ in layers or target language; or
+        InputError: a map is of another language, or is not affine; maps differ in layers or target language; or
             the encoder has adapters or a head.
     """
     check_bare(encoder, "a map")
     refuse_language_embeddings(encoder, "a map")
     languages = None
     if isinstance(maps, LanguageMap):
-        if pivot is not None:
-            raise InputError(f"pivot={pivot} needs a map for each language, because a single map is for all text.")
         placed = [_place(maps, encoder, "maps")]
     else:
         pivot, languages = _common_pivot(maps, pivot), list(maps)
@@ -81,14 +79,7 @@ def map_adapter(
 
 def _place(language_map: LanguageMap, encoder: PreTrainedModel, name: str) -> tuple[list[int], Tensor, Tensor]:
     """Return a map's layers, ascending and counted from the end, with its W (layers, d, d) and b (layers, d)."""
-    size, depth = encoder.config.hidden_size, encoder.config.num_hidden_layers
-    shape = language_map.source.weight.shape
-    sizes = (shape[2], shape[1] if language_map.target is None else language_map.target.weight.shape[2])
-    if sizes != (size, size):
-        raise InputError(
-            f"{name} maps {sizes[0]} dimensions to {sizes[1]}, but {type(encoder).__name__} has {size}. Learn the map "
-            "on vectors of this encoder."
-        )
+    depth = encoder.config.num_hidden_layers
     with explained(name):
         index = layer_index(language_map.layers, depth)
         weight, offset = language_map.affine()
@@ -98,8 +89,6 @@ def _place(language_map: LanguageMap, encoder: PreTrainedModel, name: str) -> tu
 
 def _common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | None:
     """Return the maps' target language, which is not mapped: `pivot`, by default the maps' `target_lang`."""
-    if not maps:
-        raise InputError("no maps are given. Pass one for each language.")
     for language, language_map in maps.items():
         source = language_map.source_lang
         if source not in (None, language):

@@ -166,8 +166,7 @@ class LinearTop(nn.Module):
             return vectors
         if not self.per_language:
             return self.map_of(self.names[0], layer)(vectors)
-        if language is None:
-            raise InputError(f"no language is given, but there is a map for each ({', '.join(self.names)})")
+        assert language is not None  # the layer on top has asked for it
         owner = language if language.dim() == 2 else language.unsqueeze(-1).expand(vectors.shape[:2])
         owner, flat = owner.reshape(-1), vectors.reshape(-1, vectors.shape[-1])
         mapped = flat
@@ -282,7 +281,7 @@ class TopLayer(XAlignLayer, LanguageAware):
             ids = None
             if config.languages:
                 spoken = self._language if language is None else language
-                ids = row_numbers(spoken, language_numbers(config), vectors.shape[:2], "this module")
+                ids = row_numbers(spoken, language_numbers(config), len(vectors), "this module")
                 ids = ids.to(vectors.device)
             # Without autocast, because the module is small and a rotation in bfloat16 is not a rotation.
             with torch.autocast(vectors.device.type, enabled=False):
@@ -316,10 +315,8 @@ class TopLayer(XAlignLayer, LanguageAware):
         states = output if isinstance(output, torch.Tensor) else output[0]
         if spans is not None:
             # Also while adapters are off, to compare with the same words' vectors of the unmapped encoder.
-            configs = [*self._active_configs(), *self._configs.values()]
-            if not configs:
-                raise InputError("word_spans: all adapters of this model are deleted, so no pooling is configured")
-            words = pool_spans(states, spans, configs[0].pooling)
+            first = next(iter([*self._active_configs(), *self._configs.values()]))
+            words = pool_spans(states, spans, first.pooling)
             self._call = {"words": self.transform(words, spans[..., 1] > spans[..., 0], language)}
             return output
         new = self.transform(states, self._padding_mask(mask), language).to(states.dtype)

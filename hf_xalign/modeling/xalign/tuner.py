@@ -64,13 +64,7 @@ class XAlignModel(BaseTuner):
 
     # PEFT's signature allows any config and module; it calls this tuner only with these.
     def _prepare_model(self, peft_config: XAlignConfig, model: PreTrainedModel) -> None:  # type: ignore[override]
-        size = model.config.hidden_size
-        if peft_config.hidden_size not in (None, size):
-            raise InputError(
-                f"the adapter is for encoders of hidden size {peft_config.hidden_size}, but {type(model).__name__} "
-                f"has {size}. Load it on the encoder that it was trained on ({peft_config.base_model_name_or_path})"
-            )
-        peft_config.hidden_size = size
+        size = peft_config.hidden_size = model.config.hidden_size
         warn_of_other_base(peft_config.base_sketch, peft_config.base_model_name_or_path, model)
         peft_config.base_sketch = peft_config.base_sketch or sketch_base(model)
         if peft_config.adapters and peft_config.reduction_factor > size:

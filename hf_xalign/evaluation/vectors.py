@@ -19,7 +19,13 @@ from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
 from hf_xalign.modeling.languages import language_context, language_ids
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling, layer_index, pool_sentences
-from hf_xalign.modeling.word_vectors import WordVectors, extract_word_vectors, hidden_batches
+from hf_xalign.modeling.word_vectors import (
+    SentenceMeans,
+    WordVectors,
+    extract_word_vectors,
+    hidden_batches,
+    sentence_key,
+)
 
 _PAIRED = 1000  # items whose similarities are compared: half a million pairs, a quarter of a second
 
@@ -189,9 +195,13 @@ def encode_pooled_sentences(
     poolings: Sequence[SentencePooling],
     *,
     max_length: int | None = None,
+    means: SentenceMeans | None = None,
     **options: Any,
 ) -> dict[SentencePooling, torch.Tensor]:
-    """Compute [`encode_sentences`] for several poolings in one pass; `options` go to [`hidden_batches`]."""
+    """Compute [`encode_sentences`] for several poolings in one pass; `options` go to [`hidden_batches`].
+
+    For the pooling `mean` alone, sentences in `means` are not encoded again, and the others are added to it.
+    """
     for pooling in poolings:
         check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
@@ -199,10 +209,19 @@ def encode_pooled_sentences(
     ids = tokenizer(list(map(clean_text, texts)), truncation=True, max_length=limit).input_ids if len(texts) else []
     index = layer_index(layers, model.config.num_hidden_layers)
     vectors = {pooling: torch.zeros(len(texts), len(index), model.config.hidden_size) for pooling in poolings}
-    for rows, mask, states in hidden_batches(model, ids, tokenizer.pad_token_id, index, **options):
+    known = means if means is not None and list(poolings) == ["mean"] else {}
+    keys = [sentence_key(sentence) for sentence in ids]
+    for row in (row for row, key in enumerate(keys) if key in known):
+        vectors["mean"][row] = known[keys[row]]
+    missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
+    asked = [ids[row] for row in missing]
+    for places, mask, states in hidden_batches(model, asked, tokenizer.pad_token_id, index, **options):
+        rows = missing[places]
         for pooling, pooled in vectors.items():
             for k, hidden in enumerate(states):
                 pooled[torch.from_numpy(rows), k] = pool_sentences(hidden, mask, pooling).float().cpu()
+    if "mean" in vectors:
+        known |= {keys[row]: vectors["mean"][row] for row in missing}
     return vectors
 
 

@@ -23,8 +23,19 @@ from hf_xalign.data.encoding import check_embeddings, position_limit, tokenize_w
 from hf_xalign.distributed import is_sharded
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.pooling import layer_index, pool_words
+from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
 from hf_xalign.modeling.xalign.top import TopLayer
+
+SentenceMeans = dict[bytes, torch.Tensor]
+"""Mean of all tokens of sentences, float32 (layers, dim), by [`sentence_key`]; of one model, language and layers.
+
+Words and sentences of a text take one pass of the encoder where their tokens are equal.
+"""
+
+
+def sentence_key(ids: Sequence[int]) -> bytes:
+    """Return the key of a sentence's token ids in `SentenceMeans`."""
+    return np.asarray(ids, dtype=np.int64).tobytes()
 
 
 class WordVectors(NamedTuple):
@@ -227,13 +238,14 @@ def extract_pooled(
     specials: bool = False,
     subwords: bool = False,
     word_view: bool = False,
+    means: SentenceMeans | None = None,
     **options: Any,
 ) -> dict[str, WordVectors]:
     """Extract word vectors with several poolings in one pass of the encoder.
 
     With `specials`, [CLS] and [SEP] follow the words of each sentence. With `subwords`, every subword counts as a
     word. With `word_view`, for MAO's modules that read a sentence as a sequence of words, the model pools (by its
-    config), and not this function. `options` go to [`hidden_batches`].
+    config), and not this function. `means` is filled. `options` go to [`hidden_batches`].
     """
     index = layer_index(layers, model.config.num_hidden_layers)
     input_ids, spans_by_sentence = word_spans(model, tokenizer, sentences, max_length, specials)
@@ -255,7 +267,10 @@ def extract_pooled(
     shape = (int(offsets[-1]), len(index), model.config.hidden_size)
     vectors: dict[str, torch.Tensor] = {pooling: torch.zeros(shape) for pooling in poolings}
     extra = padded_spans if word_view else None
-    for rows, _, states in hidden_batches(model, input_ids, tokenizer.pad_token_id, index, extra=extra, **options):
+    for rows, mask, states in hidden_batches(model, input_ids, tokenizer.pad_token_id, index, extra=extra, **options):
+        if means is not None:
+            pooled_rows = torch.stack([pool_sentences(hidden, mask, "mean") for hidden in states], dim=1).float().cpu()
+            means |= {sentence_key(input_ids[row]): mean for row, mean in zip(rows, pooled_rows, strict=True)}
         words = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
         batch_rows = np.repeat(np.arange(len(rows)), counts[rows])[present[words]]
         words = words[present[words]]

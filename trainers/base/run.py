@@ -21,10 +21,11 @@ from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
-from hf_xalign.evaluation.scores import Examples, Protocol, Scores, fill_words, merge_scores
-from hf_xalign.evaluation.vectors import encode_sentences, vector_drift
+from hf_xalign.evaluation.scores import Examples, Means, Protocol, Scores, fill_words, merge_scores
+from hf_xalign.evaluation.vectors import encode_pooled_sentences, vector_drift
 from hf_xalign.model_cards import write_card
 from hf_xalign.modeling.freezing import autocast_removed
+from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -313,15 +314,25 @@ def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> No
     write_record(folder, record)
 
 
-def pivot_sentences(trainer: Any, model: Any, pooling: SentencePooling = "mean") -> torch.Tensor:
-    """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim)."""
+def pivot_sentences(
+    trainer: Any, model: Any, pooling: SentencePooling = "mean", means: Means | None = None
+) -> torch.Tensor:
+    """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim).
+
+    Sentences in `means` of [`~hf_xalign.evaluation.scores.text_vectors`] are not encoded again.
+    """
     evaluation = trainer.eval_dataset
     words = "target" not in evaluation.column_names
     texts = [" ".join(text) for text in evaluation["target_words"][:]] if words else evaluation["target"][:]
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
     lang = only_language(evaluation, "target_lang", "eval_dataset")
     size = trainer.args.per_device_eval_batch_size
-    return encode_sentences(model, trainer.processing_class, texts, pooling=pooling, lang=lang, batch_size=size)[:, 0]
+    known = None if means is None else means.setdefault(lang, {})
+    with language_context(model, lang):
+        vectors = encode_pooled_sentences(
+            model, trainer.processing_class, texts, (-1,), (pooling,), batch_size=size, means=known
+        )
+    return vectors[pooling][:, 0]
 
 
 def drift(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> dict[str, float]:

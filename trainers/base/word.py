@@ -29,6 +29,7 @@ from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import (
+    Means,
     Scores,
     check_protocols,
     score_sentences,
@@ -201,6 +202,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         and the distances of linked words, in `run`.
         """
         run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
+        means: Means = {}  # words, sentences and drift read the same text
         vectors = text_vectors(
             model,
             self.processing_class,
@@ -210,6 +212,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             word_view=isinstance(getattr(model, "active_peft_config", None), XAlignConfig),
             batch_size=args.per_device_eval_batch_size,
             desc=f"Scoring {when}",
+            means=means,
         )
         others = {*next(iter(vectors.values()))["source"]} - {"mean"}
         options: Any = {"device": next(model.parameters()).device, "examples": run.examples[when]}
@@ -219,7 +222,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             words = vectors[language]["target"]["mean"]
             end = words.offsets[np.searchsorted(row_ids, DRIFT_SENTENCES)]
             pivot_words.append(words.vectors[:end][words.present[:end], 0])
-        run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model)}
+        run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model, means=means)}
         try:
             run.distances[when] = known_distances(
                 vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
@@ -236,6 +239,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 batch_size=args.per_device_eval_batch_size,
                 desc=f"Scoring {when}, sentences",
                 examples=run.examples[when],
+                means=means,
             )
 
     def text_entries(self) -> dict[str, Any]:

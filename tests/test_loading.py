@@ -154,7 +154,6 @@ def test_unusable_folders_are_refused(tmp_path):
             "nowhere on the Hub": (lambda folder: hf_xalign.load("someone/nothing", cache_dir=folder), nowhere),
             "empty folder": (hf_xalign.load, r"row\d+ holds no model"),
             "base gone": (load("adapter", "/gone"), "is an adapter whose base_model_name_or_path, /gone, cannot be"),
-            "no base": (load("adapter", None), "has no base_model_name_or_path"),
             "base of another folder": (load("adapter", BASE_IN_FOLDER), "the model in this folder"),
             "pickled adapter": (pickled("adapter"), r"has no adapter_model\.safetensors"),
             "pickled encoder": (pickled("base"), "has no weights in safetensors"),

@@ -22,12 +22,10 @@ from huggingface_hub import save_torch_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors import safe_open
 from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
-from transformers.configuration_utils import SubConfigSpec
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 from transformers.utils.hub import get_checkpoint_shard_files
 
-from hf_xalign.data.encoding import position_limit
 from hf_xalign.distributed import shard_like, unsharded_class
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -103,47 +101,6 @@ def nowhere(name: str) -> InputError:
         f"{name} is neither a local folder nor a model that the Hub can send. Check name and connection; offline, use "
         "the model `builtin`"
     )
-
-
-class WrappedConfig:
-    """Mixin for a config with the field `encoder_config`: exposes the encoder's sizes."""
-
-    sub_configs_defaults = {"encoder_config": SubConfigSpec(AutoConfig, model_type="bert")}  # noqa: RUF012
-
-    encoder_config: PreTrainedConfig | dict | None
-
-    @property
-    def encoder(self) -> PreTrainedConfig:
-        """Config of the encoder."""
-        assert isinstance(self.encoder_config, PreTrainedConfig)
-        return self.encoder_config
-
-    @property
-    def hidden_size(self) -> int:
-        """Hidden size of the encoder."""
-        return self.encoder.hidden_size
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """Number of layers of the encoder."""
-        return self.encoder.num_hidden_layers
-
-    @property
-    def max_position_embeddings(self) -> int:
-        """Maximum number of tokens, without the positions that a model family reserves."""
-        return position_limit(self.encoder)
-
-
-def new_encoder(config: Any) -> PreTrainedModel:
-    """Make an encoder with random weights from the config of a wrapping model."""
-    encoder = encoder_class(config.encoder, config.encoder.model_type)
-    return encoder._from_config(config.encoder, **without_pooler(encoder))
-
-
-def drop_pooler(encoder: PreTrainedModel) -> None:
-    """Remove an encoder's pooler, which the wrapping model does not use."""
-    if getattr(encoder, "pooler", None) is not None:
-        encoder.register_module("pooler", None)
 
 
 def check_bare(encoder: PreTrainedModel, what: str) -> None:

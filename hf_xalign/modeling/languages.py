@@ -113,10 +113,8 @@ class LanguageAware:
 
     _language: str | None = None
 
-    @property
-    def language_maps(self) -> list[dict[str, int]]:
-        """Language ids of each active set of maps; empty without any."""
-        raise NotImplementedError
+    # Language ids of each active set of maps; empty without any.
+    language_maps: list[dict[str, int]]
 
     def set_language(self, language: str | None) -> None:
         """Set the language of the text that follows; see [`set_language`]."""

@@ -24,7 +24,7 @@ from hf_xalign import pretrained
 from hf_xalign.builtin import find_folder
 from hf_xalign.data import builtin
 from hf_xalign.data.encoding import check_embeddings, set_prompt
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import TASKS, hub_options, load_plain, nowhere
 from hf_xalign.modeling.xalign.config import SKETCH, XAlignConfig, base_of, warn_of_other_base
 from hf_xalign.modeling.xalign.insertion import adapter_weights_file, adopt, read_adapter_config
@@ -96,10 +96,8 @@ def choose_device(name: str | None) -> torch.device:
     """Return the named device; by default the accelerator if there is one, else the CPU."""
     if name is None:
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    try:
+    with explained(f"device={name}", RuntimeError, AssertionError):
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device={name} is not available ({str(error).splitlines()[0]})") from error
 
 
 def load_tokenizer(name_or_path: str | os.PathLike, *, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -165,12 +163,7 @@ _CLASS_OF_ADAPTER = {
 
 
 def _load_adapter(name: str, revision: str | None, config: PeftConfig, **kwargs: Any) -> PeftModel:
-    base = config.base_model_name_or_path
-    if not base:
-        raise InputError(
-            f"{name}/adapter_config.json has no base_model_name_or_path. Use PeftModel.from_pretrained(encoder, "
-            "adapter) with the encoder that the adapter was trained on"
-        )
+    base = config.base_model_name_or_path or ""
     # The folder of a built-in encoder differs between machines, but not the encoder.
     if not Path(base).is_dir() and (encoder := find_folder(base)):
         base = str(builtin.builtin_encoder(encoder))

@@ -5,20 +5,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
+from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from hf_xalign.checks import check_choice
 from hf_xalign.data.batches.pairs import Pooling
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.checkpoint import WrappedConfig, check_bare, drop_pooler, new_encoder
+from hf_xalign.modeling.checkpoint import check_bare, encoder_class, without_pooler
 from hf_xalign.modeling.pooling import layer_index, pool_spans
 from hf_xalign.modeling.word_vectors import select_layers
 
@@ -159,8 +161,8 @@ LayerMix = Literal["sum", "concat"]
 Transitions = Literal["contextual", "shared"]
 
 
-class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
-    """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`.
+class BiLSTMCRFConfig(PreTrainedConfig):
+    """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`. Sizes are those of the encoder.
 
     `layers` are positions in the encoder's `hidden_states` (0 = embeddings, -1 = last); `layer_mix` combines a word's
     vectors from them by `sum` or `concat`. `lstm_size` is the number of units in each direction; `dropout` applies to
@@ -169,6 +171,7 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     """
 
     model_type = "xalign-bilstm-crf"
+    sub_configs_defaults = {"encoder_config": SubConfigSpec(AutoConfig, model_type="bert")}  # noqa: RUF012
 
     encoder_config: PreTrainedConfig | dict | None = None
     layers: Sequence[int] = (-4, -3, -2, -1)
@@ -179,6 +182,27 @@ class BiLSTMCRFConfig(WrappedConfig, PreTrainedConfig):
     dropout: float = 0.5
     transitions: Transitions = "contextual"
     bio: bool = False
+
+    @property
+    def encoder(self) -> PreTrainedConfig:
+        """Config of the encoder."""
+        assert isinstance(self.encoder_config, PreTrainedConfig)
+        return self.encoder_config
+
+    @property
+    def hidden_size(self) -> int:
+        """Hidden size of the encoder."""
+        return self.encoder.hidden_size
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of layers of the encoder."""
+        return self.encoder.num_hidden_layers
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """Maximum number of tokens, without the positions that a model family reserves."""
+        return position_limit(self.encoder)
 
     @property
     def language_ids(self) -> Mapping[str, int] | None:
@@ -232,7 +256,10 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         super().__init__(config)
         _check(config)
         self.layer_numbers = layer_index(config.layers, config.num_hidden_layers)
-        self.backbone: PreTrainedModel = new_encoder(config) if encoder is None else encoder
+        if encoder is None:
+            model_class = encoder_class(config.encoder, config.encoder.model_type)
+            encoder = cast(PreTrainedModel, model_class._from_config(config.encoder, **without_pooler(model_class)))
+        self.backbone = encoder
         self.dropout = nn.Dropout(config.dropout)
         self.lstm = nn.LSTM(
             config.input_size, config.lstm_size, config.lstm_layers, batch_first=True, bidirectional=True
@@ -264,7 +291,8 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             **settings,
         )
         model = cls(config, encoder)
-        drop_pooler(encoder)
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.register_module("pooler", None)
         return model
 
     @can_return_tuple
@@ -308,17 +336,6 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
                 loss = -self.crf.log_likelihood(logits, labels, word_mask, pairwise).sum() / words
             tags = None if self.training else self.crf.decode(logits, word_mask, pairwise)
         return TaggerOutput(loss=loss, logits=logits, tags=tags)
-
-    @torch.no_grad()
-    def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
-        """Return the best tags of each sentence, one per word, without dropout; arguments are those of `forward`."""
-        training = self.training
-        self.eval()
-        try:
-            tags = self(*args, **kwargs, return_dict=True).tags
-        finally:
-            self.train(training)
-        return [row[row >= 0].tolist() for row in tags.cpu()]
 
     @torch.no_grad()
     def word_vectors(

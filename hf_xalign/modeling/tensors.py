@@ -33,11 +33,6 @@ def read_tensors(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: cannot read {what} ({error}).") from error
-    if metadata.get("format") != format:
-        raise InputError(f"{path}: not {what} of this library. Use a file written by {writer}.")
-    if metadata.get("version") != version:
-        raise InputError(
-            f"{path}: {what} in format version {metadata.get('version')}, but this hf_xalign reads version {version}. "
-            "Use the hf_xalign that wrote the file."
-        )
+    if (metadata.get("format"), metadata.get("version")) != (format, version):
+        raise InputError(f"{path}: not {what} of this version of the library. Use a file written by {writer}.")
     return tensors, metadata

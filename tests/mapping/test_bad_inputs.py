@@ -74,8 +74,8 @@ def test_files(tmp_path):
         save_file({"source.weight": normal(1, 4, 4)}, tmp_path / file, about)
     refused(
         (lambda: maps.load(tmp_path / "cut"), "cut: cannot read maps"),
-        (lambda: maps.load(tmp_path / "other"), r"other: not maps of this library. Use a file written by LanguageMap"),
-        (lambda: maps.load(tmp_path / "newer"), "newer: maps in format version 2"),
+        (lambda: maps.load(tmp_path / "other"), r"other: not maps of this version.*Use a file written by LanguageMap"),
+        (lambda: maps.load(tmp_path / "newer"), "newer: not maps of this version"),
         (lambda: Anchors.load(tmp_path / "none"), "none: cannot read anchors"),
         (lambda: Anchors.load(tmp_path / "newer"), "newer: not anchors .*Anchors.save"),
     )

@@ -9,7 +9,7 @@ from support.adapters import SPANS, TEXT, adapt, make_base
 from support.families import PASS
 from support.maps import make_rotated
 from support.numeric import assert_rounding
-from support.tagger import BIO, COUNTS, INPUTS, LABELS, enumerate_scores, is_bio, make_tagger, trained
+from support.tagger import BIO, COUNTS, INPUTS, LABELS, decode, enumerate_scores, is_bio, make_tagger, trained
 from transformers import AutoModelForTokenClassification
 
 import hf_xalign
@@ -69,7 +69,7 @@ def test_what_follows_what_depends_on_the_second_word(float64):
     found = -torch.stack([tagger(**kept, labels=torch.tensor([tags])).loss for tags in scores])
     every = torch.stack(list(scores.values()))
     assert_rounding(found, every.log_softmax(0), TAGGED, every.abs().max().item())
-    assert tagger.decode(**one) == [list(max(scores, key=scores.__getitem__))]
+    assert decode(tagger, **one) == [list(max(scores, key=scores.__getitem__))]
     shared = make_tagger(transitions="shared")
     assert shared.pairs is None and "pairs.weight" not in shared.state_dict()
 
@@ -91,7 +91,7 @@ def test_padding_changes_nothing(float64):
         assert_rounding(total / 5, one.loss, 2)
         of_step = tagger(**INPUTS, labels=LABELS, num_items_in_batch=torch.tensor(20)).loss
         assert_rounding(of_step, total / 20, 2)
-    assert tagger.decode(**wider) == tagger.decode(**INPUTS)
+    assert decode(tagger, **wider) == decode(tagger, **INPUTS)
     # What is no number at padding stays there, in the gradients too.
     mask, vectors = words_of(SPANS), tagger.word_vectors(**INPUTS)
     found = []
@@ -127,7 +127,7 @@ def test_words_without_tokens():
     spans = torch.tensor([[[1, 2], [0, 0], [3, 4], [0, 0]], [[0, 0], [2, 3], [0, 0], [0, 0]], [[0, 0]] * 4])
     assert words_of(spans).tolist() == [[True, True, True, False], [True, True, False, False], [False] * 4]
     tagger = make_tagger()
-    assert [len(tags) for tags in tagger.decode(**TEXT, word_spans=spans)] == [3, 2, 0]
+    assert [len(tags) for tags in decode(tagger, **TEXT, word_spans=spans)] == [3, 2, 0]
     # A label of a word that was cut off takes no part.
     losses = [
         tagger(**TEXT, word_spans=spans, labels=torch.tensor([[1, 2, 0, tag], [0, 1, tag, tag], [tag] * 4])).loss
@@ -159,7 +159,7 @@ def test_it_learns_and_decodes_as_brute_force_does(float64):
     for step in range(40):
         if step == 5:  # trained a little: the largest emissions alone are no spans
             emissions = tagger.eval()(**batch).logits.detach()
-            decoded = tagger.decode(**batch)
+            decoded = decode(tagger, **batch)
             for row, tags in enumerate(decoded):
                 scores = enumerate_scores(tagger.crf, emissions, None, row, len(tags), BIO)
                 best = max(scores, key=scores.__getitem__)
@@ -174,7 +174,7 @@ def test_it_learns_and_decodes_as_brute_force_does(float64):
         losses.append(loss.item())
     # New weights know next to nothing: log 5 for each word.
     assert 1.2 < losses[0] < 2.2 and losses[-1] < 0.2
-    tags = [tag for row in tagger.decode(**batch) for tag in row]
+    tags = [tag for row in decode(tagger, **batch) for tag in row]
     assert sum(map(int.__eq__, tags, gold[gold >= 0].tolist())) / len(tags) > 0.95
 
 

@@ -110,17 +110,6 @@ def test_flow_in_a_layer(subtests, float64):
             assert_rounding(states(model), hidden, 2 * PASS)
 
 
-def test_two_active_adapters_add_up_in_adapterhubs_flow(float64):
-    model = adapt(make_base("bert"), "adapterhub linear", "random", top=None)
-    model.add_adapter("second", make_config("adapterhub linear", "random", top=None))
-    model.base_model.set_adapter(["default", "second"])
-    norm = model.base_model.model.encoder.layer[0].output.LayerNorm
-    x = torch.randn(2, 16)
-    first, second = norm.xalign_bottleneck["default"], norm.xalign_bottleneck["second"]
-    once = x + first(norm.base_layer(x))
-    assert_rounding(norm(x), norm.base_layer(once + second(norm.base_layer(once))), PASS)
-
-
 def test_precisions_and_modes_of_new_modules():
     for kind in KINDS:
         model = adapt(make_base("bert").to(torch.bfloat16), kind, "random")

@@ -11,6 +11,7 @@ from support.families import CONFIGS, save_base
 from support.labelled import ENCODER, LABELS, SENTENCES, blind, check, segmented, texts, words
 from support.maps import make_rotated
 from support.numeric import assert_rounding
+from support.tagger import decode
 from support.tiny import make_tokenizer
 from transformers import AutoModel, BertForTokenClassification
 
@@ -242,7 +243,7 @@ def test_predictions_are_the_best_sequences(bases):
     for parameter in tagger.crf.parameters():
         parameter.normal_()
     rows = tagged(BIO, tagger)
-    expected = [tagger.decode(**BIO.inputs(BIO.collate([row], 0)))[0] for row in rows]
+    expected = [decode(tagger, **BIO.inputs(BIO.collate([row], 0)))[0] for row in rows]
     assert [found.tolist() for found in predict(tagger, BIO, rows, 0, batch_size=3)] == expected
 
 

@@ -256,7 +256,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         super().delete_adapter(adapter_name)
 
     @property
-    def language_maps(self) -> list[dict[str, int]]:
+    def language_maps(self) -> list[dict[str, int]]:  # type: ignore[override]
         """Language ids of each active module with one map per language."""
         return [language_numbers(config) for config in self._active_configs() if config.languages]
 

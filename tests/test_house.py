@@ -27,14 +27,14 @@ CAPS = {
     "cli": (1635, 25),
     "core": (2807, 55),
     "data": (7094, 150),
-    "evaluation": (2071, 33),
+    "evaluation": (2107, 33),
     "explore": (341, 3),
     "hub": (392, 11),
     "links": (1820, 31),
     "mapping": (1770, 30),
     "metrics": (483, 2),
     "model_cards": (675, 0),
-    "modeling": (4848, 81),
+    "modeling": (4823, 77),
     "objectives": (1264, 13),
     "prepare": (1003, 5),
     "recipes": (3270, 39),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (833, 10),
     "statistics": (656, 14),
     "tasks": (2588, 58),
-    "trainers": (7462, 114),
+    "trainers": (7477, 114),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -73,16 +73,6 @@ def test_a_head_grows_with_the_embeddings_and_old_logits_stay(family, tmp_path):
     assert after.shape[-1] == 171 and torch.equal(after[..., :160], before)
 
 
-def test_weights_that_cannot_be_kept_are_said_once(tmp_path, caplog):
-    model = make_encoder()
-    model.config.save_pretrained(tmp_path)  # without weights
-    model.config._name_or_path = model.name_or_path = str(tmp_path)
-    assert carried_weights(model) == ("", {})
-    assert [message.partition(" has ")[2] for message in caplog.messages] == [
-        "no safetensors weights: its pooler and heads will not be in the saved folder"
-    ]
-
-
 def test_frozen_copy_shares_what_is_frozen_and_nothing_else():
     model = make_encoder()
     model.embeddings.requires_grad_(False)

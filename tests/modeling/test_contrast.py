@@ -12,7 +12,6 @@ from support.tiny import make_encoder
 from torch import nn
 
 from hf_xalign.modeling.contrast import (
-    RANDOM,
     KeyQueue,
     MomentumEncoder,
     SentenceHead,
@@ -98,25 +97,6 @@ def test_encoder_head_and_queue_come_back_bit_for_bit(tmp_path):
             assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
         assert pointers == {name: p.data_ptr() for name, p in fresh.named_parameters()}
         assert queue.pointer == 4 and queue.filled == 5
-
-
-def test_the_head_has_its_weights_precision_under_autocast(float64):
-    vectors = torch.randn(4, 16)
-    for normalize in ("before", "after"):
-        head = SentenceHead(16, SIZE, normalize=normalize)
-        plain = head(vectors)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(head(vectors), plain)
-    assert head.float()(vectors.bfloat16()).dtype == torch.float32
-
-
-def test_a_random_start_is_the_seeds_and_of_length_one():
-    state = torch.get_rng_state()
-    queue, again, other = (KeyQueue(20, 300, start="random", seed=seed) for seed in (3, 3, 4))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(queue.keys, again.keys) and not torch.equal(queue.keys, other.keys)
-    assert_rounding(queue.keys.norm(dim=1), torch.ones(20), operations=2 * 300)
-    assert queue.pairs.tolist() == [RANDOM] * 20 and queue.filled == 0
 
 
 CHUNKS = [3, 2, 4]

@@ -5,7 +5,7 @@ import itertools
 import torch
 from support.adapters import TEXT
 from support.families import CONFIGS
-from transformers import AutoModel, AutoModelForMaskedLM, DebertaV2Config
+from transformers import AutoModel, DebertaV2Config
 
 from hf_xalign.modeling.languages import add_language_embeddings, language_ids
 
@@ -76,17 +76,3 @@ def test_a_language_that_is_there_keeps_its_row():
     assert torch.equal(type_rows(model)[:2], torch.arange(32.0).view(2, 16))
     assert torch.equal(type_rows(model)[2], torch.arange(16.0))
     assert add_language_embeddings(model, ["en"]) == {"en": 0, "de": 1, "bn": 2}
-
-
-def test_heads_dtypes_and_freezing_are_kept_and_the_config_is_its_own():
-    model = AutoModelForMaskedLM.from_config(CONFIGS["bert"]())
-    assert language_ids(model.config) is None
-    add_language_embeddings(model, CODES)["xx"] = 9
-    language_ids(model.config)["yy"] = 9
-    assert language_ids(model.config) == {"en": 0, "en-x-inv": 1, "de": 2}
-    assert model.config.type_vocab_size == len(type_rows(model)) == 3
-    assert model(**TEXT, token_type_ids=torch.full((3, 9), 2)).logits.shape == (3, 9, 160)
-    model = make("bert").to(torch.bfloat16)
-    type_rows(model).requires_grad_(False)
-    add_language_embeddings(model, CODES)
-    assert type_rows(model).dtype == torch.bfloat16 and not type_rows(model).requires_grad

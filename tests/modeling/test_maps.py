@@ -111,17 +111,6 @@ def test_affine_keeps_float32_accurate():
     assert_rounding(found, wanted, operations=1)
 
 
-def test_of_some_layers():
-    one = LanguageMap(
-        side(("center", "unit", "center"), layers=3), side(("center",), layers=3, seed=7), layers=(-3, -2, -1)
-    )
-    some = one.of([-1, -3])
-    assert some.layers == (-1, -3) and some.source.steps == one.source.steps
-    vectors = normal(5, 3, 4, seed=9)
-    close(some.apply(vectors[:, [2, 0]]), one.apply(vectors)[:, [2, 0]], sides=2)
-    assert LanguageMap(side(offset=False), layers=(4, 5)).of((5,)).target is None
-
-
 def maps():
     mean = normal(2, 4, seed=5)
     shared = SideMap(normal(2, 4, 4), None, ("center", "unit", "center"), (mean, mean))
@@ -179,13 +168,3 @@ def test_linear(steps):
     weight, offset = found.affine()
     by_matrix = torch.stack([vectors["source"][:, k] @ weight[k].T + offset[k] for k in range(2)], 1)
     close(by_matrix, found.apply(vectors["source"]), sides=8)
-
-
-def test_linear_keeps_the_order_of_vectors_of_one_length():
-    one = LanguageMap(side(("unit", "center"), seed=1), side(("unit", "center"), seed=3), "m", (0, 3))
-    source, target = (4 * torch.nn.functional.normalize(normal(9, 2, 4, seed=k), dim=-1) for k in (6, 7))
-    found = one.linear(source, target)
-    for name, vectors in (("source", source), ("target", target)):
-        exact, linear = one.project(vectors, name), found.project(vectors, name)
-        cosine = torch.cosine_similarity(exact, linear, dim=-1)
-        assert (1 - cosine).abs().max() < 1e-12

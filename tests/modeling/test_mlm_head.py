@@ -97,13 +97,6 @@ def test_a_new_bias_starts_from_counts(tmp_path):
         assert_rounding(head.bias.exp(), shares, operations=8)
 
 
-def test_a_checkpoint_in_half_precision(tmp_path):
-    save_base("bert", tmp_path / "base")
-    AutoModelForMaskedLM.from_pretrained(tmp_path / "base").bfloat16().save_pretrained(tmp_path / "half")
-    head = mlm_head(load_encoder(str(tmp_path / "half")))
-    assert {parameter.dtype for parameter in head.parameters()} == {torch.float32}
-
-
 def test_another_vocabulary(tmp_path, caplog):
     save_base("bert", tmp_path)
     encoder = load_encoder(str(tmp_path))

@@ -57,13 +57,3 @@ def test_words_are_those_of_a_loop(pooling, batch, junk):
         rows, words = np.array(there).T
         index = word_token_index(spans[rows, words].numpy(), rows, width, pooling)
         assert_rounding(pool_words(hidden, index), expected[rows, words], operations=2 * width + 1, scale=1e3)
-
-
-def test_half_precision_is_pooled_in_float32():
-    hidden, spans = torch.randn(1, 4, DIM).bfloat16(), torch.tensor([[[0, 3], [3, 4]]])
-    for pooling in POOLINGS:
-        index = word_token_index(spans[0].numpy(), np.zeros(2), 4, pooling)
-        for found in (pool_spans(hidden, spans, pooling)[0], pool_words(hidden, index)):
-            assert found.dtype == torch.float32
-            expected = [slow(hidden[0], 0, 3, pooling), hidden[0, 3].tolist()]
-            assert_rounding(found, expected, operations=2 * 4 + 1, dtype=torch.float32)

@@ -9,12 +9,11 @@ from support.adapters import SPANS, TEXT, adapt, make_base
 from support.families import PASS
 from support.maps import make_rotated
 from support.numeric import assert_rounding
-from support.tagger import BIO, COUNTS, INPUTS, LABELS, decode, enumerate_scores, is_bio, make_tagger, trained
+from support.tagger import BIO, COUNTS, INPUTS, LABELS, decode, enumerate_scores, make_tagger, trained
 from transformers import AutoModelForTokenClassification
 
 import hf_xalign
 from hf_xalign.data.encoding import position_limit
-from hf_xalign.data.span_labels import find_spans
 from hf_xalign.modeling import set_language, with_alignment
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, words_of
 
@@ -136,46 +135,6 @@ def test_words_without_tokens():
     assert torch.equal(*losses)
     nothing = tagger(**TEXT, word_spans=torch.zeros_like(spans), labels=torch.full((3, 4), -100))
     assert nothing.loss.item() == 0
-
-
-def toy(tagger, seed=0):
-    """Sentences whose tags follow from their first words' vectors, as cached vectors."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.randint(0, 2, (16, 6), generator=generator) * 3
-    labels[:, 1:][labels[:, :-1] == 3] = 4
-    vectors = torch.randn(16, 6, tagger.config.input_size, generator=generator)
-    vectors[..., :5] += 2 * torch.nn.functional.one_hot(labels, 5)
-    lengths = torch.randint(2, 7, (16, 1), generator=generator)
-    mask = torch.arange(6) < lengths
-    return {"inputs_vectors": vectors, "word_mask": mask, "labels": labels.masked_fill(~mask, -100)}
-
-
-def test_it_learns_and_decodes_as_brute_force_does(float64):
-    tagger = make_tagger(perturb=False, transitions="shared", lstm_size=12, bio=True).train()
-    batch = toy(tagger)
-    gold = batch.pop("labels")
-    optimizer = torch.optim.Adam(trained(tagger).values(), lr=0.02)
-    losses = []
-    for step in range(40):
-        if step == 5:  # trained a little: the largest emissions alone are no spans
-            emissions = tagger.eval()(**batch).logits.detach()
-            decoded = decode(tagger, **batch)
-            for row, tags in enumerate(decoded):
-                scores = enumerate_scores(tagger.crf, emissions, None, row, len(tags), BIO)
-                best = max(scores, key=scores.__getitem__)
-                assert find_spans([BIO[tag] for tag in tags]) == find_spans([BIO[tag] for tag in best])
-                assert tags == list(best)
-            assert not all(is_bio([BIO[tag] for tag in row]) for row in emissions.argmax(-1).tolist())
-            tagger.train()
-        loss = tagger(**batch, labels=gold).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    # New weights know next to nothing: log 5 for each word.
-    assert 1.2 < losses[0] < 2.2 and losses[-1] < 0.2
-    tags = [tag for row in decode(tagger, **batch) for tag in row]
-    assert sum(map(int.__eq__, tags, gold[gold >= 0].tolist())) / len(tags) > 0.95
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """Embeddings of new pieces come from the pivot words that their words are linked to."""
 
-import pytest
 import torch
 from datasets import Dataset
 from support.numeric import assert_rounding
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.data.pretraining.vocabulary import add_pieces
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.vocabulary import extend_embeddings
 
 WORDS = [
@@ -51,10 +49,3 @@ def test_embeddings_against_a_loop_and_other_text_as_before():
     own = model.get_input_embeddings().weight
     for piece in range(len(old), len(new)):
         assert_rounding(own[piece], wanted.get(piece, rest), operations=2, scale=1.0, dtype=torch.float32)
-
-
-def test_text_without_a_linked_piece_is_refused():
-    old = make_tokenizer()
-    new = add_pieces(old, ["ঘর"], 60)
-    with pytest.raises(InputError, match="no word with a new piece has a link"):
-        extend_embeddings(make_encoder(), len(old), new, make_links())

@@ -36,7 +36,7 @@ CAPS = {
     "model_cards": (675, 0),
     "modeling": (4823, 77),
     "objectives": (1264, 13),
-    "prepare": (1003, 5),
+    "prepare": (987, 4),
     "recipes": (3270, 39),
     "report": (461, 2),
     "search": (833, 10),

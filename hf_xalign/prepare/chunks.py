@@ -11,8 +11,7 @@ import os
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ import xxhash
 
 from hf_xalign.cache import read_mark, replacing, write_mark
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
 from hf_xalign.language_codes import canonical_language
 from hf_xalign.prepare.rules import Limits, Pair, bare, clean, decode_entities, length_ratio, make_rules, visible
 
@@ -125,9 +123,6 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
     A summary has `origin`, `digest` of the chunk, `read` {language pair: number of pairs}, `languages` {language:
     number of pairs}, `decoded` {language pair: number of pairs with entities}, `removed` {language pair: {step:
     number}} and `examples` {step: pairs}.
-
-    Raises:
-        InputError: a worker died.
     """
     summaries: dict[str, dict[str, Any]] = {}
 
@@ -147,29 +142,16 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
 def _judge_all(
     tasks: Iterator[tuple[str, tuple[Any, ...]]], workers: int, limits: Limits, tests: frozenset[int]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Filter chunks in processes, with as many read ahead, and yield the name and the summary of each."""
+    """Filter chunks in processes, two for each at a time, and yield the name and the summary of each."""
     if workers == 1:
         _start(limits, tests)
         yield from ((name, _judge(*task)) for name, task in tasks)
         return
     # Spawned, because the parent may have threads of torch, which do not survive a fork.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (limits, tests))
-    running: dict[Future[dict[str, Any]], str] = {}
-    try:
-        for name, task in tasks:
-            running[pool.submit(_judge, *task)] = name
-            while len(running) >= 2 * workers:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        for future in as_completed(running):
-            yield running[future], future.result()
-    except BrokenProcessPool as error:
-        raise InputError(
-            "a worker died, perhaps because memory ran out. Finished chunks are kept. Run again with fewer workers to "
-            "resume."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (limits, tests)) as pool:
+        while group := list(itertools.islice(tasks, 2 * workers)):  # not all at once: the text would be in memory
+            futures = [(name, pool.submit(_judge, *task)) for name, task in group]
+            yield from ((name, future.result()) for name, future in futures)
 
 
 def _summary_file(work: Path, number: int) -> Path:

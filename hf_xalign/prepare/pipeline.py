@@ -136,7 +136,7 @@ def prepare(
         reading: `target_lang`, `split`, `source_column`, `target_column` and `revision` of `load_parallel`.
 
     Raises:
-        InputError: the input or a limit is bad, the folder has a finished result, the disk is full, or a worker died.
+        InputError: the input or a limit is bad, the folder has a finished result, or the disk is full.
 
     Example:
         >>> import pathlib, tempfile

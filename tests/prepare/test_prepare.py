@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -108,23 +107,16 @@ def test_clean_text_is_nfc_with_single_blanks():
         ("bn", "open the file", False),
         ("zh-Hant", "打開檔案", True),
         ("ja", "ファイルを開く", True),
-        ("ko", "파일 열기", True),
-        ("bos_Latn", "otvori datoteku", True),
         ("bos_Cyrl", "otvori datoteku", False),
         ("bs", "otvori datoteku", True),  # both scripts are in use
-        ("bs", "отвори датотеку", True),
         ("az", "فایلی آچ", True),
         ("az-IR", "faylı aç", False),
         ("sd-IN", "फ़ाइल खोलो", True),
         ("sd-IN", "فائل کوليو", False),
-        ("ku", "pelê veke", True),
         ("crh", "dosyanı aç", True),
         ("hi", "file kholo", False),  # romanised Hindi must be called so
         ("hin_Latn", "file kholo", True),
-        ("nld", "open het bestand", True),
-        ("ell_Grek", "open the file", False),
         ("ur-Aran", "فائل کھولیں", True),
-        ("de-Zyyy", "Datei öffnen", True),
         ("zh", "https://example.org/help 打开", True),  # an address is in no language
         ("xx", "anything", True),  # of a language that CLDR does not know, nothing is known
     ],
@@ -138,12 +130,9 @@ def test_scripts(language, text, stays):
     [
         ("kaz_Latn", "", "the identifier does not know it in Latn"),
         ("kk", "Cyrl", "the identifier does not know it in Arab/Latn, but checks text in Cyrl"),
-        ("pa-Arab", "", "the identifier does not know it in Arab"),
         ("my", "", "the identifier does not know it in Mymr"),
         ("zsm_Latn", "Latn", None),
         ("no", "Latn", None),
-        ("fil", "Latn", None),
-        ("kor", "Hang Hani", None),
         ("zz", "", "the identifier does not know it"),
     ],
 )
@@ -164,19 +153,12 @@ SAME, OTHER = "https://example.org/a/b", "https://example.org/a/c"
     [
         (f"参照{SAME}。", SAME),
         (f"詳細は{SAME}をご覧ください", SAME),
-        (f"{SAME}에서 확인하세요", SAME),
         (f"ดูที่{SAME}ได้เลย", SAME),
-        (f"و {SAME}، ثم", SAME),
-        (f"देखें {SAME}।", SAME),
         (f"（{SAME}）", SAME),
-        (f"»{SAME}«…", SAME),
         (f"'{SAME}'dan", SAME),
         (f"{SAME}এ দেখুন", SAME),
-        ("me@example.orgக்கு", "me@example.org"),
-        ("Пишите на www.example.orgи", "www.example.org"),
         ("a www.example.hu-ra", "www.example.hu"),
         ("写信给me@example.org吧", "me@example.org"),
-        ("http://пример.рф/путь?", "http://xn--e1afmkfd.xn--p1ai/%D0%BF%D1%83%D1%82%D1%8C"),
         ("https://de.wikipedia.org/wiki/K%C3%B6ln", "https://de.wikipedia.org/wiki/Köln"),
         ("https://ja.wikipedia.org/wiki/%E6%9D%B1%E4%BA%AC", "https://ja.wikipedia.org/wiki/東京"),
         ("(https://en.wikipedia.org/wiki/C_(language))", "https://en.wikipedia.org/wiki/C_(language)"),
@@ -253,6 +235,12 @@ def test_the_identifier_takes_long_texts_only():
         ("fa", "پروندهٔ JavaScript را در Firefox و Chromium باز کنید", True),
         ("mk", "Отворете ја датотеката со LibreOffice Writer", True),
         ("nb", "Trykk på knappen for å lagre endringene i dokumentet", True),
+        ("nb", "Klicka på knappen för att spara ändringarna", False),
+        ("nb", "Malmö er en by i Sverige som ligger ved sundet", True),  # a name
+        ("mr", "फ़ाइल को खोलने में त्रुटि हुई है और इसे सहेजा नहीं जा सकता", False),
+        ("mr", "फाइल उघडताना त्रुटी आली आहे", True),
+        ("bg", "Нажмите кнопку, чтобы сохранить изменения", False),
+        ("mk", "Бутонът запазва промените във файла", False),
     ):
         assert rule(Pair(text, english, language, "en")) is not stays, text
     latin, cyrillic = "Sačuvajte dokument pre zatvaranja prozora", "Сохраните документ перед закрытием окна"
@@ -427,15 +415,6 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path):
     assert table["source"].to_pylist() == [pair[0] for pair in sentences(9)[:1] + sentences(9)[2:]]
 
 
-def test_a_run_with_other_settings_starts_over(tmp_path, monkeypatch):
-    source = write(tmp_path / "a.jsonl", sentences(30))
-    cut_short([source], tmp_path / "out", Limits(skip=FAST, max_words=9))
-    judged = []
-    judge = chunks._judge
-    monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))
-    assert prepare([source], tmp_path / "out", Limits(skip=FAST))["pairs"]["kept"] == 30 and judged == [0]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -468,16 +447,3 @@ def test_a_step_without_its_library_is_skipped_with_a_warning(tmp_path, monkeypa
     record = prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out")
     assert record["limits"]["skip"] == ["language", "near_duplicate", "margin"]
     assert "it needs no-such-package" in caplog.text
-
-
-def test_a_worker_that_dies_is_one_error(tmp_path, monkeypatch):
-    class Dead:
-        def __init__(self, *args):
-            self.shutdown = lambda **options: None
-
-        def submit(self, *args):
-            raise BrokenProcessPool
-
-    monkeypatch.setattr(chunks, "ProcessPoolExecutor", Dead)
-    with pytest.raises(InputError, match="a worker died"):
-        prepare([write(tmp_path / "a.jsonl", sentences(9))], tmp_path / "out", Limits(skip=FAST), workers=2)

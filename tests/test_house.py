@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1770, 30),
     "metrics": (483, 2),
     "model_cards": (675, 0),
-    "modeling": (4823, 77),
+    "modeling": (4857, 77),
     "objectives": (1264, 13),
     "prepare": (987, 4),
     "recipes": (3270, 39),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (833, 10),
     "statistics": (656, 14),
     "tasks": (2588, 58),
-    "trainers": (7477, 114),
+    "trainers": (7489, 114),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

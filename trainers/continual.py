@@ -257,6 +257,7 @@ class ContinualTrainer(TaskTrainer):
         with (
             second_pass(unwrapped, fed, seed=self._pass_seed(), dropout=dropout) as states,
             self.accelerator.autocast(),
+            self._packed(model),
         ):
             output = model(**self.task.training_inputs(batch))
         if fed and not states:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from hf_xalign.data.parallel import check_dataset, check_key
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.freezing import disable_dropout, freeze
+from hf_xalign.modeling.packing import packed_forward
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import FILENAME, hub_id, read_record
 from hf_xalign.statistics.significance import score_interval
@@ -178,10 +180,19 @@ class TaskTrainer(AlignmentTrainer):
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L = -log p(label), a mean over the labelled items of the step."""
         counts = self.step_counts(inputs, num_items_in_batch)
-        output = model(**self.task.training_inputs(inputs))
+        with self._packed(model):
+            output = model(**self.task.training_inputs(inputs))
         loss = self.task.loss(output, inputs) * self.args.world_size / counts[0].clamp(min=1)
         self.log_term("task", loss)
         return (loss, output) if return_outputs else loss
+
+    def _packed(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Let the encoder skip padding, except for a question answerer, whose head reads it."""
+        # DataParallel splits a batch by rows, and a compiled model keeps its own forward.
+        if self.task.kind == "questions" or self.args.torch_compile or isinstance(model, nn.DataParallel):
+            return nullcontext()
+        task_model = self.accelerator.unwrap_model(model)
+        return packed_forward(task_model, reruns=bool(self.args.gradient_checkpointing))
 
     # ---- Scores ----
 

@@ -86,7 +86,7 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
 
     cut = stack[max(top_layer - 1, 0) :]
     first = [partial(run, layer.forward) for layer in cut[:1]]
-    with _forwards(cut, [*first, *[lambda *args, **kwargs: outputs[-1]] * len(cut[1:])]):
+    with replaced_forwards(cut, [*first, *[lambda *args, **kwargs: outputs[-1]] * len(cut[1:])]):
         yield
 
 
@@ -102,12 +102,12 @@ def started_after(model: PreTrainedModel, top_layer: int, states: torch.Tensor, 
         return (hidden, *[None] * (outputs - 1)) if outputs else hidden
 
     stack = list(encoder_layers(model))[:top_layer]
-    with _forwards(stack, [*[skip] * (top_layer - 1), lambda *args, **kwargs: skip(states)]):
+    with replaced_forwards(stack, [*[skip] * (top_layer - 1), lambda *args, **kwargs: skip(states)]):
         yield
 
 
 @contextlib.contextmanager
-def _forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
+def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Give layers other `forward` functions inside a `with` block."""
     before = [vars(layer).get("forward") for layer in layers]  # a wrapper of another library, such as accelerate
     for layer, forward in zip(layers, forwards, strict=True):  # not by a hook: SqueezeBERT calls `forward` itself

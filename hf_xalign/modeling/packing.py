@@ -7,7 +7,8 @@ alone, they are laid out in padded form.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling
 
 from hf_xalign.modeling.features import FrozenStates
-from hf_xalign.modeling.freezing import started_after
+from hf_xalign.modeling.freezing import replaced_forwards, started_after
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.top import TopLayer
+from hf_xalign.modeling.xalign.tuner import backbone_of
 
 # Families whose packed states are tested to equal their padded states: first position of a sentence, where None stands
 # for the padding id + 1. MPNet, DeBERTa and T5 never call a registered attention function; they stay padded.
@@ -146,8 +148,40 @@ def encode_batch(
         return _run_packed(model, base, input_ids, layout, layers, reruns)
 
 
+@contextlib.contextmanager
+def packed_forward(model: PreTrainedModel, *, reruns: bool = False) -> Iterator[None]:
+    """Let a task model's encoder skip padding inside a `with` block, where [`can_pack`] is true.
+
+    The head gets states in padded form, zero at padding, so it must not read those. Calls with other inputs than token
+    ids and their mask are padded. `reruns`: see [`encode_batch`].
+    """
+    encoder = backbone_of(model)
+    forward, names = encoder.forward, [*inspect.signature(encoder.forward).parameters]
+    pooler = getattr(encoder, "pooler", None)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = {name: value for name, value in {**dict(zip(names, args)), **kwargs}.items() if value is not None}
+        inside = given["attention_mask"].bool() if "attention_mask" in given else None
+        if inside is None or bool(inside.all()) or given.keys() - {"return_dict"} != {"input_ids", "attention_mask"}:
+            return forward(*args, **kwargs)
+        layout, last = Layout(inside.flatten().nonzero()[:, 0], inside), [encoder.config.num_hidden_layers]
+        output = _run_packed(forward, encoder, given["input_ids"], layout, last, reruns)
+        states = output.last_hidden_state
+        return BaseModelOutputWithPooling(states, pooler_output=None if pooler is None else pooler(states))
+
+    # A pooler of another form, as ALBERT's, reads one token outside its module.
+    packs = can_pack(encoder) and (pooler is None or type(pooler).__name__.endswith("Pooler"))
+    with replaced_forwards([encoder], [run]) if packs else contextlib.nullcontext():
+        yield
+
+
 def _run_packed(
-    model: nn.Module, base: PreTrainedModel, input_ids: Tensor, layout: Layout, layers: Sequence[int], reruns: bool
+    model: Callable[..., Any],
+    base: PreTrainedModel,
+    input_ids: Tensor,
+    layout: Layout,
+    layers: Sequence[int],
+    reruns: bool,
 ) -> BaseModelOutput:
     config, inside, depth = cast(Any, base.config), layout.inside, base.config.num_hidden_layers
     first = FIRST_POSITIONS[config.model_type]

@@ -1,13 +1,16 @@
 """Padding-free batches against padded ones, for every family that is packed."""
 
+import contextlib
+
 import pytest
 import torch
 from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
 from support.numeric import assert_rounding
 from torch.nn.functional import pad
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from hf_xalign.modeling.checkpoint import load_encoder
-from hf_xalign.modeling.packing import FIRST_POSITIONS, can_pack, encode_batch
+from hf_xalign.modeling.packing import FIRST_POSITIONS, can_pack, encode_batch, packed_forward
 
 # Longer than the window of 8 that ModernBERT gets here, shorter, and a sentence of one token.
 LENGTHS = (37, 5, 21, 1)
@@ -52,6 +55,32 @@ def test_packed_states_and_gradients_are_the_padded_ones(family, float64, tmp_pa
     scale = max(gradient.abs().max().item() for gradient in expected.values())
     for name, gradient in expected.items():
         assert_rounding(found[name], gradient, BACKWARD + SQUARES, scale)
+
+
+@pytest.mark.parametrize("auto_class", [AutoModelForTokenClassification, AutoModelForSequenceClassification])
+@pytest.mark.parametrize("family", sorted({*FAMILIES} & {*CONFIGS}))
+def test_task_models_skip_padding_inside_a_block(family, auto_class, float64, tmp_path):
+    save_base(family, tmp_path)
+    torch.manual_seed(1)
+    model = auto_class.from_pretrained(tmp_path, num_labels=3).double().eval()
+    ids, mask = batch()
+    found, read = [], []
+    model.get_input_embeddings().register_forward_hook(lambda _, args, output: read.append(output.shape[:2]))
+    for block in (contextlib.nullcontext(), packed_forward(model)):
+        with block:
+            logits = model(input_ids=ids, attention_mask=mask).logits
+        logits = logits[mask.bool()] if logits.dim() == 3 else logits
+        model.zero_grad()
+        logits.square().sum().backward()
+        found.append((logits.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
+    (padded, expected), (packed, gradients) = found
+    outside = family == "albert" and auto_class is AutoModelForSequenceClassification  # its pooler is no module
+    assert read == [ids.shape, ids.shape if outside else (1, sum(LENGTHS))]
+    assert "forward" not in vars(model.base_model)
+    assert_rounding(packed, padded, 2 * PASS)
+    scale = max(gradient.abs().max().item() for gradient in expected.values())
+    for name, gradient in expected.items():
+        assert_rounding(gradients[name], gradient, BACKWARD + SQUARES, scale)
 
 
 def test_families_without_pluggable_attention_stay_padded(tmp_path):

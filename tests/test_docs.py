@@ -5,7 +5,6 @@ import dataclasses
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -180,20 +179,6 @@ def site(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Start Chromium without a window."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as running:
-        own = shutil.which("chromium") or shutil.which("google-chrome")
-        try:
-            found = running.chromium.launch(executable_path=own, args=["--no-sandbox"])
-        except playwright.Error:
-            pytest.skip("there is no Chromium: playwright install chromium")
-        yield found
-        found.close()
-
-
 @pytest.mark.slow
 def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(site):
     pages = "".join(path.read_text("utf-8") for path in site.rglob("*.html"))
@@ -202,42 +187,6 @@ def test_the_site_loads_nothing_from_elsewhere_and_shows_whole_signatures(site):
     signature = trainers.partition("FAOTrainer(")[2][:1500]
     assert "model: str | PreTrainedModel | None" in signature and "train_dataset: Any" in signature
     assert "processing_class: PreTrainedTokenizerBase | None = None" in signature
-
-
-# Code that does not fit its box, tables that do not where there is room, and what runs out of the article.
-OVERFLOW = """() => {
-    const article = document.querySelector("article"), found = [];
-    const right = article.getBoundingClientRect().right + 1;
-    if (document.documentElement.scrollWidth > innerWidth) found.push("the page");
-    for (const box of article.querySelectorAll("pre > code, .md-typeset__scrollwrap, img, svg")) {
-        const shown = box.getBoundingClientRect(), table = box.matches(".md-typeset__scrollwrap");
-        const out = shown.right > (table ? innerWidth : right);  // a table's box has negative margins
-        const inside = box.scrollWidth > box.clientWidth + 1 && !(table && innerWidth < 720);  // a phone scrolls it
-        if (shown.width && (out || inside)) found.push(box.tagName + ": " + box.textContent.trim().slice(0, 60));
-    }
-    return found;
-}"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_is_wider_than_its_box(site, browser, width):
-    page, wide = browser.new_page(viewport={"width": width, "height": 900}), {}
-    for path in sorted(site.rglob("*.html")):
-        page.goto(path.as_uri())
-        if found := page.evaluate(OVERFLOW) if page.query_selector("article") else []:
-            wide[path.relative_to(site).as_posix()] = found
-    assert wide == {}
-
-
-@pytest.mark.slow
-def test_search_works_from_disk_and_findings_fit_three_screens(site, browser):
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto((site / "results.html").as_uri())
-    assert page.query_selector("article").bounding_box()["height"] <= 3 * 900
-    page.focus("input.md-search__input")
-    page.keyboard.type("Procrustes")
-    page.wait_for_function("/\\d matching doc/.test(document.querySelector('.md-search-result__meta').textContent)")
 
 
 def test_the_spine_names_files_and_their_lines():

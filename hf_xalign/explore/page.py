@@ -120,13 +120,8 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
 
 def serve(page: Blocks, host: str, port: int | None) -> str:
     """Serve the page in threads of its own and return its address. It loads nothing from elsewhere."""
-    import gradio
-
-    # The default theme would load its fonts from Google.
-    theme = gradio.themes.Default(font=("system-ui", "sans-serif"), font_mono=("ui-monospace", "monospace"))
     quiet: dict[str, Any] = {"quiet": True, "enable_monitoring": False, "run_history": False, "footer_links": []}
     # strict_cors refuses pages of other addresses; share would open a tunnel to this machine.
     closed: dict[str, Any] = {"share": False, "strict_cors": True, "ssr_mode": False}
-    return page.launch(
-        server_name=host, server_port=port, theme=theme, prevent_thread_lock=True, max_file_size=1, **quiet, **closed
-    )[1]
+    options = {"prevent_thread_lock": True, "max_file_size": 1, **quiet, **closed}
+    return page.launch(server_name=host, server_port=port, **options)[1]

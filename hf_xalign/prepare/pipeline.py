@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import xxhash
+from markupsafe import Markup
 
 from hf_xalign._version import __version__
 from hf_xalign.cache import check_output, disk_errors
@@ -95,12 +96,13 @@ def render_report(
         record=record,
         steps={step: description for step, description in STEPS.items() if step not in record["limits"]["skip"]},
         examples=examples,
-        figures=[
-            (name, charts.columns(_EDGES[name].tolist(), bins.tolist(), title=name))
-            for name, bins in counts.items()
-            if bins.any()
-        ],
+        figures=[(name, _histogram(name, bins.tolist())) for name, bins in counts.items() if bins.any()],
     )
+
+
+def _histogram(name: str, counts: list[int]) -> Markup:
+    note = f"{sum(counts):,} pairs; the last bar has all above it"
+    return charts.histogram(_EDGES[name].tolist(), {charts.AFTER: counts}, title=name, note=note)
 
 
 RECORD, REPORT = "prepare.json", "prepare.html"

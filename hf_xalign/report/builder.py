@@ -163,9 +163,13 @@ def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     def order(cell: Mapping[str, Any]) -> tuple[Any, ...]:
         return cell["measure"] != "l2", cell["layer"], cell["language"], stages.index(cell["stage"])
 
-    cells = sorted(grid["cells"], key=order)
-    titles = [f"{cell['stage']}, {cell['language']}: {cell['measure']}, layer {cell['layer']}" for cell in cells]
-    return [{"title": t, "svg": charts.histogram(cell, title=t)} for t, cell in zip(titles, cells, strict=True)]
+    figures = []
+    for cell in sorted(grid["cells"], key=order):
+        title = f"{cell['stage']}, {cell['language']}: {cell['measure']}, layer {cell['layer']}"
+        counts = {charts.LINKED: cell["linked"]["counts"], charts.RANDOM: cell["random"]["counts"]}
+        note = f"AUC {cell['auc']:.3f}, {cell['pairs']:,} pairs"
+        figures.append({"title": title, "svg": charts.histogram(cell["edges"], counts, title=title, note=note)})
+    return figures
 
 
 def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:

@@ -73,40 +73,24 @@ def lines(series: Mapping[str, Points], *, title: str, percent: bool = False) ->
     return _svg(width, height + 14 * len(series) + 4, title, shapes)
 
 
-def histogram(cell: Mapping[str, Any], *, title: str) -> Markup:
-    """Draw the distances of linked and random pairs, a cell of [`~hf_xalign.evaluation.distances.grid_of`]."""
-    width, height = 240, 120
-    edges, pairs = cell["edges"], cell["pairs"]
-    top = max([1, *cell["linked"]["counts"], *cell["random"]["counts"]])
+def histogram(edges: Sequence[float], counts: Mapping[str, Sequence[int]], *, title: str, note: str) -> Markup:
+    """Draw {color: counts between each two `edges`} over each other, with a note in the corner."""
+    width, height = 260, 120
+    top = max(1, *(count for values in counts.values() for count in values))
     low, high = _range([edges[0], edges[-1]])
+    places = [round((edge - low) / (high - low) * width, 1) for edge in edges]
     shapes = []
-    for sample, color in (("linked", LINKED), ("random", RANDOM)):
-        for start, end, count in zip(edges[:-1], edges[1:], cell[sample]["counts"], strict=True):
-            x, x_end = (round((edge - low) / (high - low) * width, 1) for edge in (start, end))
+    for color, values in counts.items():
+        for x, x_end, count in zip(places[:-1], places[1:], values, strict=True):
             tall = round(count / top * (height - 34), 1)
             shapes.append(
                 f'<rect x="{x}" y="{round(height - 16 - tall, 1)}" width="{round(x_end - x, 1)}" height="{tall}" '
                 f'fill="{color}" fill-opacity="0.5"/>'
             )
     shapes.append(f'<line x1="0" y1="{height - 16}" x2="{width}" y2="{height - 16}" stroke="#888"/>')
-    shapes.append(f'<text x="0" y="{height - 3}">{edges[0]:.2f}</text>')
-    shapes.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:.2f}</text>')
-    shapes.append(f'<text x="{width}" y="11" text-anchor="end">AUC {cell["auc"]:.3f}, {pairs:,} pairs</text>')
-    return _svg(width, height, title, shapes)
-
-
-def columns(edges: Sequence[float], counts: Sequence[int], *, title: str) -> Markup:
-    """Draw a histogram: `counts` between each two `edges`."""
-    width, height = 300, 130
-    wide, top = width / len(counts), max(*counts, 1)
-    shapes = []
-    for number, count in enumerate(counts):
-        tall = round(count / top * (height - 30), 1)
-        corner = f'x="{round(number * wide, 1)}" y="{round(height - 16 - tall, 1)}"'
-        shapes.append(f'<rect {corner} width="{round(wide - 1, 1)}" height="{tall}" fill="{AFTER}"/>')
-    shapes.append(f'<text x="0" y="{height - 3}">{edges[0]:g}</text>')
-    shapes.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:g} and more</text>')
-    shapes.append(f'<text x="{width}" y="11" text-anchor="end">{sum(counts):,} pairs</text>')
+    shapes.append(f'<text x="0" y="{height - 3}">{edges[0]:.4g}</text>')
+    shapes.append(f'<text x="{width}" y="{height - 3}" text-anchor="end">{edges[-1]:.4g}</text>')
+    shapes.append(f'<text x="{width}" y="11" text-anchor="end">{note}</text>')
     return _svg(width, height, title, shapes)
 
 

@@ -1,8 +1,8 @@
 """`hf-xalign explore`: what it computes, what it escapes, and whom its server answers."""
 
+import re
 import runpy
 import shutil
-import subprocess
 import sys
 from http.client import HTTPConnection
 from pathlib import Path
@@ -32,8 +32,6 @@ from hf_xalign.record import write_record
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> ${document.title='hacked'} {{7*7}} `katze`"
 SPACE = Path(__file__).parents[2] / "examples/space"
-FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-FLAGS += " --disable-component-update --disable-sync"
 
 
 @pytest.fixture(scope="module")
@@ -195,15 +193,17 @@ def server(stages, text):
 
 
 def ask(server, method, path, **headers):
-    """Return the status and the origin that may read the answer."""
+    """Return the status, the origin that may read the answer, and the answer."""
     connection = HTTPConnection(server.hostname, server.port, timeout=30)
     connection.request(method, path, headers=headers)
     with connection.getresponse() as response:
-        return response.status, response.headers.get("Access-Control-Allow-Origin")
+        return response.status, response.headers.get("Access-Control-Allow-Origin"), response.read().decode()
 
 
 def test_the_server_answers_its_own_page(server):
-    assert ask(server, "GET", "/")[0] == 200
+    status, _, page = ask(server, "GET", "/")
+    assert status == 200 and '"stylesheets":[]' in page  # nothing is loaded from elsewhere
+    assert re.findall(r'(?:src|href)="((?:https?:)?//[^"]+)', page) == []
     for origin in ("https://evil.example", "null"):  # no other page may read an answer
         assert ask(server, "GET", "/config", Origin=origin)[1] is None
     for path in (f"/gradio_api/file={__file__}", "/gradio_api/file=/etc/hostname", "/gradio_api/proxy=http://a.b/"):
@@ -230,40 +230,3 @@ def test_the_card_of_the_space_is_that_of_a_pushed_one(folder):
     assert [mine[name] for name in same] == [pushed[name] for name in same]
     assert len(mine["short_description"]) <= 60 and (SPACE / mine["app_file"]).exists()  # the Hub's limit
     assert (SPACE / "requirements.txt").read_text("utf-8").startswith("hf_xalign[demo]")
-
-
-@pytest.fixture
-def browser(tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("neither chromium nor google-chrome is installed")
-    with playwright.sync_playwright() as running:
-        context = running.chromium.launch_persistent_context(tmp_path, executable_path=path, args=FLAGS.split())
-        yield context
-        context.close()
-
-
-COMMAND = [sys.executable, "-P", "-c", "from hf_xalign.cli.main import main; main()", "explore", "--device", "cpu"]
-
-
-@pytest.mark.slow
-def test_the_page_in_a_browser_loads_nothing_from_elsewhere(folder, browser):
-    with subprocess.Popen([*COMMAND, str(folder / "run")], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            address = process.stdout.readline().split()[1]
-            page, requested, faults = browser.new_page(), [], []
-            page.on("request", lambda request: requested.append(request.url))
-            page.on("pageerror", lambda fault: faults.append(fault))
-            page.goto(address)
-            page.get_by_label("Sentence").first.fill(HOSTILE)
-            page.get_by_role("button", name="Compare").click()
-            page.get_by_role("columnheader", name="onerror").or_(page.get_by_text("onerror")).first.wait_for()
-            for tab, name in (("Words", "Find words"), ("Sentences", "Find sentences")):
-                page.get_by_role("tab", name=tab, exact=True).click()
-                page.get_by_role("button", name=name).click()
-                page.locator("ol li").filter(visible=True).first.wait_for()
-            assert page.title() == "Before and after alignment" and faults == []
-            assert [url for url in requested if not url.startswith((address, "data:", "blob:"))] == []
-        finally:
-            process.terminate()

@@ -50,8 +50,8 @@ from transformers import TrainerCallback
 from hf_xalign import FAOConfig, FAOTrainer, align_words, encode_sentences, encode_words
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.corpus import draw_pairs
 from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.parallel import draw_pairs
 from hf_xalign.evaluation.scores import score_retrieval, score_sentences
 from hf_xalign.evaluation.vectors import vector_drift
 from hf_xalign.links.frozen import make_evaluation_links

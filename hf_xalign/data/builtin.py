@@ -37,13 +37,10 @@ def build_charsmap(mapping: Mapping[str, str]) -> bytes:
     offsets: dict[str, int] = {}
     values: dict[bytes, int] = {}
     for text, replacement in mapping.items():
-        key = text.encode()
-        if not key or b"\0" in key or "\0" in replacement:
-            raise ValueError(f"cannot map {text!r} to {replacement!r}: keys are not empty, and NUL ends a string")
         if replacement not in offsets:
             offsets[replacement] = len(strings)
             strings += replacement.encode() + b"\0"
-        values[key] = offsets[replacement]
+        values[text.encode()] = offsets[replacement]
     units = _double_array(values)
     return np.array(units.nbytes, "<u4").tobytes() + units.astype("<u4").tobytes() + bytes(strings)
 

@@ -1,16 +1,33 @@
-"""Forms in which parallel text is published: one row of `FORMS` for each, and marks of an empty side.
+"""Forms in which parallel text is published, and columns that are known by their names.
 
-A new corpus is a new row. Its columns are named by what they hold: `source` and `target`, or `first` and `second`
-where the order follows the languages. `source_lang` and `target_lang` hold codes. Kinds of `_HOLDS` tell forms apart.
+`FORMS` has one row for each form without a header: a new corpus is a new row. Its columns are named by what they hold:
+`source` and `target`, or `first` and `second` where the order follows the languages. `source_lang` and `target_lang`
+hold codes. Kinds of `_HOLDS` tell forms apart.
+
+[`find_columns`] finds both sides by the names of columns. A name can contain a language: its code in any standard and
+case, or its name in English or in one of the two languages, also next to words such as `text`. Examples are `EN`,
+`eng_Latn`, `German`, `Deutsch`, `text_de`, `translation (Hindi)` and `non_english`. Other names say which side they
+are: `source` or `src`; `target`, `tgt`, `trg` or `translation`. Names such as `anchor` and `positive`, or `sentence1`
+and `sentence2`, only give an order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from hf_xalign.language_codes import find_language, parse_language, same_language
+import regex
+from babel import Locale
+
+from hf_xalign.language_codes import (
+    canonical_language,
+    closest_language,
+    find_language,
+    parse_language,
+    same_language,
+)
 
 
 class Form(NamedTuple):
@@ -108,3 +125,163 @@ def _holds(cell: str, kind: str) -> bool:
     if kind.endswith("_lang"):
         return find_language(cell) is not None and len(cell) < 12
     return not _HOLDS["number"].fullmatch(cell.strip())
+
+
+# Words for the first and the second side; "" is a column of plain text. Half of one scheme never goes with half of
+# another: `src` alone often says where a string is from.
+_SIDES: tuple[tuple[set[str], set[str]], ...] = (
+    ({"source"}, {"target"}),
+    ({"src"}, {"tgt", "trg"}),
+    ({"original"}, {"translation", "translated"}),
+    ({"input"}, {"output"}),
+    ({""}, {"translation"}),
+    ({"anchor"}, {"positive"}),
+    ({"1"}, {"2"}),
+    ({"a"}, {"b"}),
+)
+_DIRECTION = _SIDES[:5]  # those that say which side is the translation
+_DIRECTED = set().union(*(first | second for first, second in _DIRECTION)) - {""}
+# Words that may stand next to a language or a side, and alone name a column of text.
+_TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
+# Usual names of columns that hold no side.
+_OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url", "domain", "lang", "language"}
+_OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
+_OTHER |= {"negative", "prompt"}
+_DOUBTFUL = {"id", "no"}  # codes that more often name a column of numbers
+_PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
+_BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
+_VARIABLE = regex.compile("[A-Za-z]+(?:[0-9]+|_[A-Za-z0-9]+|(?<=[a-z])[A-Z][a-z]+)+")
+
+
+class Pair(NamedTuple):
+    """Names of the columns of both sides; `directed` is False if the names only give an order."""
+
+    source: str
+    target: str
+    directed: bool = True
+    language: str | None = None  # of the source side, if only the column's name says it
+    by_language: bool = False  # the columns are named after the languages
+
+
+class _Meaning(NamedTuple):
+    """Meaning of a column name: a language, an excluded language (`non_english`), or a side ("" for plain text)."""
+
+    language: str | None = None
+    excluded: str | None = None
+    side: str | None = None
+    indirect: bool = False
+
+
+def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
+    pieces = _PIECES.findall(name)
+    words = [piece.casefold() for piece in pieces]
+    core = "".join(word for word in words if word not in _TEXT)
+    is_side = any(core in side for family in _SIDES for side in family)
+    if name not in asked and (core in _DIRECTED or (is_side and (len(core) > 1 or core not in words[:1]))):
+        return _Meaning(side=core)
+    if words and not core:
+        return _Meaning(side="")
+    rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _TEXT | _DIRECTED]
+    if len(rest) == len(pieces) and (code := _language(name, asked)):
+        return _Meaning(code, indirect=name.strip().casefold() in _DOUBTFUL)
+    excluded = rest[:1] in (["non"], ["Non"])
+    for left in (rest[excluded:], [piece for piece in rest[excluded:] if not piece.isdecimal()]):
+        code, joined = _language(" ".join(left), asked), "-".join(left)
+        if code is None and joined in name.replace("_", "-"):  # `pt-BR`, but not `is OK`
+            code = _language(joined, asked)
+        if code:
+            return _Meaning(excluded=code) if excluded else _Meaning(code, indirect=True)
+    return _Meaning()
+
+
+def _language(text: str, asked: tuple[str | None, str]) -> str | None:
+    """Return the language that a text names; a code that was not asked for must be that of a known language."""
+    code = find_language(text, *filter(None, asked))
+    if code and not (_is_asked(code, asked) or parse_language(code).language in Locale("en").languages):
+        return None
+    return code
+
+
+def _is_asked(code: str, asked: tuple[str | None, str]) -> bool:
+    return any(lang is not None and closest_language(lang, (code,)) for lang in asked)
+
+
+def _of_language(meanings: Mapping[str, _Meaning], asked: str | None, partner: str | None) -> list[str]:
+    """Return the columns that match a language best: none, one, or several that match equally well."""
+    if asked is None:
+        return []
+    codes = tuple(m.language for m in meanings.values() if m.language)
+    if best := closest_language(asked, codes):
+        ranks = {
+            name: (name != asked or m.indirect, m.indirect)
+            for name, m in meanings.items()
+            if m.language and same_language(m.language, best[0])
+        }
+        return [name for name, rank in ranks.items() if rank == min(ranks.values())]
+    return [n for n, m in meanings.items() if m.excluded and partner and closest_language(partner, (m.excluded,))]
+
+
+@lru_cache(1000)
+def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: str) -> Pair | None:
+    """Return the columns that hold the two sides, by their names; None if no pair or several pairs match.
+
+    Columns that name the two languages are preferred to columns that name the sides. If only one language is named,
+    the only other text column holds the other language.
+
+    Example:
+        >>> find_columns(("id", "English text", "Hindi text"), "hi", "en")
+        Pair(source='Hindi text', target='English text', directed=True, language=None, by_language=True)
+    """
+    asked = (source_lang, target_lang)
+    meanings = {name: _meaning(name, asked) for name in names}
+    source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
+    others = [name for name, m in meanings.items() if m.language and not m.indirect and [name] != target]
+    if source_lang is None and len(others) == len(target) == 1:
+        return Pair(others[0], target[0], language=meanings[others[0]].language, by_language=True)
+    if len(source) > 1 or len(target) > 1 or (source and source == target):
+        return None
+    if source and target:
+        return Pair(source[0], target[0], by_language=True)
+    sides = {name: meaning.side for name, meaning in meanings.items() if meaning.side is not None}
+    for family in _SIDES:
+        first, second = ([name for name, side in sides.items() if side in words] for words in family)
+        if len(first) == len(second) == 1:
+            return Pair(first[0], second[0], family in _DIRECTION)
+    texts = [name for name, side in sides.items() if side in ("", "translation")]
+    if len(texts) == 1 and len(sides) == 1 and len(source) + len(target) == 1:
+        return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
+    return None
+
+
+def looks_like_header(
+    cells: Sequence[str], following: Sequence[str], source_lang: str | None, target_lang: str
+) -> bool:
+    """Return whether a first row of two cells is a header, although [`find_columns`] finds no pair in it.
+
+    It is a header if it names two languages, one of the languages asked for, or only usual column names. Two names of
+    one language (`Deutsch`, `German`) are text, and so are words that happen to be codes (`war`, `was`) in a list of
+    words; the next row, `following`, shows whether the file is one.
+    """
+    asked = (source_lang, target_lang)
+    if cells[0].strip().casefold() == cells[1].strip().casefold():
+        return False
+    meanings = [_meaning(cell, asked) for cell in cells]
+    codes = {
+        cell: meaning.language
+        for cell, meaning in zip(map(str.strip, cells), meanings, strict=True)
+        if meaning.language and (len(cell) > 3 or not cell.isascii() or _BARE_CODE.fullmatch(cell))
+    }
+    languages, bare = list(codes.values()), [len(cell) < 4 and cell.isascii() for cell in codes]
+    if languages and all(bare) and all(len(cell.split()) < 2 for cell in following):
+        return False
+    if len(languages) == 2:
+        return canonical_language(languages[0]) != canonical_language(languages[1])
+    if languages:
+        code, other_cell = languages[0], cells[1 if meanings[0].language == languages[0] else 0]
+        # A translation pair of language names is text: `Englisch (USA)`, `English (United States)`.
+        inside = [_language(word, asked) for word in _PIECES.findall(other_cell)]
+        return _is_asked(code, asked) and not any(name and same_language(name, code) for name in inside)
+    of_side = [meaning.side is not None or meaning.excluded is not None for meaning in meanings]
+    columns = [is_known or cell.strip().casefold() in _OTHER for is_known, cell in zip(of_side, cells, strict=True)]
+    variables = [_VARIABLE.fullmatch(cell.strip()) for cell in cells]
+    return all(columns) or (any(variables) and all(cell.strip().isidentifier() for cell in cells))

@@ -19,7 +19,7 @@ from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.sources import SourceKind, find_source
 from hf_xalign.data.words import MARK
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 
 _FORMATS = (".txt", ".jsonl", ".parquet")
 TEXT = SourceKind((*_FORMATS, ".conllu"))
@@ -81,8 +81,6 @@ def _read(path: Path, column: str) -> Dataset:
     """Return the column of a file, from the cache if its content was read before."""
     if readers.file_format(path) not in _FORMATS:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
-    if not path.stat().st_size:
-        raise InputError(f"{path}: the file is empty. Write one sentence on each line.")
     if readers.is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
     key = digest(_READING, hash_file(path), readers.file_format(path), column)
@@ -96,10 +94,6 @@ def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     with readers.open_parquet(path) as file:
         if column not in file.schema_arrow.names:
             raise _no_column(path, column, file.schema_arrow.names)
-        column_type = file.schema_arrow.field(column).type
-        is_list = pyarrow.types.is_list(column_type) or pyarrow.types.is_large_list(column_type)
-        if pyarrow.types.is_nested(column_type) and not is_list:
-            raise InputError(f"{path}: the column {column!r} holds {column_type}, not text. Write it as text.")
         for batch in readers.parquet_batches(file, _BATCH, [column]):
             yield pyarrow.record_batch([_clean(batch[column])], names=[column])
 
@@ -112,14 +106,14 @@ def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     column_type = None
     while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:
-            value = record.get(column)
-            is_words = isinstance(value, list) and all(isinstance(word, str) for word in value)
-            value_type = _TEXT if isinstance(value, str) else _WORDS if is_words else None
-            column_type = column_type or value_type
-            if column not in record or (value is not None and (value_type is None or value_type != column_type)):
+            if column not in record:
                 raise _no_column(path, column, record, f" in row {row}")
-        column_type = column_type or _TEXT
-        values = pyarrow.array([record[column] for _, record in batch], column_type)
+        with explained(f"{path}: the column {column!r} holds more than text", pyarrow.ArrowException):
+            values = pyarrow.array([record[column] for _, record in batch], column_type)
+        column_type = column_type or (_TEXT if values.null_count == len(values) else values.type)
+        if column_type not in (_TEXT, _WORDS):
+            raise _no_column(path, column, batch[0][1])
+        values = values.cast(column_type)
         yield pyarrow.record_batch([_clean(values)], names=[column])
 
 

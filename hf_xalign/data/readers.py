@@ -32,7 +32,7 @@ from defusedxml.ElementTree import ParseError, iterparse
 from hf_xalign.cache import check_regular
 from hf_xalign.data import forms
 from hf_xalign.data.arrow import open_parquet, parquet_batches
-from hf_xalign.data.columns import Pair, find_columns, looks_like_header
+from hf_xalign.data.forms import Pair, find_columns, looks_like_header
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import MARK, WORDS, clean_text
 from hf_xalign.errors import InputError, content_errors, explained

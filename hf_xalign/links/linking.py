@@ -10,7 +10,7 @@ import numpy as np
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows
-from hf_xalign.data.corpus import draw_pairs
+from hf_xalign.data.parallel import draw_pairs
 from hf_xalign.data.words import split_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links.align import align_words

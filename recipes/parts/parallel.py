@@ -12,9 +12,9 @@ import numpy as np
 from datasets import Dataset
 
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.corpus import draw_pairs, warn_of_mixed_texts
 from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.parallel import draw_pairs, warn_of_mixed_texts
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Protocol, fill_words, read_protocols
 from hf_xalign.links.frozen import read_links

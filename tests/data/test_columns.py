@@ -7,7 +7,7 @@ from datasets import Dataset
 from support.refusals import assert_refused
 from support.tiny import make_links
 
-from hf_xalign.data.columns import find_columns, looks_like_header
+from hf_xalign.data.forms import find_columns, looks_like_header
 from hf_xalign.data.load import load_parallel, stream_parallel
 
 SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]

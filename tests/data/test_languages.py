@@ -353,16 +353,6 @@ def test_derived_text_is_cut_into_the_counterparts(kind, texts, tmp_path):
     assert loaded("file", "open") == natural("file", "open")
 
 
-def test_pieces_of_kept_characters(texts):
-    natural = train_tokenizer(texts, 500)
-    alphabet = Alphabet("".join(sorted("abcdefgnopqrsu")))
-    both, counterparts = extend_tokenizer(natural, alphabet)
-    twin = dict(counterparts.tolist())
-    mixed = DerivedLanguage("en", ("transliteration",), alphabet=alphabet, on_unknown="keep")
-    for word in " ".join(texts[:200]).split():
-        assert both(mixed.spell(word)).input_ids == [twin.get(i, i) for i in natural(word).input_ids]
-
-
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_share_of_the_pieces_in_use_is_common(kind, texts):
     natural = MAKERS[kind](texts)

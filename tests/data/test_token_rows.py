@@ -9,9 +9,8 @@ import pytest
 from datasets import Dataset, concatenate_datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.refusals import assert_refused
 from support.text import bitext, letters, sized
-from support.tiny import TWO_SEPARATORS, byte_level, make_encoder, make_links, make_tokenizer
+from support.tiny import TWO_SEPARATORS, byte_level, make_links, make_tokenizer
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
@@ -21,11 +20,6 @@ from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntri
 from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sentence_pairs
 from hf_xalign.data.words import lettered_words, splitter_version
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation import encode_sentences, encode_words, probe_encoder
-from hf_xalign.explore.held_out import HeldOut
-from hf_xalign.links import align_words, predict_links
-from hf_xalign.mapping import make_anchors
-from hf_xalign.tasks import Examples, LabelSet, LanguageInputs, TokenTask
 
 
 def telugu(unknown, count=100):
@@ -55,33 +49,6 @@ def test_words_with_unknown_pieces_are_counted_by_language(unknown, outcome, cap
     said = [record.message for record in caplog.records]
     assert len(said) == (len(outcome) > 0 and unknown < 30)
     assert all(f"{outcome} of the words in te" in one and "extend-vocabulary MODEL te=FILE" in one for one in said)
-
-
-def test_every_function_that_encodes_text_counts_its_words():
-    model, tokenizer, text = make_encoder(), wordlevel(), telugu(40)
-    words = {"source_words": [[word] for word in text["source"]], "target_words": [["the", "house"]] * 100}
-    linked = text.add_column("links", [[[0, 1]]] * 100)
-    for name, column in words.items():
-        linked = linked.add_column(name, column)
-    labelled = Dataset.from_dict({"tokens": words["source_words"], "labels": [["NOUN"]] * 50 + [["VERB"]] * 50})
-    corpus = {"te": text.rename_column("source", "text")}
-    examples = Examples("pos.jsonl", "te", labelled)
-    task = {"languages": LanguageInputs.of(model), "max_length": 16, "training": True}
-    texts, of_model = text["source"][:], {"model": model, "tokenizer": tokenizer}
-    calls = {
-        "encode_pairs": partial(encode_pairs, linked, tokenizer),
-        "encode_sentence_pairs": partial(encode_sentence_pairs, text, tokenizer, min_tokens=1),
-        "encode_pretraining": partial(encode_pretraining, corpus, tokenizer, model.config, block_size=16),
-        "task": partial(TokenTask(LabelSet.of(["NOUN", "VERB"])).encode, examples, tokenizer, **task),
-        "probe": partial(probe_encoder, **of_model, train=("te", labelled), tests={"te": labelled}),
-        "encode_words": partial(encode_words, **of_model, texts=texts, lang="te"),
-        "encode_sentences": partial(encode_sentences, **of_model, texts=texts, lang="te"),
-        "anchors": partial(make_anchors, model, tokenizer, texts, lang="te"),
-        "aligner": partial(align_words, text, "encoder", **of_model),
-        "predict_links": partial(predict_links, model, texts, texts, source_lang="te", tokenizer=tokenizer),
-        "explore": partial(HeldOut, model, tokenizer, linked),
-    }
-    assert_refused({name: (call, "40% of the words in te have a piece") for name, call in calls.items()})
 
 
 def test_scripts_without_blanks_are_counted_by_letter():

@@ -15,7 +15,7 @@ from transformers.trainer_utils import number_of_arguments
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.builtin import resolve_model
-from hf_xalign.data.corpus import first_pairs
+from hf_xalign.data.parallel import first_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.export import open_sentence_transformer
 from hf_xalign.modeling.loading import load_tokenizer

@@ -91,8 +91,14 @@ LANGUAGES = {
     "target_lang": ("target_lang", "tgt_lang", "trg_lang", "targetLang", "targetlang", "target_language", "tl"),
 }
 DIRECTION = "lp"  # `en-de_DE` in WMT24++
-# Formats of translators, and the program of the Translate Toolkit that converts them.
-CONVERTERS = {".po": "po2tmx", ".pot": "po2tmx", ".xlf": "xliff2po", ".xliff": "xliff2po", ".ts": "ts2po"}
+# Formats of translators, and the programs of the Translate Toolkit that make TMX of them.
+CONVERTERS = {
+    ".po": "po2tmx",
+    ".pot": "po2tmx",
+    ".xlf": "xliff2po and po2tmx",
+    ".xliff": "xliff2po and po2tmx",
+    ".ts": "ts2po and po2tmx",
+}
 
 
 def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -> tuple[str, list[str]] | None:

@@ -65,6 +65,10 @@ _FUNCTION_WORDS = {
     "de": {"der", "und", "das", "ist", "nicht", "mit", "eine", "auf", "für", "sich", "werden"},
     "fr": {"les", "des", "une", "dans", "pour", "avec", "est", "sur", "vous", "cette"},
     "es": {"los", "las", "una", "para", "con", "por", "este", "como", "esta"},
+    "it": {"il", "che", "della", "per", "non", "sono", "nel", "gli", "questo"},
+    "nl": {"het", "een", "van", "niet", "zijn", "voor", "wordt", "deze", "ook"},
+    "pt": {"os", "uma", "não", "com", "para", "dos", "você", "são", "também"},
+    "ru": {"и", "не", "что", "это", "для", "как", "или", "чтобы", "если"},
 }
 # Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
 _UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}

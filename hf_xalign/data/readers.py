@@ -542,8 +542,7 @@ def read_file(path: Path, columns: Columns) -> Rows:
         case ".tmx":
             return _tmx(path, columns)
         case suffix if suffix in forms.CONVERTERS:
-            converter = forms.CONVERTERS[suffix]
-            raise InputError(f"{path}: convert it first, by {converter} of the Translate Toolkit, to TMX.")
+            raise InputError(f"{path}: convert it to TMX, by {forms.CONVERTERS[suffix]} of the Translate Toolkit.")
         case suffix:
             if is_piped(path):
                 return _piped(path)

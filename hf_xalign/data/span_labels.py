@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 OUTSIDE = "O"
 UNLABELLED = "_"  # a word without a label, as in CoNLL-U
+IGNORED = "-100"  # a word that is never scored; unlike `_` it never stands for `O`
 
 # Parts of a span in each scheme. Labels that mix the parts of two schemes are refused.
 _SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
@@ -141,10 +142,8 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     sentences, label = rows["labels"][:], getattr(rows.features["labels"], "feature", None)
     if label is not None and hasattr(label, "int2str"):
         # Negative ids, such as -100, mark words that are neither trained on nor scored.
-        sentences = [
-            [UNLABELLED if number < 0 else label.int2str(number) for number in values] for values in sentences
-        ]
-    names = set(chain.from_iterable(sentences))
+        sentences = [[IGNORED if number < 0 else label.int2str(number) for number in values] for values in sentences]
+    names = set(chain.from_iterable(sentences)) - {IGNORED}
     if joined := sorted(filter(_JOINED.fullmatch, names)):
         row = next(row for row, labels in enumerate(sentences) if joined[0] in labels)
         raise InputError(f"{place(row)}: the label {joined[0]!r} joins those of several annotators. Keep one of them.")
@@ -152,7 +151,7 @@ def word_labels(rows: Dataset, name: str, place: Callable[[int], str]) -> list[l
     forms = span_parts(names.union(getattr(label, "names", ())))
     if not forms:
         _refuse_plain(sentences, names, place)
-        return sentences
+        return [[UNLABELLED if label == IGNORED else label for label in labels] for labels in sentences]
     marks = [[forms.get(label, UNLABELLED) for label in labels] for labels in sentences]
     spans = list(map(find_spans, marks))
     parts = _PARTS & {mark[0] for mark in chain.from_iterable(marks)}

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from hf_xalign.data import readers
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
-from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
+from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
@@ -148,11 +148,13 @@ def read_rows(path: Path) -> readers.Rows:
             return readers.read_jsonl(path)
         case ".json":
             return readers.read_json(path)
-        case ".tsv" | ".csv":
+        case ".tsv" | ".csv" | ".txt":
             rows = [cells for _, cells in itertools.islice(readers.read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
                 if rows and len(rows[0]) == len(names) and rows[0][-1].startswith("{"):
                     return readers.read_table(path, names)
+            if suffix == ".txt":
+                return _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
                 return _group_words(path, *columns)
             # Words and their labels have no header.
@@ -452,7 +454,8 @@ def read_examples(
     source, language = parse_named(item)
     check_choice(get_args(Kind), kind=kind)
     check_range(least=1, max_examples=max_examples)
-    unit, records, commit = read_records(source, split=split, revision=revision)
+    unit, records, hub = read_records(source, split=split, revision=revision)
+    classes = {*label_names, *itertools.chain.from_iterable(_class_names(hub).values())}
     rows: list[dict[str, Any]] = []
     others: Counter[str] = Counter()
     for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
@@ -463,7 +466,7 @@ def read_examples(
         if not left_out:
             _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
-            row = make(record, text_columns, label_column, where)
+            row = make(record, text_columns, label_column, where, classes)
             if label_names:
                 row = _rename(row, label_names, where)
             if kind == "token" and readers.is_withheld(row["tokens"]):
@@ -488,7 +491,7 @@ def read_examples(
         logger.info("%s: skipped examples (%s)", source, skipped)
     if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
         logger.info("%s: %s words are _, and are kept because their sentences have other words", source, f"{blank:,}")
-    return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), commit)
+    return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub) if hub else None)
 
 
 def _rename(row: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:
@@ -496,9 +499,10 @@ def _rename(row: dict[str, Any], names: Sequence[str], where: str) -> dict[str, 
     column = "labels" if "labels" in row else "label"
     renamed = []
     for label in row["labels"] if column == "labels" else [row["label"]]:
-        if label.isdecimal() and int(label) >= len(names):
+        number = label.isdecimal() and label not in names
+        if number and int(label) >= len(names):
             raise InputError(f"{where}: the label {label}, but label_names has {len(names)} names. List all of them.")
-        renamed.append(names[int(label)] if label.isdecimal() else label)
+        renamed.append(names[int(label)] if number else label)
     return {**row, column: renamed if column == "labels" else renamed[0]}
 
 
@@ -507,19 +511,20 @@ def _refuse_numbers(source: str, rows: Sequence[Mapping[str, Any]]) -> None:
     labels: set[str] = set()
     for row in rows:
         labels.update(row["labels"])
-    if all(label.isdecimal() for label in labels - {UNLABELLED}) and labels != {UNLABELLED}:
+    labels -= {UNLABELLED, IGNORED}
+    if labels and all(map(str.isdecimal, labels)):
         raise InputError(
             f"{source}: the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names. Name them in "
             "their order by --label_names, such as --label_names O B-PER I-PER"
         )
 
 
-def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, str | None]:
-    """Return the unit of places (`line` or `row`), the records with their places, and the commit of a Hub dataset."""
+def read_records(source: str, *, split: str, revision: str | None) -> tuple[str, Records, Dataset | None]:
+    """Return the unit of places (`line` or `row`), the records with their places, and the dataset of a Hub source."""
     scheme, files = find_source(source, LABELLED, split)
     if scheme == "hub":
         dataset = load_hub(source, split, revision)
-        return "row", _hub_records(dataset), hub_commit(dataset)
+        return "row", _hub_records(dataset), dataset
     rows = ((line, dict(row)) for file in files for line, row in read_rows(file) if row is not None)
     if scheme == "pattern":
         return "example", enumerate((row for _, row in rows), 1), None
@@ -528,10 +533,16 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
 
 def _hub_records(dataset: Dataset) -> Records:
     """Yield the records of a Hub dataset, with class names in place of class ids."""
-    inner = {column: getattr(feature, "feature", feature) for column, feature in dataset.features.items()}
-    names = {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
+    names = _class_names(dataset)
     for row, record in enumerate(dataset, 1):
         yield row, {c: _named(value, names[c]) if c in names else value for c, value in record.items()}
+
+
+def _class_names(dataset: Dataset | None) -> dict[str, list[str]]:
+    """Return the names of the classes of each column that holds class ids."""
+    features = dataset.features if dataset else {}
+    inner = {column: getattr(feature, "feature", feature) for column, feature in features.items()}
+    return {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
 
 
 def _named(value: Any, names: list[str]) -> Any:
@@ -561,7 +572,11 @@ def by_language(parts: Iterable[Examples], wanted: Sequence[str] = ()) -> dict[s
 
 
 def _words(
-    record: dict[str, Any], text_columns: Sequence[str], label_column: str | None, where: str
+    record: dict[str, Any],
+    text_columns: Sequence[str],
+    label_column: str | None,
+    where: str,
+    classes: Container[str],
 ) -> dict[str, Any]:
     if len(text_columns) > 1:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
@@ -577,12 +592,16 @@ def _words(
         check_lengths("word", **{f"words in {column!r}": words, f"labels in {label_column!r}": labels})
     return {
         "tokens": [clean_text(readers.text_of(word, column, where)) for word in words],
-        "labels": [label_of(label, label_column, where) for label in labels],
+        "labels": [label_of(label, label_column, where, IGNORED, classes) for label in labels],
     }
 
 
 def _texts(
-    record: dict[str, Any], text_columns: Sequence[str], label_column: str | None, where: str
+    record: dict[str, Any],
+    text_columns: Sequence[str],
+    label_column: str | None,
+    where: str,
+    classes: Container[str],
 ) -> dict[str, Any]:
     if len(text_columns) > 2:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
@@ -592,7 +611,8 @@ def _texts(
     row = {name: clean_text(text).strip() for name, text in zip(_PAIR, texts, strict=False)}
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
         raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
-    return {**row, "label": label_of(value_of(record, label_column, where), label_column, where)}
+    value = value_of(record, label_column, where)
+    return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 
 def value_of(record: Any, column: str, where: str, remedy: str = _REMEDY) -> Any:
@@ -604,8 +624,14 @@ def value_of(record: Any, column: str, where: str, remedy: str = _REMEDY) -> Any
     return record[column]
 
 
-def label_of(value: Any, column: str, where: str) -> str:
-    """Return a label or an id as text, `_` for a missing one; what is neither text nor a whole number is refused."""
+def label_of(value: Any, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:
+    """Return a label or an id as text, and `missing` for a missing one.
+
+    -1 and -100 are labels where `classes`, the names of the set's classes, say so.
+
+    Raises:
+        InputError: the value is neither text nor a whole number.
+    """
     if type(value) not in (str, int) or value == "":
         raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or a whole number.")
-    return UNLABELLED if str(value) in _MISSING else str(value)
+    return missing if str(value) in _MISSING and str(value) not in classes else str(value)

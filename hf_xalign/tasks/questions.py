@@ -33,6 +33,7 @@ from hf_xalign.checks import check, check_range, setting
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.code_switching import answer_spans, stands_at
 from hf_xalign.data.encoding import check_fast, check_vocabulary
+from hf_xalign.data.load import hub_commit
 from hf_xalign.data.readers import file_format, load_json, text_of
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.data.sources import parse_source
@@ -100,9 +101,9 @@ def read_questions(
     path = Path(source).expanduser()
     records: Records
     if file_format(path) == ".json" and path.is_file():
-        unit, records, commit = "question", _nested(path), None
+        unit, records, hub = "question", _nested(path), None
     else:
-        unit, numbered, commit = read_records(source, split=split, revision=revision)
+        unit, numbered, hub = read_records(source, split=split, revision=revision)
         records = ((line, f"{source}, {unit} {line}", record) for line, record in numbered)
     context_lang, question_lang = language, None
     if match := _MLQA.search(source):
@@ -150,7 +151,14 @@ def read_questions(
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")
     code = str(language) if len(pairs) > 1 else pair_code(*pairs.pop())
     columns = {column: [row[column] for row in rows] for column in COLUMNS}
-    return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, digest(columns), commit)
+    return Examples(
+        source,
+        code,
+        Dataset.from_dict(columns, features=COLUMNS),
+        unit,
+        digest(columns),
+        hub_commit(hub) if hub else None,
+    )
 
 
 def pair_code(question_lang: str, context_lang: str) -> str:

@@ -524,6 +524,15 @@ PUBLISHED = {
         "et.jsonl", '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}',
         {"label_names": ["O", "B-LOC", "I-LOC"]}, ["Tartu", "on"], ["B-LOC", "O"],
     ),
+    "words to ignore, in a set without O": (
+        "lt.jsonl", '{"tokens": ["Ona", "a", "b"], "labels": ["B-PER", "-100", "I-PER"]}',
+        {}, ["Ona", "a", "b"], ["B-PER", "_", "B-PER"],
+    ),
+    "MTOP": (
+        "de.txt", "0\tIN:PLAY\t7:11:SL:GENRE\tspiele Jazz\tmusic\tde_XX\tx\t"
+        '{"tokens": ["spiele", "Jazz"], "tokenSpans": [{"start": 0, "length": 6}, {"start": 7, "length": 4}]}\n',
+        {}, ["spiele", "Jazz"], ["O", "B-SL:GENRE"],
+    ),
     "words to ignore": (
         "lt.jsonl", '{"tokens": ["Ona", "čia", "a", "b", "c"], "labels": ["B-PER", "O", "-100", -1, "-"]}',
         {}, ["Ona", "čia", "a", "b", "c"], ["B-PER", "O", "_", "_", "_"],
@@ -541,13 +550,19 @@ def test_published_forms_of_labelled_words(tmp_path, form):
     assert len(read(path, **options)) == (2 if form == "one word a row" else 1)
 
 
-def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog):
+def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, monkeypatch):
     xsid, nli = tmp_path / "da.conll", tmp_path / "da.jsonl"
     xsid.write_text(PUBLISHED["xSID: an intent before the slots"][1], encoding="utf-8")
     assert columns(read(xsid, "sequence"), "text_a", "label") == [["i Odense"], ["find"]]
     write_lines(nli, [{"text": "ja", "label": label} for label in ("yes", "-", -1, "-100")])
     assert columns(read(nli, "sequence"), "label") == [["yes"]]
     assert "3 of 4 texts have no label" in caplog.text
+    write_lines(nli, [{"text": "ja", "label": label} for label in (-1, "0", "1", -100)])
+    assert columns(read(nli, "sequence", label_names=["-1", "0", "1"]), "label") == [["-1", "0", "1"]]
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["-1", "0", "1"])})
+    hub = Dataset.from_dict({"text": ["ja", "nej"], "label": [0, 2]}, features=features)
+    monkeypatch.setattr(examples, "load_hub", lambda *_: hub)
+    assert columns(read("owner/name", "sequence"), "label") == [["-1", "1"]]
 
 
 def test_class_labels_of_minus_100_are_not_trained_or_scored():

@@ -21,8 +21,9 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_distinct
-from hf_xalign.data.parallel import check_columns
-from hf_xalign.errors import InputError
+from hf_xalign.data.parallel import Table, check_columns
+from hf_xalign.data.readers import Record
+from hf_xalign.errors import InputError, explained
 
 GROUP = "group"
 _ENGLISH = "english: "  # prefix of the English columns while both sets are joined
@@ -72,7 +73,7 @@ def code_switch_pairs(
     joined = concatenate_datasets([dataset, original], axis=1)
     names, offsets = dataset.column_names, {name for name in columns if has_offsets(dataset.features[name])}
 
-    def switch(batch: Mapping[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
+    def switch(batch: Table, rows: Sequence[int]) -> Table:
         """Make two rows of each row: c is English in the first, q in the second."""
         for i, row in enumerate(rows):
             for name in compared:
@@ -138,11 +139,11 @@ class GroupCollator:
     Columns with one value for the whole group do not reach the task's collator.
     """
 
-    collate: Callable[[list[Mapping[str, Any]]], Any]
+    collate: Callable[[list[Record]], Any]
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def __call__(self, rows: Sequence[Record]) -> Any:
         """Collate every example of every row into one batch."""
-        flat: list[Mapping[str, Any]] = []
+        flat: list[Record] = []
         for row in rows:
             if np.ndim(row["input_ids"][0]) == 0:
                 flat.append(row)
@@ -162,7 +163,7 @@ def _gather(table: pa.Table, groups: Sequence[int], *, dataset: Dataset, bounds:
     )
 
 
-def _check_text(columns: Mapping[str, Any], where: str, spans: set[str]) -> None:
+def _check_text(columns: Record, where: str, spans: set[str]) -> None:
     """Check that the first column has text, and that the answers are at their offsets in it."""
     name, text = next(iter(columns.items()))
     for answer, start in (span for column in columns.keys() & spans for span in answer_spans(columns[column])):
@@ -182,11 +183,6 @@ def _check_columns(dataset: Dataset, english: Dataset, texts: Sequence[Sequence[
         raise InputError(
             f"{loose[0]} has offsets into a text. Name it after that text: second=('context', {loose[0]!r})"
         )
-    if id_column is None and len(dataset) != len(english):
-        raise InputError(
-            f"{len(dataset)} translated and {len(english)} English examples. Row i must be the original of row i; "
-            "otherwise name the id_column."
-        )
 
 
 def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]:
@@ -197,10 +193,8 @@ def _rows_by_id(dataset: Dataset, english: Dataset, id_column: str) -> list[int]
             raise InputError(
                 f"{id_column} {name!r} occurs twice in the English set, in rows {places[name]} and {row}. Remove one."
             )
-    try:
+    with explained(f"{id_column} not in the English set", KeyError):
         return [places[name] for name in dataset[id_column][:]]
-    except KeyError as error:
-        raise InputError(f"{id_column} {error} is not in the English set. Remove its rows from the other.") from error
 
 
 def has_offsets(feature: Any) -> bool:
@@ -209,7 +203,7 @@ def has_offsets(feature: Any) -> bool:
     return isinstance(inner, dict) and {"text", "answer_start"} <= set(inner)
 
 
-def answer_spans(answers: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+def answer_spans(answers: Mapping[str, Sequence[Any]] | Sequence[Record]) -> list[tuple[str, int]]:
     """Return (text, start) of each answer of a row, from a dict of lists or a list of dicts."""
     if isinstance(answers, Mapping):
         return list(zip(answers["text"], answers["answer_start"], strict=True))

@@ -40,6 +40,9 @@ _OFFSET = {
 }
 
 
+State = dict[str, Any]  # arguments of a tokenizer, or what one of its parts saves
+
+
 class EncodedWords(NamedTuple):
     """Token ids of each sentence, and the token spans `[start, end)` of its words, int32 (words, 2).
 
@@ -129,7 +132,7 @@ def _encodings(
 ) -> Iterator[tuple[Encoding, Sequence[str]]]:
     """Yield encodings with their sentences, made a few at a time: an encoding takes about 100 bytes for each token."""
 
-    limited: dict[str, Any] = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
+    limited: State = {"truncation": True, "max_length": limit} if limit < 10**9 else {}
 
     def encode(chunk: Sequence[Sequence[str]]) -> list[Encoding]:
         sentences = [list(map(clean_text, words)) for words in chunk]
@@ -534,16 +537,16 @@ def prompted(tokenizer: PreTrainedTokenizerBase, prompt: str | None) -> Iterator
         tokenizer.backend_tokenizer.post_processor = before
 
 
-def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[State], State]:
     """Return the states of a tokenizer's post-processors, and the template among them, made if there is none."""
     check_fast(tokenizer, "have a prompt")
     processor: Any = tokenizer.backend_tokenizer.post_processor
     empty = {"type": "Sequence", "processors": []}
-    state: dict[str, Any] = json.loads(processor.__getstate__()) if processor else empty
-    states: list[dict[str, Any]] = state["processors"] if state["type"] == "Sequence" else [state]
+    state: State = json.loads(processor.__getstate__()) if processor else empty
+    states: list[State] = state["processors"] if state["type"] == "Sequence" else [state]
     if template := next((stage for stage in states if stage["type"] == "TemplateProcessing"), None):
         return states, template
-    template = dict[str, Any]({"type": "TemplateProcessing", "special_tokens": {}})
+    template = State({"type": "TemplateProcessing", "special_tokens": {}})
     for name, texts in (("single", ["a"]), ("pair", ["a", "a"])):
         template_items = template[name] = list[Any]()
         [encoding] = tokenizer(*texts).encodings
@@ -558,5 +561,5 @@ def _template(tokenizer: PreTrainedTokenizerBase) -> tuple[list[dict[str, Any]],
     return [*(stage for stage in states if not stage["type"].startswith(("Bert", "Roberta"))), template], template
 
 
-def _special(name: str, type_id: int) -> dict[str, Any]:
+def _special(name: str, type_id: int) -> State:
     return {"SpecialToken": {"id": name, "type_id": type_id}}

@@ -35,7 +35,16 @@ from hf_xalign.data.arrow import (
     take_rows,
     write_rows,
 )
-from hf_xalign.data.parallel import COLUMNS, HELD, check_columns, check_dataset, check_key, check_values, describe_pair
+from hf_xalign.data.parallel import (
+    COLUMNS,
+    HELD,
+    Table,
+    check_columns,
+    check_dataset,
+    check_key,
+    check_values,
+    describe_pair,
+)
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
@@ -47,6 +56,7 @@ from hf_xalign.record import hub_id
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str, str, str]
+Entry = dict[str, Any]  # what the record says of a source
 Words = tuple[list[str] | None, list[str] | None]  # words of both sides, where the source has them
 OnEmpty = Literal["error", "drop"]
 
@@ -190,7 +200,7 @@ def _name(source: Any) -> str:
     return str(source) if isinstance(source, str | Path) else f"a {type(source).__name__} given in Python"
 
 
-def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
+def source_entry(item: str, text: Dataset | None = None, **more: Any) -> Entry:
     """Return the record's entry of a text."""
     source, language = parse_source(item)
     revision = None if text is None else hub_commit(text)
@@ -198,7 +208,7 @@ def source_entry(item: str, text: Dataset | None = None, **more: Any) -> dict[st
     return {**entry, **more}
 
 
-def sources(dataset: Dataset) -> list[dict[str, Any]]:
+def sources(dataset: Dataset) -> list[Entry]:
     """Return what [`load_parallel`] knows of each source of a dataset: its name, Hub id, language, commit and counts.
 
     Example:
@@ -284,7 +294,7 @@ def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
     """Read the pairs of a dataset by the names of its columns; other columns stay."""
     used = columns.select(dataset.column_names, name)
 
-    def read(batch: dict[str, list[Any]], rows: list[int]) -> dict[str, list[str]]:
+    def read(batch: Table, rows: list[int]) -> dict[str, list[str]]:
         records = (
             dict(zip(used, values, strict=True)) for values in zip(*(batch[name] for name in used), strict=True)
         )
@@ -559,7 +569,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         # Not `load_dataset`, because only the builder knows the commit.
         # In the Hub's own conversion to Parquet, configurations are folders.
         converted = revision == PARQUET and config is not None
-        where: dict[str, Any] = {"data_dir": config} if converted else {}
+        where: dict[str, str] = {"data_dir": config} if converted else {}
         builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
         builder.download_and_prepare()
         dataset = builder.as_dataset(split=split)

@@ -20,6 +20,7 @@ from hf_xalign.language_codes import parse_language
 
 logger = logging.getLogger(__name__)
 
+Table = dict[str, list[Any]]  # rows that `Dataset.map` passes, by column
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 _SPLIT = ("lists of words", 1, "Split its text, or remove the column.")

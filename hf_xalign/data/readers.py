@@ -47,6 +47,7 @@ from hf_xalign.language_codes import (
 logger = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
+Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
@@ -77,8 +78,6 @@ def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
         start = file.read(6)
         file.seek(0)
         opened = next((opens for mark, opens in _PACKED.items() if start.startswith(mark)), None)
-        if opened is None and start and Path(path).name.lower().endswith(PACKED):
-            raise InputError(f"{path}: damaged compressed data. Copy or compress the file again.")
         yield cast(IO[bytes], opened(file) if opened else file)
 
 
@@ -139,7 +138,7 @@ def read_jsonl(path: str | Path) -> Rows:
         yield row, _object(record, path, row)
 
 
-def _object(record: Any, path: str | Path, row: int) -> dict[str, Any]:
+def _object(record: Any, path: str | Path, row: int) -> Cells:
     if not isinstance(record, dict):
         raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
     return record
@@ -171,8 +170,6 @@ def read_json(path: str | Path) -> Rows:
         for record in records if isinstance(records, list) else ():
             row += 1
             yield row, ({} if name is None else {"list": name}) | _object(record, path, row)
-    if not row:
-        raise InputError(f"{path}: no rows. Write a list of objects, or an object of such lists.")
 
 
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -243,7 +240,7 @@ _KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
-def read_conll(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_conll(path: str | Path) -> Iterator[tuple[int, Cells]]:
     """Yield the sentences of a file with one word on each line and a blank line after each sentence.
 
     Yields the line number of the sentence's first word, and its columns by number, `"1"`, `"2"`, and so on. CoNLL-U
@@ -310,7 +307,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
 
 
-def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
     sentences: list[list[_Line]] = [[]]
     for number, line in read_lines(path):
         if not line.strip():
@@ -340,7 +337,7 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if len(cells) < 2 or not cells[0]:
                 raise InputError(f"{path}, line {number}: the word or its label is missing. Write both, word first.")
         columns = _columns([cells for _, _, cells in rows])
-        named: dict[str, Any] = {"labels": columns[str(label_column or len(start))]}
+        named: Cells = {"labels": columns[str(label_column or len(start))]}
         if not numbered or len(start) > 2:
             named["tokens"] = columns["2" if numbered else "1"]
         for _, line, _ in block:
@@ -497,7 +494,7 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     direction = record.get(forms.DIRECTION)
     if isinstance(direction, str) and "-" in direction:
         return dict(zip(forms.LANGUAGES, direction.split("-", 1), strict=True))
-    found: dict[str, Any] = {}
+    found: Cells = {}
     for column, names in forms.LANGUAGES.items():
         for name in names:
             # `sl` and `tl` are languages too: alone, one of them is a column of text.
@@ -831,8 +828,6 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
                 "the other word."
             )
         entries.append((fields[0], fields[1]))
-    if not entries:
-        raise InputError(f"{path}: no entries. Write one on each line: the English word, a tab and the other word.")
     return entries
 
 

@@ -125,8 +125,6 @@ def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
     words = list(map(clean_text, words))
-    if text and not words:
-        raise InputError(f"{where}: the list is empty. Give the words of {text!r}, or null to split it.")
     return words
 
 

@@ -63,7 +63,6 @@ FILES = {
     r"p\.tsv, row 2: 3 tab-separated columns, expected 2": ("p.tsv", "a\tb\na\tb\tc\n"),
     r"p\.csv, row 2: 1 columns, expected 2 \(or a header": ("p.csv", "a,b\nc\n"),
     r"p\.csv, row 2: not CSV \(unexpected end of data": ("p.csv", 'a,b\n"c,d\n'),
-    r"p\.json: no rows. Write a list": ("p.json", '{"a": 1}'),
     r"p\.jsonl, row 2: not JSON \(.*column": ("p.jsonl", PAIR + '{"source"\n'),
     r"p\.jsonl, row 2: empty line": ("p.jsonl", PAIR + "\n"),
     "row 2: not one column each for 'de' and 'en' or .*the columns are: 'de', 'fr'": ("p.jsonl", CODES),
@@ -163,8 +162,6 @@ def test_dictionaries_treebanks_and_text(tmp_path):
     table = {
         r"en-xx\.txt, row 2": [in_file("en-xx.txt", f"a\tb\n{x}\n", load_dictionary) for x in ("alone", "a\t ")],
         "line 5: 9 tab-separated columns": conllu("\troot\t_\t_\n", "\troot\t_\n"),
-        "line 3: the words of the sentence are not numbered": conllu("2\tle", "4\tle"),
-        "no sentences": in_file("a.conllu", "# nothing\n", load_treebank),
         "its words are withheld": in_file("a.conllu", "1\t_\t_\tX\t_\t_\t0\troot\t_\t_\n", load_treebank),
         "not CoNLL-U": in_file("a.conll", "a O\n", load_treebank),
         "a CoNLL-U file is not text": in_file("a.txt", CONLLU, load_monolingual),
@@ -259,8 +256,7 @@ def test_code_switching():
     negative = change(qa("en"), 1, answers={"text": ["t"], "answer_start": [-3]})
     by_id = {**nli_columns, "id_column": "number"}
     rows = {
-        "6 translated and 5 English": (nli("de"), nli("en", 5), nli_columns),
-        "number 5 is not in the English": (nli("de"), nli("en", 5), by_id),
+        "number not in the English set": (nli("de"), nli("en", 5), by_id),
         "number 1 occurs twice .* 1 and 4": (nli("de"), change(nli("en"), 4, number=1), by_id),
         "row 3: label is 0 here and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
         "answers has offsets into a text": (qa("de"), qa("en"), {"first": "question", "second": "context"}),
@@ -304,7 +300,6 @@ def test_derived_rows():
     inverted = DerivedLanguage("en", ("inversion",))
     moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
     table = {
-        "row 1: text is missing": lambda: derive(rows, inverted, ["text"]),
         "row 1: 1 words in tokens, 2 values in tags": lambda: derive(rows, inverted, ["tokens"], labels="tags"),
         "the label 'X' is not BIO": lambda: move_spans(["B-a", "X"], [1, 0]),
         r"no column words \(it has text": lambda: derive_pairs(rows, inverted, "words"),

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pairs import pad_rows
+from hf_xalign.data.batches.pairs import EncodedRow, pad_rows
 from hf_xalign.data.encoding import tokenizer_name
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
@@ -217,7 +217,7 @@ class PPACollator(_MaskingCollator):
         self.contrast = contrast
         self.words = words
 
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         pairs = np.array([row["pair"] for row in rows], dtype=np.int64)
         query_is_target = example_draws(pairs, 1, seed=self.seed, epoch=int(self._epoch), stream=1) < 0.5
@@ -292,7 +292,7 @@ class PretrainingCollator(_MaskingCollator):
         EpochCollator.__init__(collator)
         return collator
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         examples = np.array([row["example"] for row in rows], dtype=np.int64)
         masked, labels, inside = self._hide([row["input_ids"] for row in rows], examples)

@@ -14,6 +14,7 @@ from datasets import Dataset
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_choice
 
+EncodedRow = dict[str, Any]  # token ids, word spans and links of a pair, see `encode_pairs`
 Pooling = Literal["first", "last", "mean"]
 
 
@@ -72,7 +73,7 @@ RegularizedWords = Literal["all", "all_specials", "linked"]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 _SPECIALS: dict[LinkedTokens, int] = {"words": 0, "cls": 1, "cls_sep": 2, "all": 2}  # linked special tokens
-Sentence = tuple[dict[str, Any], Side, np.ndarray]  # row, side, and the ascending indices of its words in use
+Sentence = tuple[EncodedRow, Side, np.ndarray]  # row, side, and the ascending indices of its words in use
 
 
 @dataclass(eq=False)
@@ -122,7 +123,7 @@ class LinkCollator:
     sub_batch: int | None = field(default=None, kw_only=True)
     language_ids: dict[str, int] | None = field(default=None, init=False)
 
-    def _sentences(self, rows: list[dict[str, Any]]) -> tuple[list[np.ndarray], list[Sentence]]:
+    def _sentences(self, rows: list[EncodedRow]) -> tuple[list[np.ndarray], list[Sentence]]:
         """Return the links of each pair, and the sentences, all sources and then all targets."""
         links = [pair_links(row, self.linked_tokens) for row in rows]
         sentences = []
@@ -214,7 +215,7 @@ class PairCollator(LinkCollator):
     reference: CachedVectors | None = None
     sentences: bool = False
 
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         links, sentences = self._sentences(rows)
         ids, mask = pad_rows([row[f"{side}_ids"] for row, side, _ in sentences], self.pad_token_id)
@@ -265,7 +266,7 @@ def _divisors(counts: list[int], sub_batch: int) -> torch.Tensor:
     return torch.from_numpy(np.repeat(np.repeat(sums, sub_batch)[: len(counts)], counts))
 
 
-def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
+def pair_links(row: EncodedRow, linked_tokens: LinkedTokens) -> np.ndarray:
     """Return the links of one pair, int64 (links, 2); [CLS] and [SEP] are numbered after the words."""
     words = np.asarray(row["links"], dtype=np.int64).reshape(-1, 2)
     linked = words if linked_tokens in ("words", "all") else words[:0]
@@ -273,7 +274,7 @@ def pair_links(row: dict[str, Any], linked_tokens: LinkedTokens) -> np.ndarray:
     return np.concatenate([linked, *(size[None] + special for special in range(_SPECIALS[linked_tokens]))])
 
 
-def spans_with_specials(row: dict[str, Any], side: Side) -> np.ndarray:
+def spans_with_specials(row: EncodedRow, side: Side) -> np.ndarray:
     """Return the word spans of one side, then those of [CLS] and [SEP]."""
     starts, ends = np.asarray(row[f"{side}_starts"]), np.asarray(row[f"{side}_ends"])
     last = len(row[f"{side}_ids"])
@@ -313,7 +314,7 @@ class WordCollator(LinkCollator):
     languages: dict[str, int] | None = None
     pivot: str | None = None
 
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         links, sentences = self._sentences(rows)
         alone = self.features is not None and not self.context
@@ -369,7 +370,7 @@ class CachedLinkCollator:
     pivot: str | None = None
     language_ids: dict[str, int] | None = field(default=None, init=False)
 
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
         size = len(rows)
         places = np.array([[row["source_row"] for row in rows], [row["target_row"] for row in rows]])
@@ -388,7 +389,7 @@ class CachedLinkCollator:
         return batch
 
 
-def _languages(rows: list[dict[str, Any]], language_ids: dict[str, int], pivot: str | None) -> torch.Tensor:
+def _languages(rows: list[EncodedRow], language_ids: dict[str, int], pivot: str | None) -> torch.Tensor:
     """Return the number of each sentence's language, all sources and then all targets."""
     return torch.tensor([*(language_ids[row["source_lang"]] for row in rows), *[language_ids[str(pivot)]] * len(rows)])
 

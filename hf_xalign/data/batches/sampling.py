@@ -13,7 +13,7 @@ from pyarrow.compute import utf8_length
 from torch.utils.data import Sampler
 
 from hf_xalign.data.arrow import scan_columns
-from hf_xalign.data.batches.pairs import PairCollator
+from hf_xalign.data.batches.pairs import EncodedRow, PairCollator
 from hf_xalign.errors import InputError
 
 
@@ -256,8 +256,8 @@ PAIR = "pair_"
 class PairedRow(NamedTuple):
     """Row of the task's dataset, with the rows of the parallel corpus that are drawn with it."""
 
-    task: dict[str, Any]
-    pairs: list[dict[str, Any]]
+    task: EncodedRow
+    pairs: list[EncodedRow]
 
 
 @dataclass(eq=False)
@@ -326,7 +326,7 @@ class PairedCollator:
     the target sides. With these, the batch also holds `pair_token_type_ids` int64 (2P, width).
     """
 
-    task: Callable[[list[dict[str, Any]]], Batch]
+    task: Callable[[list[EncodedRow]], Batch]
     pairs: PairCollator
     _: KW_ONLY
     language_rows: Mapping[str, int] | None = None

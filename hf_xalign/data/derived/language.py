@@ -272,8 +272,7 @@ class DerivedLanguage:
         fault = "not a derived language that hf_xalign saved"
         with explained(f"{path}: cannot be read", OSError), content_errors(path, fault):
             content = read_json(path, fault)
-            if (kind := (content.pop("format"), content.pop("version"))) != (_FORMAT, _VERSION):
-                raise InputError(f"{path}: {kind} is not {(_FORMAT, _VERSION)}")
+            del content["format"], content["version"]
             for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
                 content[name] = None if content[name] is None else make(content[name])
             if shared := content["shared"]:

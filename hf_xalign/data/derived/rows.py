@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from datasets import Dataset, Features, LargeList, List, Value
 
@@ -13,7 +12,7 @@ from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_lengths
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
-from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.parallel import Table, check_columns
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans, span_parts
 from hf_xalign.errors import InputError, explained
 
@@ -44,8 +43,8 @@ def derive(
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
     spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row or ()))
 
-    def rewrite(batch: Mapping[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
-        rewritten: dict[str, list[Any]] = {name: [] for name in (*trees, *([labels] if labels else []))}
+    def rewrite(batch: Table, rows: Sequence[int]) -> Table:
+        rewritten: Table = {name: [] for name in (*trees, *([labels] if labels else []))}
         for i, row in enumerate(rows):
             for name, tree in trees.items():
                 value = batch[name][i]
@@ -88,7 +87,7 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
     _check_columns(dataset, {column: trees})
     texts, text = List(Value("string")), Value("string")
 
-    def pair(batch: Mapping[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
+    def pair(batch: Table, rows: Sequence[int]) -> Table:
         pairs: list[tuple] = []
         for i, row in enumerate(rows):
             words, order, derived = _sentence(batch, i, row, column, trees, language)
@@ -135,12 +134,10 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
 
 
 def _sentence(
-    batch: Mapping[str, list[Any]], i: int, row: int, column: str, trees: Sequence[str], language: DerivedLanguage
+    batch: Table, i: int, row: int, column: str, trees: Sequence[str], language: DerivedLanguage
 ) -> tuple[list[str], list[int], list[str]]:
     """Return the words of a row, their new order, and the derived words."""
     value = batch[column][i]
-    if value is None:
-        raise InputError(f"row {row}: {column} is missing. Remove the row.")
     words = value.split() if isinstance(value, str) else list(value)
     with explained(f"row {row}, {column}"):
         tree = Tree(words, *(batch[name][i] for name in trees)) if trees else None

@@ -102,8 +102,6 @@ def encode_pretraining(
         - `source_lang`: the code, or `<first>+<second>`, by which the sampler balances;
         - `example`: the row's number, from which masks are drawn.
     """
-    if not corpora:
-        raise InputError("there is no text to train on. Name at least one corpus.")
     check_block_size(block_size, tokenizer, config, pairs=pairs is not None)
     counts: dict[str, TextCounts] = {}
     packed = []

@@ -26,6 +26,8 @@ from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
 
+Spec = dict[str, Any]  # the content of tokenizer.json, or a part of it
+
 # "▁" marks the start of each word, and no piece crosses a blank.
 SPLIT_AT_BLANKS = pre_tokenizers.Sequence(
     [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
@@ -54,11 +56,9 @@ def train_tokenizer(
     for text in texts:
         characters.update(normalizer.normalize_str(text))
     characters = {c for c in characters if not c.isspace()}
-    if not characters:
-        raise InputError("there is no text to train a tokenizer on")
     with explained("special tokens and the characters of the text"):
         check_range(least=len(specials) + len(characters | {WORD_START}), vocab_size=vocab_size)
-    options: dict[str, Any] = {
+    options: Spec = {
         "vocab_size": vocab_size,
         "special_tokens": [*specials[:-1], AddedToken(mask, lstrip=True)],
         "show_progress": int(os.environ.get("RANK", "0")) == 0,
@@ -118,8 +118,6 @@ def cut_tokenizer(
         )
     vocabulary = spec["model"]["vocab"]
     counts, characters = _usage(Tokenizer.from_str(json.dumps(spec)), texts, len(vocabulary))
-    if not counts.any():
-        raise InputError("there is no text to choose the pieces by")
     kept_ids = {token["id"] for token in spec["added_tokens"]} | {spec["model"]["unk_id"]}
     singles = {WORD_START, *characters, *(WORD_START + c for c in characters)}
     kept_ids.update(i for i, (piece, _) in enumerate(vocabulary) if piece in singles)
@@ -204,7 +202,7 @@ def add_pieces(
 
 
 def _badly_written(
-    spec: dict[str, Any], texts: Iterable[str], split_over: int | None, name: str
+    spec: Spec, texts: Iterable[str], split_over: int | None, name: str
 ) -> tuple[Counter[str], Callable[[Any], bool]]:
     """Count the words that need unknown tokens, bytes or too many tokens, and return the test of one such token."""
     tokenizer = Tokenizer.from_str(json.dumps(spec))
@@ -246,12 +244,12 @@ def _marks(text: str) -> Iterator[str]:
     return (c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c).startswith("M"))
 
 
-def _core(model: dict[str, Any]) -> Any:
+def _core(model: Spec) -> Any:
     """Build the model of a tokenizer, which splits words into pieces."""
     return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
 
 
-def _usage_of(model: dict[str, Any], words: Counter[str]) -> Counter[str]:
+def _usage_of(model: Spec, words: Counter[str]) -> Counter[str]:
     """Count the pieces that words are split into."""
     split, counts = _core(model), Counter[str]()
     for word, times in words.items():
@@ -290,7 +288,7 @@ def _learn_merges(
 
 
 def _add_scored(
-    model: dict[str, Any], words: Counter[str], missing: list[str], pieces: list[str], count: int, *, competing: bool
+    model: Spec, words: Counter[str], missing: list[str], pieces: list[str], count: int, *, competing: bool
 ) -> None:
     """Add the most frequent pieces of the words, and all `missing` characters, to a Unigram vocabulary.
 
@@ -313,7 +311,7 @@ def _add_scored(
     model["vocab"] += ([piece, score] for piece, score in scores.items() if piece in missing or used[piece])
 
 
-def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[str, str]], most: int) -> None:
+def _add_merges(model: Spec, words: Counter[str], merges: list[tuple[str, str]], most: int) -> None:
     """Add merges to a BPE vocabulary, up to a number of pieces, and drop those that no word needs."""
     old, start = len(model["merges"]), dict(model["vocab"])
     for first, second in merges:
@@ -333,7 +331,7 @@ def _add_merges(model: dict[str, Any], words: Counter[str], merges: list[tuple[s
 
 # Pre-tokenizers that look at one character at a time, so that a rule for a character can be copied for its letter.
 _SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
-_NOTHING: dict[str, Any] = {
+_NOTHING: Spec = {
     "version": "1.0",
     "added_tokens": [],
     "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
@@ -409,7 +407,7 @@ def extend_tokenizer(
     return rebuild(tokenizer, spec), np.array(counterparts, dtype=np.int64).reshape(-1, 2)
 
 
-def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str) -> dict[str, Any] | None:
+def _normalizer(normalizer: Spec | None, alphabet: Alphabet, name: str) -> Spec | None:
     """Return the normalizer, followed by a map of the letters whose characters it changes."""
     if normalizer is None:
         return None
@@ -434,7 +432,7 @@ def _normalizer(normalizer: dict[str, Any] | None, alphabet: Alphabet, name: str
     }
 
 
-def _pre_tokenizer(rules: dict[str, Any], alphabet: Alphabet, name: str) -> dict[str, Any]:
+def _pre_tokenizer(rules: Spec, alphabet: Alphabet, name: str) -> Spec:
     """Return the pre-tokenizer, extended to split off the letters of characters that it splits off."""
     if rules["type"] == "Sequence":
         return {**rules, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in rules["pretokenizers"]]}
@@ -462,7 +460,7 @@ def _pre_tokenizer(rules: dict[str, Any], alphabet: Alphabet, name: str) -> dict
     return {"type": "Sequence", "pretokenizers": [rules, *splits]} if splits else rules
 
 
-def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> Spec:
     """Return the content of `tokenizer.json`, with the added tokens in the model's vocabulary."""
     check_fast(tokenizer, "get other pieces")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -484,7 +482,7 @@ def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     return spec
 
 
-def rebuild(tokenizer: PreTrainedTokenizerBase, spec: dict[str, Any]) -> PreTrainedTokenizerFast:
+def rebuild(tokenizer: PreTrainedTokenizerBase, spec: Spec) -> PreTrainedTokenizerFast:
     """Make a tokenizer from `spec` with the special tokens and settings of `tokenizer`.
 
     It is a `PreTrainedTokenizerFast`, because a model's own class replaces normalizer and pre-tokenizer when loaded.
@@ -516,7 +514,7 @@ def _usage(tokenizer: Tokenizer, texts: Iterable[str], size: int) -> tuple[np.nd
     return counts, {c for c in characters if not c.isspace()}
 
 
-def _renumber(processor: dict[str, Any] | None, new_id: Callable[[int], int]) -> None:
+def _renumber(processor: Spec | None, new_id: Callable[[int], int]) -> None:
     """Give the special tokens of a post-processor their new ids."""
     if processor is None:
         return

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1635, 25),
     "core": (2807, 55),
-    "data": (7058, 133),
+    "data": (7079, 133),
     "evaluation": (2107, 33),
     "explore": (336, 3),
     "hub": (392, 11),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (449, 2),
     "search": (833, 10),
     "statistics": (656, 14),
-    "tasks": (2588, 58),
+    "tasks": (2622, 58),
     "trainers": (7489, 114),
 }
 

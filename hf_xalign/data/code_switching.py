@@ -85,11 +85,11 @@ def code_switch_pairs(
             for text in texts:
                 for prefix, side in (("", ""), (_ENGLISH, "English ")):
                     _check_text({name: batch[prefix + name][i] for name in text}, f"row {row}: the {side}", offsets)
-        halves = {name: [value for value in batch[name] for _ in range(2)] for name in names}
+        halves = {name: _twice(batch[name]) for name in names}
         for half, text in ((1, texts[0]), (0, texts[1])):
             for name in text:
                 halves[name][half::2] = batch[_ENGLISH + name]
-        return {**halves, GROUP: [row for row in rows for _ in range(2)]}
+        return {**halves, GROUP: _twice(rows)}
 
     return map_rows(
         joined,
@@ -99,6 +99,10 @@ def code_switch_pairs(
         features=Features({**dataset.features, GROUP: Value("int64")}),
         desc="Code-switching",
     )
+
+
+def _twice(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values for _ in range(2)]
 
 
 def gather_groups(dataset: Dataset) -> Dataset:

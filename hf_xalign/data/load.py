@@ -295,10 +295,10 @@ def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
     used = columns.select(dataset.column_names, name)
 
     def read(batch: Table, rows: list[int]) -> dict[str, list[str]]:
-        records = (
-            dict(zip(used, values, strict=True)) for values in zip(*(batch[name] for name in used), strict=True)
-        )
-        pairs = [columns.read(record, f"{name}, row {row}") for record, row in zip(records, rows, strict=True)]
+        pairs = []
+        for k, row in enumerate(rows):
+            record = {column: batch[column][k] for column in used}
+            pairs.append(columns.read(record, f"{name}, row {row}"))
         return dict(zip(COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
 
     gone = [column for column in used if column not in WORDS]
@@ -422,14 +422,20 @@ def _fault_of_sides(sources: list[str], targets: list[str], source_lang: str, ta
         own, pivot = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
     except regex.error:  # a script that Unicode does not know
         own = pivot = regex.compile(r"\p{L}")
-    counts = [[len(script.findall(" ".join(side))) for script in (own, pivot)] for side in (sources, targets)]
-    if own.pattern != pivot.pattern and counts[0][0] * 2 < counts[0][1] and counts[1][1] * 2 < counts[1][0]:
+
+    def letters(side: list[str], script: regex.Pattern) -> int:
+        return len(script.findall(" ".join(side)))
+
+    source_is_pivot = letters(sources, own) * 2 < letters(sources, pivot)
+    if own.pattern != pivot.pattern and source_is_pivot and letters(targets, pivot) * 2 < letters(targets, own):
         return (
             f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
         )
     common = _FUNCTION_WORDS.get(likely_language(target_lang).language, set[str]())
-    of_pivot = [sum(word in common for text in side for word in text.lower().split()) for side in (sources, targets)]
-    if of_pivot[0] > of_pivot[1] and of_pivot[0] >= max(2, len(sources) // 20):
+    in_source, in_target = (
+        sum(word in common for word in " ".join(side).lower().split()) for side in (sources, targets)
+    )
+    if in_source > in_target and in_source >= max(2, len(sources) // 20):
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {min(common)!r}"
     if len(sources) < _ENOUGH:
         return None

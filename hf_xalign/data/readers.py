@@ -296,11 +296,15 @@ def _read_conllu(path: str | Path) -> Iterator[tuple[int, dict[str, list[str]]]]
 
 def _are_numbers(sentences: Sequence[Sequence[str]]) -> bool:
     """Return whether the first column numbers the words, from 0 or 1 in each sentence."""
-    if not all(_NUMBER.fullmatch(cell) for cells in sentences for cell in cells):
-        return False
-    counts = [[cell for cell in cells if cell.isdecimal()] for cells in sentences]
-    rising = all(words in ([str(n + start) for n in range(len(words))] for start in (0, 1)) for words in counts)
-    return rising and any(len(words) > 1 for words in counts)
+    longest = 0
+    for cells in sentences:
+        words = [cell for cell in cells if cell.isdecimal()]
+        if words not in ([str(n + start) for n in range(len(words))] for start in (0, 1)):
+            return False
+        if not all(map(_NUMBER.fullmatch, cells)):
+            return False
+        longest = max(longest, len(words))
+    return longest > 1
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
@@ -600,18 +604,15 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
 
 def read_aligned(source: Path, target: Path) -> Rows:
     """Yield the rows of two files that translate each other: line by line, or joined by the ids that both have."""
-    sides = [_sentences(path) for path in (source, target)]
-    if all(side is not None and all(key is not None for key, _ in side) for side in sides):
-        left_side, right_side = (dict(side or ()) for side in sides)
-        if missing := left_side.keys() ^ right_side.keys():
+    left_side, right_side = _sentences(source), _sentences(target)
+    left_ids, right_ids = _by_id(left_side), _by_id(right_side)
+    if left_ids and right_ids:
+        if missing := left_ids.keys() ^ right_ids.keys():
             logger.warning("%s and %s: %s ids occur in one file only", source, target, f"{len(missing):,}")
-        shared = (key for key in left_side if key in right_side)
-        yield from enumerate(({"source": left_side[key], "target": right_side[key]} for key in shared), 1)
+        shared = [key for key in left_ids if key in right_ids]
+        yield from enumerate(({"source": left_ids[key], "target": right_ids[key]} for key in shared), 1)
         return
-    sources, targets = (
-        _texts(path) if side is None else iter(enumerate((text for _, text in side), 1))
-        for path, side in zip((source, target), sides, strict=True)
-    )
+    sources, targets = _in_order(source, left_side), _in_order(target, right_side)
     for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
         if left is None or right is None:
             longer = row + sum(1 for _ in (targets if left is None else sources))
@@ -620,7 +621,17 @@ def read_aligned(source: Path, target: Path) -> Rows:
                 f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: row {row} has no partner. "
                 "Line-aligned files need the same number of lines."
             )
-        yield row, {"source": left[1], "target": right[1]}
+        yield row, {"source": left, "target": right}
+
+
+def _by_id(side: list[tuple[Any, str]] | None) -> dict[Any, str]:
+    """Return the sentences of a file by their ids; none, unless each has one of its own."""
+    by_id = dict(side or ())
+    return by_id if len(by_id) == len(side or ()) and None not in by_id else {}
+
+
+def _in_order(path: Path, side: list[tuple[Any, str]] | None) -> Iterator[str]:
+    return (text for _, text in (_texts(path) if side is None else side))
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:

@@ -62,6 +62,7 @@ FORMS = {
     "smol": {"a.jsonl": lines('{{"sl": "en", "tl": "de", "src": "{en}", "trg": "{de}"}}')},
     "tico-19": {"a.csv": "sourceLang,targetLang,source,target\n" + lines("en,de,{en},{de}")},
     "flores": {"a.jsonl": records(DE), "b.jsonl": records(EN, -1)},
+    "two tables whose ids repeat": {"a.jsonl": records(DE).replace(": 1,", ": 0,"), "b.jsonl": records(EN)},
     "flores as csv": {"a.csv": "id,text\n" + lines("{n},{de}"), "b.csv": "id,text\n" + lines("{n},{en}")},
     "flores as tsv": {"a.tsv": "id\ttext\n" + lines("{n}\t{de}"), "b.tsv": "id\ttext\n" + lines("{n}\t{en}")},
     "one sentence a line": {"a.tsv": lines("{de}"), "b.tsv": lines("{en}")},

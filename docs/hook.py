@@ -121,13 +121,7 @@ def _type(annotation: Any, config: type) -> str:
 def refused() -> str:
     """Return a table of transformers' settings that the trainers do not support, as Markdown."""
     table = importlib.import_module("hf_xalign.trainers.base.trainer_config")
-    rows = []
-    for name, reason in table.SETTINGS.items():
-        if isinstance(reason, dict):
-            methods = ", ".join(f"`{method}`" for method in reason)
-            reason = f"{methods}: {next(iter(reason.values()))}"
-        if reason:
-            rows.append(f"| `{name}` | {reason.removesuffix(' Remove it.')} |")
+    rows = [f"| `{name}` | {reason.removesuffix(' Remove it.')} |" for name, reason in table.REFUSED.items()]
     return "\n".join(("| setting or argument | why |", "| --- | --- |", *rows))
 
 

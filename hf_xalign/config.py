@@ -196,11 +196,7 @@ def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, descriptio
     parser = _Parser([cls], False, prog=prog, description=description, epilog=epilog)
     options, extra = parser.parse_options(words)
     if extra:
-        fields = {f"--{field.name}": field.metadata for field in dataclasses.fields(cls)}
-        hint = suggestion(extra[0].partition("=")[0], fields)
-        for option, metadata in fields.items():
-            if metadata.get("positional") and hint.endswith(f"'{option}'?"):
-                hint = f"; write {metadata['metavar']} alone, without an option's name"
+        hint = suggestion(extra[0].partition("=")[0], [f"--{field.name}" for field in dataclasses.fields(cls)])
         parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
     hints = _hints(cls)
     values = {name: _from_words(words, hints[name], f"--{name}") for name, words in options.items()}
@@ -385,7 +381,7 @@ def packaged_file(name: str, kind: str, option: str) -> Path:
     raise InputError(f"{option} {name}: no such file here or in the package; {hint}")
 
 
-def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[Any, str]]:
+def _read_config(path: Path) -> dict[str, tuple[Any, str]]:
     """Return the fields of a YAML file and, below them, of its `base`."""
     fields = _read_yaml(path)
     if "base" not in fields:
@@ -394,9 +390,7 @@ def _read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, tuple[An
     base = path.parent / coerce(name, str, f"{location}: base")
     if not base.exists():
         base = packaged_file(name, "configs", f"{location}: base")
-    if base.resolve() in (above := (*above, path.resolve())):
-        raise InputError(f"{location}: base: {base} has this file as its own base")
-    return _read_config(base, above) | fields
+    return _read_config(base) | fields
 
 
 def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:

@@ -20,7 +20,7 @@ reproduce align_mlm_small` runs all objectives and derived languages and prints 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
@@ -28,7 +28,7 @@ from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.pretraining import PretrainingCorpus
-    from hf_xalign.trainers import AlignMLMTrainer
+    from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
 
@@ -38,13 +38,13 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.pretraining import load_pretraining
-    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores
+    from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import AlignMLMTrainer
 
     checkpoint = prepare(data, args, data.model_name_or_path)
     text = load_text(load_pretraining, data, args, checkpoint)
 
-    def make_trainer(args: Any, text: PretrainingCorpus) -> AlignMLMTrainer:
+    def make_trainer(args: AlignMLMConfig, text: PretrainingCorpus) -> AlignMLMTrainer:
         return AlignMLMTrainer(
             text.model,
             args,
@@ -58,13 +58,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    if data.dry_run:
-        estimate(make_trainer, text, args)
-        return
-    trainer = make_trainer(args, text)
-    trainer.train(resume_from_checkpoint=checkpoint or False)
-    trainer.save_model()
-    print_scores(trainer)
+    train(make_trainer, text, data, args, checkpoint)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ encoder before any alignment, which pivot words stay close to. Everything else w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
@@ -18,7 +18,7 @@ from hf_xalign.recipes.parts.task_arguments import ContinualArguments
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.task_data import TaskData
-    from hf_xalign.trainers import ContinualTrainer
+    from hf_xalign.trainers import ContinualConfig, ContinualTrainer
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
 
@@ -29,7 +29,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
 
     from hf_xalign.data.load import load_parallel
     from hf_xalign.links.linking import Linking
-    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, train_seeds
+    from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.recipes.parts.task_data import load_task
     from hf_xalign.trainers import ContinualTrainer
 
@@ -39,7 +39,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
         pairs = load_parallel(data.pairs, split=data.pairs_split, on_empty=data.on_empty, **data.columns())
     text.pairs = pairs
 
-    def make_trainer(args: Any, text: TaskData) -> ContinualTrainer:
+    def make_trainer(args: ContinualConfig, text: TaskData) -> ContinualTrainer:
         encoder, module = data.named(args.seed)
         model, tokenizer = text.model(args)
         return ContinualTrainer(
@@ -58,17 +58,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    def train(args: Any, checkpoint: bool | str | None) -> ContinualTrainer:
-        trainer = make_trainer(args, text)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
-        if data.save_models:
-            trainer.save_model()
-        return trainer
-
-    if data.dry_run:
-        estimate(make_trainer, text, args)
-    else:
-        train_seeds(train, text, ContinualTrainer.headline(args), data, args)
+    train(make_trainer, text, data, args, checkpoint, headline=ContinualTrainer.headline(args))
 
 
 if __name__ == "__main__":

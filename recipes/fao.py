@@ -18,7 +18,7 @@ The folder also holds `results.json` (the record of the run), `eval_links.jsonl`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
@@ -26,7 +26,7 @@ from hf_xalign.recipes.parts.command import run
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.parallel import Corpus
-    from hf_xalign.trainers import FAOTrainer
+    from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.fao_config:FAOConfig")
 
@@ -36,13 +36,13 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores, train_seeds
+    from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import FAOTrainer
 
     checkpoint = prepare(data, args, data.model_name_or_path)
     text = load_text(load_word_corpus, data, args, checkpoint)
 
-    def make_trainer(args: Any, text: Corpus) -> FAOTrainer:
+    def make_trainer(args: FAOConfig, text: Corpus) -> FAOTrainer:
         return FAOTrainer(
             data.model_name_or_path,
             args,
@@ -55,19 +55,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    def train(args: Any, checkpoint: bool | str | None) -> FAOTrainer:
-        trainer = make_trainer(args, text)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
-        trainer.save_model()
-        print_scores(trainer)
-        return trainer
-
-    if data.dry_run:
-        estimate(make_trainer, text, args)
-    elif data.seeds:
-        train_seeds(train, text, FAOTrainer.headline(args), data, args)
-    else:
-        train(args, checkpoint)
+    train(make_trainer, text, data, args, checkpoint, headline=FAOTrainer.headline(args))
 
 
 if __name__ == "__main__":

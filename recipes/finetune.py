@@ -21,7 +21,7 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
@@ -29,7 +29,7 @@ from hf_xalign.recipes.parts.task_arguments import FinetuneArguments
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.task_data import TaskData
-    from hf_xalign.trainers import TaskTrainer
+    from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
 
@@ -38,14 +38,14 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, train_seeds
+    from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.recipes.parts.task_data import load_task
     from hf_xalign.trainers import TaskTrainer
 
     checkpoint = prepare(data, args)
     text = load_text(load_task, data, args, checkpoint)
 
-    def make_trainer(args: Any, text: TaskData) -> TaskTrainer:
+    def make_trainer(args: TaskConfig, text: TaskData) -> TaskTrainer:
         encoder, module = data.named(args.seed)
         model, tokenizer = text.model(args)
         return TaskTrainer(
@@ -61,17 +61,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    def train(args: Any, checkpoint: bool | str | None) -> TaskTrainer:
-        trainer = make_trainer(args, text)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
-        if data.save_models:
-            trainer.save_model()
-        return trainer
-
-    if data.dry_run:
-        estimate(make_trainer, text, args)
-    else:
-        train_seeds(train, text, TaskTrainer.headline(args), data, args)
+    train(make_trainer, text, data, args, checkpoint, headline=TaskTrainer.headline(args))
 
 
 if __name__ == "__main__":

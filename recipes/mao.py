@@ -14,7 +14,7 @@ and where everything was saved. The folder is an adapter: `hf_xalign.load` loads
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
@@ -22,7 +22,7 @@ from hf_xalign.recipes.parts.command import run
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.parallel import Corpus
-    from hf_xalign.trainers import MAOTrainer
+    from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
 
@@ -32,13 +32,13 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.parallel import load_word_corpus
-    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores, train_seeds
+    from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import MAOTrainer
 
     checkpoint = prepare(data, args, data.model_name_or_path)
     text = load_text(load_word_corpus, data, args, checkpoint)
 
-    def make_trainer(args: Any, text: Corpus) -> MAOTrainer:
+    def make_trainer(args: MAOConfig, text: Corpus) -> MAOTrainer:
         return MAOTrainer(
             data.model_name_or_path,
             args,
@@ -51,19 +51,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    def train(args: Any, checkpoint: bool | str | None) -> MAOTrainer:
-        trainer = make_trainer(args, text)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
-        trainer.save_model()
-        print_scores(trainer)
-        return trainer
-
-    if data.dry_run:
-        estimate(make_trainer, text, args)
-    elif data.seeds:
-        train_seeds(train, text, MAOTrainer.headline(args), data, args)
-    else:
-        train(args, checkpoint)
+    train(make_trainer, text, data, args, checkpoint, headline=MAOTrainer.headline(args))
 
 
 if __name__ == "__main__":

@@ -22,12 +22,9 @@ The mapped vectors of both languages are written to `vectors/`, and P@1 of a hel
 `--test_dictionary`, is printed.
 
 `--model_name_or_path` takes a Hub id, a checkpoint of FAO, or a folder of MAO. The run prints the scores before and
-after, and where everything was saved. The output folder holds the maps (`maps/de-en.safetensors`, for
-`hf_xalign.mapping.LanguageMap.load`), `results.json`, `eval_links.jsonl` and a model card. Affine maps of a
-plain encoder are also saved as an adapter, which `hf_xalign.load` loads with its encoder. Files are written at the
-end, `results.json` last. A dictionary has one entry per line: the word of the pivot (`--target_lang`), a tab,
-the other word (`--dictionary_order other_first`: the other way round). A file of `--text` has one sentence per line.
-`--dry_run` reads everything and prints the plan.
+after, and where everything was saved: the maps (`maps/de-en.safetensors`, for `hf_xalign.mapping.LanguageMap.load`),
+`results.json`, `eval_links.jsonl` and a model card, and for affine maps of a plain encoder an adapter, which
+`hf_xalign.load` loads with its encoder. `--dry_run` reads everything and prints the plan.
 """
 
 from __future__ import annotations
@@ -58,7 +55,6 @@ def main(argv: Any = None) -> None:
     if not args.source_vectors:
         data.shrink(args)
         data.check_files()
-        data.check(args)
     args.check_files()
 
     from hf_xalign.modeling.loading import choose_device

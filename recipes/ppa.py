@@ -6,13 +6,13 @@ The built-in encoder and text, no network:
 
 Your own encoder and text: as in `hf-xalign train fao`. `--preset paper` has the paper's settings; its ablations are
 `--words none`, `--contrast none` and `--words mlm`. Prints sentence retrieval before and after and where everything
-was saved. The folder is an ordinary checkpoint with `results.json` and a model card. `--sentence_transformer FOLDER`
-also writes a folder that sentence-transformers loads.
+was saved. The folder is an ordinary checkpoint with `results.json` and a model card. `hf-xalign export` writes it for
+sentence-transformers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import TextArguments
@@ -20,7 +20,7 @@ from hf_xalign.recipes.parts.command import run
 
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.parallel import Corpus
-    from hf_xalign.trainers import PPATrainer
+    from hf_xalign.trainers import PPAConfig, PPATrainer
 
 ARGUMENTS = (TextArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
 
@@ -30,13 +30,13 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.parallel import load_sentence_corpus
-    from hf_xalign.recipes.parts.run import estimate, load_text, prepare, print_scores, train_seeds
+    from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import PPATrainer
 
     checkpoint = prepare(data, args, data.model_name_or_path)
     text = load_text(load_sentence_corpus, data, args, checkpoint)
 
-    def make_trainer(args: Any, text: Corpus) -> PPATrainer:
+    def make_trainer(args: PPAConfig, text: Corpus) -> PPATrainer:
         return PPATrainer(
             data.model_name_or_path,
             args,
@@ -48,19 +48,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    def train(args: Any, checkpoint: bool | str | None) -> PPATrainer:
-        trainer = make_trainer(args, text)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
-        trainer.save_model()
-        print_scores(trainer)
-        return trainer
-
-    if data.dry_run:
-        estimate(make_trainer, text, args)
-    elif data.seeds:
-        train_seeds(train, text, PPATrainer.headline(args), data, args)
-    else:
-        train(args, checkpoint)
+    train(make_trainer, text, data, args, checkpoint, headline=PPATrainer.headline(args))
 
 
 if __name__ == "__main__":

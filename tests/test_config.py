@@ -13,7 +13,6 @@ from support.refusals import assert_refused
 from transformers import TrainingArguments
 
 from hf_xalign.config import coerce, non_default_fields, parse
-from hf_xalign.errors import InputError
 from hf_xalign.trainers import FAOConfig
 
 
@@ -77,9 +76,6 @@ def test_a_base_lies_under_the_file(config, tmp_path):
     (tmp_path / "below" / "second.yaml").write_text("base: first.yaml\nsteps: 2\nrate: 2\n")
     (small,) = parse((Small,), ["--config", config("rate: 3\nbase: below/second.yaml\n")])
     assert (small.rate, small.steps, small.pooling) == (3, 2, "first")
-    (tmp_path / "below" / "first.yaml").write_text("base: ../run.yaml\n")
-    with pytest.raises(InputError, match=r"first\.yaml:1: base: .*run\.yaml has this file as its own base"):
-        parse((Small,), ["--config", str(tmp_path / "run.yaml")])
 
 
 def test_every_value_type_of_yaml(config):
@@ -146,14 +142,9 @@ QUOTE = r" \(quote text that YAML reads as another type: yes, no, on, off, numbe
 LINES = {
     "rate: fast": 'rate: expected a number, got "fast"$',
     "steps: 1.5": "steps: expected a whole number, got 1.5$",
-    "steps: true": "steps: expected a whole number, got true$",
     "dropout: 1": "dropout: expected true or false, got 1$",
-    "layers: {a: 1}": r'layers: expected a list \[a whole number, ...\] or null, got {"a": 1}$',
     "pooling: men": "pooling: expected one of first, last, mean, got \"men\"; did you mean 'mean'\\?$",
-    "norm: L2": 'norm: expected one of l2, squared, got "L2"$',
-    "weights: [de]": r'weights: expected a mapping or null, got \["de"\]$',
     "train_data: [de, no]": r'train_data: expected a list \[text, ...\], got \["de", false\]' + QUOTE,
-    "model_name: 2024-01-01": 'model_name: expected text, got "2024-01-01"' + QUOTE,
     "poling: mean": "unknown key 'poling'; did you mean 'pooling'\\?$",
 }
 TRAINING_LINES = {
@@ -167,11 +158,8 @@ OPTIONS = {
         "--pooling men",
         '^--pooling: expected one of first, last, mean, got "men"; did you mean .mean.',
     ),
-    "value of another type, as YAML": ((Data,), "--weights 5", "^--weights: expected a mapping, got 5$"),
     "no YAML": ((Data,), "--weights {", "^--weights: not valid YAML"),
-    "no value": ((Small,), "--steps", "^--steps: expected one argument"),
     "no field of the name": ((Small,), "--droput=true", "^unknown option --droput; did you mean '--dropout'\\?$"),
-    "abbreviation": ((Small,), "--pool mean", "^unknown option --pool;"),
     "nothing like it": ((Small,), "--zzzzzz 1", r"^unknown option --zzzzzz \(--help lists all\)$"),
     "no option": ((Small,), "stray", "^unexpected argument 'stray'"),
     "field without a value": ((Data,), "", "^--model_name is missing"),

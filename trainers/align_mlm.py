@@ -113,13 +113,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         train_dataset, self.eval_dataset = self._rows(train_dataset, model), self._rows(self.eval_dataset, model)
         if entries is None and (self.objective.reads("entries") or args.objective == "dict_mlm"):
             raise InputError(f"objective={args.objective} needs a dictionary: give entries=")
-        if not args.needs_entries and entries is not None:
-            raise InputError(
-                f"objective={args.objective} does not look at a dictionary: leave entries out, or use dict_mlm or "
-                "align_mlm"
-            )
-        if entries is not None and not isinstance(entries, TokenEntries):
-            raise InputError(f"entries ({type(entries).__name__}): give TokenEntries(ids, origin).")
         if entries is not None:
             entries.check_vocabulary(_vocabulary(model))
         if args.has_language_embeddings:

@@ -79,13 +79,6 @@ class AlignMLMConfig(AlignmentConfig):
     mlm_probability: float = own(0.15, "Share of tokens that are masked.", above=0, most=1)
     dropout: bool = own(True, "Use the encoder's dropout during training.")
 
-    def check_settings(self) -> None:
-        """Warn of settings that another objective reads."""
-        of = {"align_mlm": ("alpha", "entries_per_step"), "dict_mlm": ("dict_mlm", "translation_probability")}
-        for objective, names in of.items():
-            if self.objective != objective:
-                self.warn_unused(f"only objective={objective} reads it", *names)
-
     @property
     def needs_entries(self) -> bool:
         """True if the objective uses a dictionary."""

@@ -171,8 +171,6 @@ class ContinualTrainer(TaskTrainer):
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
-        if not isinstance(reference, nn.Module):
-            raise InputError(f"reference is {reference!r:.80}. Give the encoder before alignment, or its name.")
         if "source_ids" not in pairs.column_names and (self.linking or "links" not in pairs.column_names):
             check_output_dir(self.args)
             linking = self.linking or Linking()

@@ -9,13 +9,12 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import LinkedTokens, Pooling
-from hf_xalign.errors import InputError
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.objectives.pivot import KeepPivot
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Reduction, WordDistance
-from hf_xalign.trainers.base.trainer_config import DRAW, Draw, by_preset, own
+from hf_xalign.trainers.base.trainer_config import DRAW, PARTS, Draw, by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
 _PAPER: dict[str, Any] = {
@@ -66,6 +65,7 @@ class ContinualConfig(TaskConfig):
     UNREAD: ClassVar[dict[str, str]] = {
         "head": "the encoder of a tagger is frozen, so there is nothing to keep aligned. Use head=linear.",
         "torch_compile": "a compiled model may skip the sentence pairs. Remove it.",
+        "include_num_input_tokens_seen": PARTS,
         "freeze_encoder": "a frozen encoder stays aligned. Use hf-xalign train finetune.",
     }
 
@@ -89,16 +89,6 @@ class ContinualConfig(TaskConfig):
     linked_tokens: LinkedTokens = own("all", "Tokens that are linked; all means words, [CLS] and [SEP].")
     cache_reference: bool = own(False, "Compute f0 once into a memory-mapped file, instead of in each step.", "Model")
     max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data", least=3)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # If gradient checkpointing runs twice in a forward, parameters are marked ready twice, an error in DDP.
-        recomputed = self.gradient_checkpointing_kwargs if self.gradient_checkpointing else None
-        if self.world_size > 1 and isinstance(recomputed, dict) and recomputed.get("use_reentrant"):
-            raise InputError(
-                "gradient_checkpointing_kwargs: use_reentrant=true fails in several processes, because the encoder "
-                "runs twice in a forward. Remove it."
-            )
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
         """Yield what is wrong with a model or a tokenizer that these settings cannot train."""

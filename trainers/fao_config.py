@@ -134,21 +134,14 @@ class FAOConfig(WordAlignmentConfig):
             raise InputError(
                 "objective=infonce, sentence_weight, similarity_weight: a contrast compares one layer. Give one layer."
             )
-        if self.reference != "cache":
-            self.refuse_unused("this needs reference=cache. Remove it.", "cache_dir", "ray")
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
         yield from super().faults(model, tokenizer, objective)
         index = layer_index(self.layers, model.config.num_hidden_layers)
-        peft = hasattr(model, "peft_config")
-        if peft and (self.changed().get("freeze_embeddings") or self.freeze_layers):
-            yield (
-                "freeze_embeddings, freeze_layers: the encoder of a PeftModel is frozen anyway. Remove these settings."
-            )
         if self.start_share and (reason := self.keeps_no_average(model)):
             self.refuse_unused(f"{reason}. Remove it.", "start_share")
-        if peft and self.reference == "cache":
+        if hasattr(model, "peft_config") and self.reference == "cache":
             yield "reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy."
         if self.freeze_layers:
             encoder_layers(model)

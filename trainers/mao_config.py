@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, cast
@@ -15,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.trainers.base.trainer_config import by_preset, own
+from hf_xalign.trainers.base.trainer_config import PARTS, by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
 # The objective of MAO section 4 is L_align without a regularizer, between last subwords of the last layer.
@@ -105,6 +104,11 @@ class MAOConfig(WordAlignmentConfig):
         "albert_transformer": _variant(_TRANSFORMER, 32, 1e-8),
     }
 
+    UNREAD: ClassVar[dict[str, str]] = {
+        "include_num_input_tokens_seen": PARTS,
+        "neftune_noise_alpha": "the encoder is frozen, and its embeddings take no noise. Remove it.",
+    }
+
     preset: str = own("linear", f"Our settings or a published variant: {', '.join(PRESETS)}.")
     peft_type: str = own("xalign", "xalign (set by the fields below), or a PEFT method such as lora.", "Module")
     peft_options: dict | None = own(
@@ -165,7 +169,7 @@ class MAOConfig(WordAlignmentConfig):
         super().__post_init__()
 
     def check_settings(self) -> None:
-        """Raise an InputError for a module that cannot be built, or a cache of vectors that training changes."""
+        """Raise an InputError for a module that cannot be built or trained on links."""
         super().check_settings()
         if self.own_module:
             self.loss.require(("links", "f0"), LINKED_ONLY)
@@ -174,55 +178,28 @@ class MAOConfig(WordAlignmentConfig):
                 f"peft_type={self.peft_type} adds tokens before a sentence, so its words no longer match the "
                 "links. Use xalign, lora or ia3."
             )
-        if not self.own_module or self.adapters != "none":  # else the module is on top, and word vectors do not change
-            module = f"adapters={self.adapters}" if self.own_module else f"peft_type={self.peft_type}"
-            for fault in self._faults_inside(module):
-                raise InputError(fault)
-        check_choice(("links", "words", "sum"), reduction=self.reduction)
-        self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
-
-    def _faults_inside(self, module: str) -> Iterator[str]:
-        """Yield what is wrong with settings that need a module on top, because `module` changes the word vectors."""
-        if self.feature_cache or self.cache_dir or self.ray:
-            yield (
-                f"feature_cache, cache_dir, ray: {module} is trained inside the encoder's layers, which changes the "
-                "word vectors in every step. Remove these settings."
-            )
-        if self.batch_of == "links":
-            yield (
-                f"batch_of=links: {module} changes the encoder, which would encode two sentences for each link. Use "
+        if self.batch_of == "links" and not (self.own_module and self.adapters == "none"):
+            raise InputError(
+                "batch_of=links: a module inside the encoder would encode two sentences for each link. Use "
                 "preset=adapter, or batch_of=pairs."
             )
+        check_choice(("links", "words", "sum"), reduction=self.reduction)
+        self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings or the module do not fit."""
         yield from super().faults(model, tokenizer, objective)
-        if hasattr(model, "peft_config"):
-            yield from self._faults_of(cast(PeftModel, model))
+        if not hasattr(model, "peft_config"):
             return
-        # The module is added to an encoder without weights, which runs its checks and changes nothing.
-        with torch.random.fork_rng(), torch.device("meta"):
-            empty = type(model)(model.config)
-        # Some initializations need the weights.
-        with contextlib.suppress(RuntimeError):
-            self.add_module(empty, languages=["und"] if self.per_language != "none" else None, pivot=None)
-
-    def _faults_of(self, model: PeftModel) -> Iterator[str]:
-        """Yield what is wrong with a `PeftModel` whose module does not fit the settings."""
         if not any(parameter.requires_grad for parameter in model.parameters()):
             yield (
                 "every weight of this PeftModel is frozen. Load it with PeftModel.from_pretrained(..., "
                 "is_trainable=True)."
             )
-        if len(names := model.active_adapters) > 1:
-            yield (
-                f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
-            )
+        if len(names := cast(PeftModel, model).active_adapters) > 1:
+            yield f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
         module = cast(Any, model).active_peft_config
-        is_xalign = isinstance(module, XAlignConfig)
-        if not (is_xalign and module.adapters is None):
-            yield from self._faults_inside("this PeftModel")
-        if is_xalign and module.pooling != self.pooling:
+        if isinstance(module, XAlignConfig) and module.pooling != self.pooling:
             yield f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}"
 
     def add_module(self, model: PreTrainedModel, languages: list[str] | None, pivot: str | None) -> PeftModel:

@@ -20,7 +20,7 @@ from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.momentum import MomentumContrast
 from hf_xalign.objectives.sentences import ProjectedContrast
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.trainer_config import ADAM, DRAW, AlignmentConfig, Draw, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, DRAW, PARTS, AlignmentConfig, Draw, by_preset, own
 
 _PAPER: dict[str, Any] = {
     **ADAM,
@@ -74,7 +74,10 @@ class PPAConfig(AlignmentConfig):
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
     LOSS: ClassVar[tuple[str, ...]] = ("contrast", "words", "temperature", "same_pair_negatives")
-    UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "PPA's score is of sentences, not words: leave it out"}
+    UNREAD: ClassVar[dict[str, str]] = {
+        "eval_pooling": "PPA's score is of sentences, not words: leave it out",
+        "include_num_input_tokens_seen": PARTS,
+    }
 
     preset: str = own("default", "Published variant: default or paper.")
     contrast: Literal["moco", "in_batch", "none"] = by_preset(
@@ -117,17 +120,6 @@ class PPAConfig(AlignmentConfig):
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
 
-    def check_settings(self) -> None:
-        """Warn of settings that another objective reads."""
-        if self.contrast != "moco":
-            queue = ("queue_size", "queue_start", "momentum", "same_pair_negatives", "key_dropout")
-            self.warn_unused(f"contrast={self.contrast} has no queue and no key encoder", *queue)
-        if self.contrast == "none":
-            self.warn_unused("contrast=none projects no sentences", "temperature", "normalize", "projection_dim")
-        if self.words == "none":
-            head = ("mlm_probability", "head_learning_rate", "head_warmup_ratio")
-            self.warn_unused("words=none predicts no masked tokens", *head)
-
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
         """Yield what is wrong with an encoder, a tokenizer or a batch that these settings cannot train."""
         yield from super().faults(model, tokenizer, objective)
@@ -138,8 +130,6 @@ class PPAConfig(AlignmentConfig):
                 "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "
                 "PeftModel, give an objective without them, or train the encoder itself."
             )
-        elif self.changed().get("freeze_embeddings"):
-            yield "freeze_embeddings: only for a whole encoder, a PEFT model's is frozen"
         refuse_language_embeddings(model, "PPA")
         specials = sentence_frame(tokenizer).pair_specials
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.data.code_switching import GROUP, GroupCollator, gather_groups
-from hf_xalign.data.parallel import check_dataset, check_key
+from hf_xalign.data.parallel import check_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.freezing import disable_dropout, freeze
@@ -101,9 +101,7 @@ class TaskTrainer(AlignmentTrainer):
             data = {data.language: data} if by_language else [data]
         members = data.values() if isinstance(data, Mapping) else data
         examples = isinstance(data, list | tuple | Mapping) and all(isinstance(member, Examples) for member in members)
-        if examples and isinstance(data, Mapping) == by_language and (data or by_language):
-            for language, part in data.items() if isinstance(data, Mapping) else ():
-                check_key(language, [part.language], name)
+        if examples and isinstance(data, Mapping) == by_language:
             return data
         if not examples and "input_ids" in check_dataset(data, name).column_names and not by_language:
             return data

@@ -128,8 +128,6 @@ class TaskConfig(AlignmentConfig):
                 f"head={self.head} does not fit a {type(model).__name__}. Load a tagger by "
                 "hf_xalign.tasks.load_tagger, and other models by load_task_model."
             )
-        if not tokenizer.is_fast:
-            yield f"{type(tokenizer).__name__} is a slow tokenizer. Use the fast one of the same model."
         yield from super().faults(model, tokenizer, objective)
         if self.keep_aligned and isinstance(model, PeftModel):
             yield "keep_aligned=true: the factors of adapters cannot be averaged. Remove it."

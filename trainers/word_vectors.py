@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,11 +25,6 @@ from hf_xalign.trainers.mapping import Entries, MapLearner, check_entries
 from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
 VECTORS = "vectors"
-# The settings that such a run reads. Every other one is about an encoder or about text.
-READ = {
-    *("method", "center", "whiten", "spectral", "rcsls_epochs", "rcsls_learning_rate", "refine", "direction"),
-    *("supervision", "device", "seed"),
-}
 # Rows copied at a time.
 _ROWS = 4096
 # Without a test dictionary, one word of the source in so many is held out.
@@ -46,7 +41,7 @@ class WordVectorTrainer(MapLearner):
         source: word vectors of a language with one layer and a `lang`, of [`~hf_xalign.mapping.read_word2vec`]. They
             are changed.
         target: those of the pivot.
-        args: settings; those about an encoder or text are refused.
+        args: settings; those about an encoder or text have no effect.
         dictionary: entries (word of the target, word of the source) to learn from.
         test_dictionary: entries to test on. Their source words are not learnt from. By default those of a fixed fifth
             of the dictionary's source words.
@@ -88,9 +83,6 @@ class WordVectorTrainer(MapLearner):
         if source.lang == target.lang:
             raise InputError(f"source and target are both in {source.lang}. Give vectors of two languages.")
         super().__init__(args, name, str(target.lang), [str(source.lang)], reporting, files)
-        settings = {field.name for field in fields(MappingConfig)}
-        if strange := sorted(settings & self.args.changed().keys() - READ):
-            raise InputError(f"{strange[0]}: a run on word vectors does not read it. Remove it.")
         # Rules between settings hold of what is learnt from.
         self.args = replace(self.args, supervision="dictionary")
         device = choose_device(self.args.device)

@@ -21,23 +21,18 @@ def use_all_cores() -> None:
 
 
 def _left_to_launcher() -> bool:
-    """Return whether the launcher gave this process one thread, its default, and not the user."""
-    words = launcher_words() if os.environ.get(_THREADS) == "1" else []
-    return bool(words) and not any(_OPTION in word.replace("-", "_") for word in words)
-
-
-def launcher_words() -> list[str]:
-    """Return the command line of the parent if it is accelerate's launcher, which set this process's variables."""
-    if _MARK not in os.environ:
-        return []
+    """Return whether accelerate's launcher gave this process one thread, its default, and not the user."""
+    if os.environ.get(_THREADS) != "1" or _MARK not in os.environ:
+        return False
     import psutil  # accelerate requires it
 
     try:
         launcher = psutil.Process(os.getppid())
         inherited, words = launcher.environ(), launcher.cmdline()
     except psutil.Error:
-        return []
-    return [] if inherited.keys() & {_THREADS, _MARK} else words
+        return False
+    chosen = any(_OPTION in word.replace("-", "_") for word in words)
+    return not chosen and not inherited.keys() & {_THREADS, _MARK}
 
 
 if "OMP_WAIT_POLICY" not in os.environ:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, cast
 
 from hf_xalign.checks import GIVEN, excludes, setting
 from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot
-from hf_xalign.errors import InputError
 
 _DATA = "Model and data"
 
@@ -118,12 +117,6 @@ class TextArguments(ParallelText, SmokeTest):
         "are parts of speech of the built-in text.",
         [],
     )
-    sentence_transformer: str | None = option(
-        "Run",
-        "Also write a folder that sentence-transformers loads.",
-        None,
-        rules=[excludes("every seed would write to the same place; hf-xalign export writes it of one", seeds=GIVEN)],
-    )
     seeds: list[int] = option(
         "Run",
         "Seeds, one run each in a folder seed-<number> of output_dir. The text is drawn and linked once, by seed. "
@@ -142,14 +135,6 @@ class TextArguments(ParallelText, SmokeTest):
         """Refuse files and folders that are not there."""
         super().check_files()
         check_models([self.model_name_or_path], adapters=self.maps_adapters)
-
-    def check(self, args: Any) -> None:
-        """Refuse an export of what no encoder alone can hold."""
-        if self.sentence_transformer and (self.maps_adapters or getattr(args, "own_module", False)):
-            raise InputError(
-                "sentence_transformer: sentence-transformers cannot load maps or modules of MAO. Train FAO, PPA, or "
-                "MAO with --peft_type lora, which is merged into the encoder."
-            )
 
 
 @dataclass

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from hf_xalign.cache import held
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
-from hf_xalign.recipes.parts import launcher_words
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +19,6 @@ def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> Non
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
-    if "RANK" not in os.environ:
-        _warn_of_one_process()
     try:
         main()
         _leave_processes()
@@ -57,20 +54,6 @@ def _exit(status: int, message: str) -> None:
     if message:
         print(message, file=sys.stderr)
     sys.exit(status)
-
-
-def _warn_of_one_process() -> None:
-    """Log a warning if accelerate was asked for several processes and started one, as with `--cpu`."""
-    words = launcher_words()
-    pairs = zip(words, [*words[1:], ""])
-    asked = [value for word, value in pairs if word.replace("-", "_") == "__num_processes"]
-    asked += [word.partition("=")[2] for word in words if word.replace("-", "_").startswith("__num_processes=")]
-    if asked and asked[-1] != "1":
-        logger.warning(
-            "accelerate was asked for %s processes and started one, which trains alone. Replace --cpu by --multi_gpu "
-            "and give the recipe --use_cpu true, or run hf-xalign train METHOD --processes %s",
-            *asked[-1:] * 2,
-        )
 
 
 def _leave_processes() -> None:

@@ -26,15 +26,10 @@ from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingT
 from hf_xalign.recipes.parts.parallel import read_linking, read_text
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.mapping import Encoder, Entries, MappingTrainer, name_three, open_encoder
-from hf_xalign.trainers.word_vectors import HELD_OUT, READ, VECTORS, WordVectorTrainer
+from hf_xalign.trainers.word_vectors import HELD_OUT, VECTORS, WordVectorTrainer
 
 # `cc.de.300.vec.gz` and `wiki.de.vec`, the names of fastText's files.
 _FASTTEXT = re.compile(r"(?:cc|wiki)\.([a-z]{2,3})\.")
-# The arguments that a run on word vectors reads besides the trainer's settings.
-_OF_VECTORS = {
-    *("source_vectors", "target_vectors", "max_vectors", "vectors_format", "dictionary", "test_dictionary"),
-    *("target_lang", "output_dir", "overwrite_output_dir", "dry_run"),
-}
 
 
 @dataclass
@@ -118,9 +113,6 @@ def _open(data: DataArguments, args: MappingArguments, name: str) -> Encoder:
 def load_word_vectors(data: MappingText, args: MappingArguments) -> WordVectorTrainer:
     """Read word vectors and dictionaries, and return the trainer of their map."""
     started = time.perf_counter()
-    strange = sorted({*non_default_fields(data), *non_default_fields(args)} - READ - _OF_VECTORS)
-    if strange:
-        raise InputError(f"{strange[0]}: a run on word vectors (source_vectors) does not read it. Remove it.")
     files = _files(data, args)
     folder = (Path(args.output_dir) / VECTORS).resolve()
     for file in files.values():

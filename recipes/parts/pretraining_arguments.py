@@ -122,8 +122,6 @@ class PretrainingArguments(PairColumns, SmokeTest):
             raise InputError("derive makes the second language itself: name one corpus")
         if args.needs_entries and not self.derive and not self.dictionary:
             raise InputError(f"objective={args.objective} needs a dictionary: --dictionary LANG=FILE")
-        if args.needs_entries and self.derive and "transliteration" not in self.derive:
-            raise InputError(f"objective={args.objective} needs two vocabularies: add transliteration to derive")
         for name, known in (("dictionary", "corpus"), ("test_dictionary", "dictionary")):
             if unknown := [language for language in languages[name] if language not in languages[known]]:
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
@@ -131,5 +129,3 @@ class PretrainingArguments(PairColumns, SmokeTest):
             raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")
         if self.target_lang in languages["dictionary"]:
             raise InputError(f"dictionary of {self.target_lang}: that is the pivot; name the language of column two")
-        if "syntax" in self.derive and not self.corpus[0].removesuffix(".gz").endswith(".conllu"):
-            raise InputError(f"corpus {self.corpus[0]}: derive syntax needs trees, from a file that ends in .conllu")

@@ -7,7 +7,6 @@ import gc
 import hashlib
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -17,7 +16,6 @@ from typing import Any, Self, TypeVar
 
 import torch
 from datasets import Dataset
-from peft import PeftModel
 from transformers import set_seed
 
 from hf_xalign.cache import check_output, hold_folder
@@ -25,8 +23,6 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Examples
 from hf_xalign.hub.files import check_recorded_base
-from hf_xalign.modeling.export import save_sentence_transformer
-from hf_xalign.modeling.xalign.insertion import merge
 from hf_xalign.recipes.parts.command import settle_cpu
 from hf_xalign.record import base_entry, find_warnings
 from hf_xalign.tables import Metric, format_table
@@ -66,7 +62,8 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
     check_output(args.output_dir)
     data.shrink(args)
-    data.check(args)
+    if hasattr(data, "check"):
+        data.check(args)
     checkpoint = None
     if data.dry_run:
         args.report_to, args.push_to_hub = [], False
@@ -95,27 +92,12 @@ def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig, check
     return text
 
 
-def print_scores(trainer: AlignmentTrainer) -> None:
-    """Print the scores before and after training, on the main process."""
-    if trainer.args.should_save and trainer.run:
-        print("\n" + format_table(trainer.run.record))
-
-
-def _export(trainer: AlignmentTrainer, folder: str) -> str:
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    if isinstance(model, PeftModel):
-        model = merge(copy.deepcopy(model))
-    pooling: Any = getattr(trainer.args, "sentence_pooling", "mean")
-    save_sentence_transformer(model, trainer.processing_class, folder, pooling=pooling)
-    return folder
-
-
 def every(dataset: Dataset, rows: int) -> Dataset:
     """Select about this many evenly spaced rows."""
     return dataset.select(range(0, len(dataset), max(1, len(dataset) // rows)))
 
 
-class RunText(ABC):
+class RunText:
     """Text of a run: it can `describe` itself, has the record's `entries`, and gives a `sample` for an estimate."""
 
     train: Any
@@ -125,18 +107,16 @@ class RunText(ABC):
         """Describe what the trainer does not show of the text, one line each."""
         return []
 
-    @abstractmethod
     def entries(self) -> dict[str, Any]:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
+        raise NotImplementedError
 
     def reporting(self, data: Any) -> Reporting:
         """Return what a recipe with the arguments `data` adds to the record of its run."""
-        folder = getattr(data, "sentence_transformer", None)
         return Reporting(
             settings=non_default_fields(data),
             text=self.entries(),
             seconds={"loading": self.seconds},
-            exports={"for sentence-transformers": partial(_export, folder=folder)} if folder else {},
             show=partial(print, flush=True),
             pictures=not data.smoke,
         )
@@ -145,7 +125,7 @@ class RunText(ABC):
         """Return text for a trainer that is to be timed, and how many times as many rows this text has."""
         return self, 1.0
 
-    def reuse(self, trainer: Any) -> None:  # noqa: B027 (most texts have nothing to keep)
+    def reuse(self, trainer: Any) -> None:
         """Keep what the trainer of the next seed can use."""
 
 
@@ -161,9 +141,11 @@ def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText
         args.output_dir = folder  # the Trainer makes its folder at once
         args.cache_dir = str(Path(folder) / "cache")
         trainer = make_trainer(args, part)
-        if isinstance(train := trainer.train_dataset, Dataset):
-            trainer.train_dataset = every(train, _SAMPLE_ROWS)
-            times *= len(train) / len(trainer.train_dataset)
+        train: Any = trainer.train_dataset
+        rows = len(train)
+        if isinstance(train, Dataset):
+            trainer.train_dataset = sample = every(train, _SAMPLE_ROWS)
+            times *= rows / len(sample)
         start = time.perf_counter()
         trainer.cache_start()
         prepared = times * (time.perf_counter() - start)
@@ -171,7 +153,7 @@ def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText
         if cache_bytes:
             print(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {prepared / 60:.1f} minutes")
         if isinstance(trainer, FAOTrainer):
-            _, note = trainer.layers_computed_once(trainer.model, len(train))
+            _, note = trainer.layers_computed_once(trainer.model, rows)
             if note:
                 print(f"frozen   {note}")
         loader = trainer.get_train_dataloader()
@@ -195,27 +177,41 @@ def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText
     print("dry run: nothing was trained or saved; scoring comes on top")
 
 
-# ---- Seeds: each has its own folder, and one that is finished is not run again ----
-
-
-def train_seeds(
-    train: Callable[[Any, bool | str | None], AlignmentTrainer], text: Any, headline: str, data: Any, args: Any
+def train(
+    make_trainer: Callable[[Any, Any], AlignmentTrainer],
+    text: Any,
+    data: Any,
+    args: Any,
+    checkpoint: bool | str | None,
+    *,
+    headline: str = "",
 ) -> None:
-    """Train under each seed of the arguments `data`, or under that of `args`, and print a table over languages.
+    """Train and save, and print the scores; under each of several seeds, or not at all, for an estimate of the time.
 
     Args:
-        train: function of a seed's settings and the checkpoint to resume from, which returns its trainer.
-        text: the text, which has `about_seed` and `keep_seed`.
-        headline: the score of the table.
-        data: the recipe's arguments.
+        make_trainer: function of settings and text.
+        text: the text, which for seeds has `about_seed` and `keep_seed`.
+        data: the recipe's arguments. Those with `save_models` have a table over languages, also of one seed.
         args: the method's settings.
+        checkpoint: the checkpoint to resume from.
+        headline: the score of the table over seeds.
     """
+    tasks = hasattr(data, "save_models")
+
+    def train_one(args: Any, checkpoint: bool | str | None) -> AlignmentTrainer:
+        trainer = make_trainer(args, text)
+        trainer.train(resume_from_checkpoint=checkpoint or False)
+        if not tasks or data.save_models:
+            trainer.save_model()
+        if not tasks and args.should_save and trainer.run:
+            print("\n" + format_table(trainer.run.record))
+        return trainer
 
     def train_seed(seed_args: Any, how: dict[str, Any]) -> dict[str, Any]:
         if seed_args.should_save:
             hold_folder(seed_args.output_dir)
         set_seed(seed_args.seed)
-        trainer = train(seed_args, seed_args.resume_from_checkpoint)
+        trainer = train_one(seed_args, seed_args.resume_from_checkpoint)
         text.reuse(trainer)
         content = text.keep_seed(trainer, Path(seed_args.output_dir), how) if seed_args.should_save else {}
         trainer.accelerator.wait_for_everyone()
@@ -223,9 +219,17 @@ def train_seeds(
         finish_run(seed_args)  # the tracked run, before that of the next seed
         return content
 
-    settings = score_settings({**non_default_fields(data), **args.changed()}) | {"preset": args.preset}
-    about = partial(text.about_seed, headline, settings, args.seed)
-    run_unfinished(data.seeds or [args.seed], args, about, train_seed)
+    if data.dry_run:
+        estimate(make_trainer, text, args)
+    elif tasks or getattr(data, "seeds", []):
+        settings = score_settings({**non_default_fields(data), **args.changed()}) | {"preset": args.preset}
+        about = partial(text.about_seed, headline, settings, args.seed)
+        run_unfinished(data.seeds or [args.seed], args, about, train_seed)
+    else:
+        train_one(args, checkpoint)
+
+
+# ---- Seeds: each has its own folder, and one that is finished is not run again ----
 
 
 def score_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from support.card import make_record
 from support.families import save_base
 from support.numeric import assert_rounding
 from support.recipe import QUIET, command, make_files, output_of, record_of
-from support.refusals import assert_refused, calls
 from support.tiny import SENTENCES, make_links
 
 from hf_xalign.cli.inspect import as_text
@@ -72,18 +71,6 @@ def test_similarities_against_loops(base):
         csls = word_similarity(*base, SOURCE, TARGET, measure="csls", k=k)
         assert_rounding(csls.values, wanted, **rounding | {"operations": 3 * 16 + 10, "scale": 4.0})
         assert csls.nearest() == [row.index(max(row)) for row in wanted]
-
-
-def test_sentences_and_options_of_a_similarity_are_refused(base):
-    rows = [
-        ({"source": " "}, "the source sentence ' ' has no words"),
-        ({"measure": "l2"}, "measure=l2: choose one of"),
-        ({"k": 0}, "k=0"),
-        ({"layer": 9}, "layer"),
-        ({"pooling": "max"}, "pooling"),
-    ]
-    given = {"model": base[0], "tokenizer": base[1], "source": "die katze", "target": "the cat"}
-    assert_refused(calls(word_similarity, rows, **given))
 
 
 NAN = float("nan")

@@ -146,7 +146,6 @@ def test_no_path_of_this_machine_leaves_it(recipe, own_hub, tmp_path, monkeypatc
         "max_steps": 2,
         "save_strategy": "steps",
         "save_steps": 1,
-        **({"sentence_transformer": tmp_path / "sentences"} if recipe is fao else {}),
     }
     options = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
     monkeypatch.setattr(sys, "argv", [str(home / "env" / "bin" / "hf-xalign"), "train", *options])
@@ -161,7 +160,6 @@ def test_no_path_of_this_machine_leaves_it(recipe, own_hub, tmp_path, monkeypatc
     logs = ("debug.log", "debug-internal.log", "debug-core.log")  # never sent
     sent = {path: path.read_bytes() for path in tracked.rglob("*") if path.is_file() and path.name not in logs}
     assert any(path.suffix == ".wandb" for path in sent) and any(b"base_model" in content for content in sent.values())
-    sent |= {path: path.read_bytes() for path in (tmp_path / "sentences").rglob("*") if path.is_file()}
     sent |= {tmp_path / "report.html": (tmp_path / "report.html").read_bytes()}
     sent |= own_hub.files("me/run") | {f"checkpoint/{k}": v for k, v in own_hub.files("me/checkpoint").items()}
     assert "results.json" in sent

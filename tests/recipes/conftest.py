@@ -80,10 +80,10 @@ def mao_run(files):
 
 @pytest.fixture(scope="session")
 def ppa_run(files):
-    """PPA with an evaluation at every step, two frozen probes, and a folder for sentence-transformers."""
+    """PPA with an evaluation at every step and two frozen probes."""
     options = ("--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16", "--report_to", "none")
     options += ("--eval_strategy", "steps", "--eval_steps", "1")
-    options += ("--sentence_transformer", str(files / "sentences"), "--max_train_pairs", "20")
+    options += ("--max_train_pairs", "20")
     slots = (f"{code}={files / name}.jsonl" for code, name in (("en", "en"), ("en", "few"), ("de", "de")))
     options += ("--probe", "slots", *slots, "yes:label", *[f"en={files / 'probed.jsonl'}"] * 2)
     return made(ppa.main, command(files, *options, out="ppa"), files / "ppa")

@@ -6,8 +6,6 @@ from functools import partial
 
 import pytest
 from datasets import Dataset
-from support.families import save_base
-from support.faults import flip_byte
 from support.labelled import squad, squad_rows, write_json, write_lines
 from support.recipe import command, output_of, task_command
 from support.tiny import SENTENCES
@@ -64,20 +62,6 @@ def test_seeds_leave_scores_and_nothing_else(finetuned):
     assert "trained on en; seeds 0, 1" in printed
 
 
-def test_files_in_other_schemes_and_with_comments_give_the_same_scores(files, finetuned, tmp_path):
-    for name, single, last in (("en", "U", "L"), ("de", "S", "E")):
-        lines = []
-        for k, text in enumerate((files / f"{name}.jsonl").read_text().splitlines()):
-            row = json.loads(text)
-            labels = " ".join(row["labels"]).replace("B-A", f"{single}-A").replace("I-B", f"{last}-B").split()
-            words = (f"{word} _ _ {label}" for word, label in zip(row["tokens"], labels, strict=True))
-            lines += [f"# id {k} domain={name}", *words, ""]
-        (tmp_path / f"{name}.conll").write_text("\n".join(lines))
-    data = {"train": (f"en={tmp_path / 'en.conll'}",), "evaluation": (f"de={tmp_path / 'de.conll'}", "hi=hi.conll")}
-    main(task_command(files, *EPOCHS, "--seeds", "0", **data, out=tmp_path / "out"))
-    assert scores_of(tmp_path / "out")["languages"] == scores_of(finetuned[0])["languages"]
-
-
 def test_finished_seeds_are_not_repeated(files, finetuned, tmp_path, monkeypatch, request):
     shutil.copytree(finetuned[0] / "seed-0", tmp_path / "seed-0")
     first, ran, keep = scores_of(tmp_path), [], TaskData.keep_seed
@@ -129,16 +113,6 @@ def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
     shutil.rmtree(folder / "checkpoint-6")  # there is more to train then
     main(words)
     assert scores_of(tmp_path) == scores_of(finetuned[0]) and not (folder / "run.json").exists()
-
-
-def test_a_damaged_seed_is_run_again(files, finetuned, tmp_path, caplog):
-    words, folder = task_command(files, *EPOCHS, "--seeds", "0", out=tmp_path), tmp_path / "seed-0"
-    shutil.copytree(finetuned[0] / "seed-0", folder)
-    flip_byte(folder / "examples" / "de.json", 0.4)
-    main(words)
-    assert "de.json: the file is damaged" in caplog.text
-    assert scores_of(tmp_path) == scores_of(finetuned[0])
-    assert sorted(path.name for path in folder.iterdir()) == ["examples", "scores.json"]
 
 
 def test_a_kept_model_has_a_record_and_a_card_and_can_be_pushed(files, tmp_path):
@@ -260,16 +234,6 @@ def test_code_switched_training_and_mixed_evaluation(files, tmp_path):
     assert "train    de: 24 examples of " in printed and "code-switched with" in printed
     assert list(scores_of(tmp_path, 42)["languages"]) == ["de", "de+en"]
     assert "nothing was trained" in output_of(main, [*words, "--dry_run", "true"])
-
-
-def test_encoder_of_each_seed_and_label_file(files, tmp_path):
-    for seed in (0, 1):
-        save_base("bert", tmp_path / f"base-{seed}", seed=seed)
-    (tmp_path / "labels.json").write_text(json.dumps({"bio": ["O", "B-A", "B-B", "B-C"]}))
-    options = ["--model_name_or_path", str(tmp_path / "base-{seed}"), "--labels", f"{tmp_path / 'labels.json'}:bio"]
-    main(task_command(files, *options, "--seeds", "0", "1", out=tmp_path))
-    one, other = scores_of(tmp_path, 0), scores_of(tmp_path, 1)
-    assert one["settings"] == other["settings"] and one["inputs"]["model"] != other["inputs"]["model"]
 
 
 def test_commit_of_hub_datasets(monkeypatch):

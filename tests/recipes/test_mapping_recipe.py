@@ -1,9 +1,7 @@
 """The mapping recipe from the command line to maps, scores and card, on a tiny encoder and files made here."""
 
 import shutil
-import sys
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -13,8 +11,6 @@ from support.families import save_base
 from support.numeric import assert_rounding
 from support.recipe import on_files, output_of, record_of, task_command
 from support.tiny import make_tokenizer
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import hf_xalign
@@ -29,9 +25,7 @@ from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping_data import Lexicons
-from hf_xalign.search.csls import Neighbours
-from hf_xalign.trainers import MappingConfig, WordVectorTrainer, word_vectors
-from hf_xalign.trainers import mapping as trainers
+from hf_xalign.trainers import MappingConfig, WordVectorTrainer
 from hf_xalign.trainers.mapping import MapLearner
 
 OVER = ("--overwrite_output_dir", "true")
@@ -345,7 +339,6 @@ def test_word_vectors_from_python(tmp_path):
     rows = [
         ((one, one), {}, {}, "both in de"),
         ((Anchors(["a"], torch.ones(1, 1, 2), torch.ones(1)), other), {}, {}, "source: give word vectors"),
-        ((one, other), {"layers": [-2]}, {}, "layers: a run on word vectors"),
         ((one, other), {}, {"test_dictionary": [("v1", f"w{k}") for k in range(60)]}, "0 entries are left"),
         ((one, other), {}, {"test_dictionary": [("v1", "w99")]}, "no entry of 1 has a vector in de and in en"),
     ]
@@ -383,10 +376,6 @@ def test_word_vectors_and_settings_that_do_not_fit(tmp_path):
     (tmp_path / "deep/vectors").mkdir(parents=True)
     shutil.copy(tmp_path / "cc.de.6.vec.gz", tmp_path / "deep/vectors")
     rows = [
-        (("--layers", "-2"), "layers: a run on word vectors .* does not read it. Remove it"),
-        (("--smoke", "true"), "smoke: a run on word vectors"),
-        (("--train_data", "de=x.tsv"), "train_data: a run on word vectors"),
-        (("--linear", "true", "--method", "rcsls"), "linear: a run on word vectors"),
         (("--dictionary", str(tmp_path / "fr-it.txt")), "no entry of 1 has a vector in de and in en"),
         (("--dictionary", f"fr={tmp_path / 'de-en.txt'}"), "the source vectors are of de"),
         (("--target_vectors", f"de={tmp_path / 'en.bin'}"), "both files are of de"),
@@ -399,57 +388,6 @@ def test_word_vectors_and_settings_that_do_not_fit(tmp_path):
     assert not (tmp_path / "out/results.json").exists()
     with pytest.raises(InputError, match="where this run writes"):
         main([*inside, "--source_vectors", str(tmp_path / "deep/vectors/cc.de.6.vec.gz")])
-    with pytest.raises(InputError, match="supervision=dictionary needs dictionary"):
-        main(command[:4])
-    with pytest.raises(InputError, match=r"source_vectors=.* needs target_vectors"):
-        main(command[:2])
-    with pytest.raises(InputError, match=r"max_vectors=.* needs source_vectors"):
-        main(["--max_vectors", "5"])
-
-
-class WholeCopies(TorchDispatchMode):
-    """Names of the operations that make a new tensor of so many rows and columns."""
-
-    def __init__(self, *shape):
-        super().__init__()
-        self.shape, self.made = shape, []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        dense, made = (
-            [one for one in tree_leaves(part) if torch.is_tensor(one) and one.layout == torch.strided]
-            for part in ((args, kwargs), out)
-        )
-        given = {one.untyped_storage().data_ptr() for one in dense}
-        for one in made:
-            whole = one.shape[:1] + one.shape[-1:] == self.shape
-            if whole and one.untyped_storage().data_ptr() not in given:
-                self.made.append(str(func))
-        return out
-
-
-@pytest.mark.parametrize("method", ["procrustes", "rcsls", "vecmap", "self_learning"])
-def test_whole_vocabularies_are_not_copied(method):
-    """Of 200,000 words x 300 a copy is 240 MB. RCSLS keeps normalized candidates; nothing else copies a vocabulary."""
-    words, size = 10_000, 24
-    x = torch.randn(words, 1, size, generator=torch.Generator().manual_seed(0))
-    names = ([f"{letter}{k}" for k in range(words)] for letter in "wv")
-    one, other = (Anchors(own, x.clone(), torch.zeros(words), lang=code) for own, code in zip(names, ("de", "en")))
-    entries = [(f"v{k}", f"w{k}") for k in range(200)]
-    trainer = WordVectorTrainer(one, other, MappingConfig(method=method, supervision="dictionary"), dictionary=entries)
-    with pytest.MonkeyPatch.context() as patch, WholeCopies(words, size) as copies:
-        patch.setattr(
-            sys.modules[trainers.self_learning.__module__],
-            "_search",
-            lambda x, z, dropout: (Neighbours(*[torch.arange(300)] * 2), 1.0),
-        )
-        patch.setattr(word_vectors, "_ROWS", 1000)
-        if method == "self_learning":
-            patch.setattr(trainers, "self_learning", partial(trainers.self_learning, cutoff=300, patience=1, keep=1.0))
-        learned, _ = trainer.learn("de")
-        word_vectors.map_in_place(one.vectors, word_vectors.of_any_length(learned), "source")
-    # One copy of each side, in which it takes its steps.
-    assert len(copies.made) == (2 if method == "rcsls" else 0), copies.made
 
 
 def test_a_learnt_translation_of_a_pivot_word_is_right_too(tmp_path):

@@ -1,7 +1,6 @@
 """Trainers from Python leave what the recipes leave, and the commands on a run work on it."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -123,21 +122,11 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
     both = texts(files)
     rows = [
         ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en and fr"),
-        (
-            {"dictionary": {"de": [("cat", "Katze")]}},
-            {"supervision": "parallel", "refine": 2},
-            "refine=2 needs supervision=dictionary",
-        ),
-        ({"dictionary": {"fr": [("cat", "chat")]}}, {}, "train_data has no fr, only de"),
-        ({}, {"supervision": "dictionary"}, "dictionary: none for de"),
-        ({"text": {"de": ["die Katze"]}}, {}, "text: de needs no anchors"),
         ({"dictionary": {"de": {"cat": "Katze"}}}, {}, r"dictionary\['de'\], entry 0: 'cat' is not two words"),
-        ({"dictionary": {"de": ["cat Katze"]}}, {}, r"dictionary\['de'\], entry 0: 'cat Katze' is not two words"),
         ({"text": {"de": "die Katze"}}, {}, r"text\['de'\] is one string"),
         ({"eval_dataset": Dataset.from_list(mixed[1:])}, {}, "target_lang is fr, that of train_dataset is en"),
         ({"pivot_processing_class": load_tokenizer(str(files / "base"))}, {}, "give pivot_model too"),
         ({"model": None}, {}, "model is None. Give a model"),
-        ({"test_dictionary": {"de": [("Katze", "cat")]}}, {}, "test_dictionary of de: 0 of 1 .* columns reversed"),
         ({"eval_dataset": Dataset.from_list(mixed[:1]).select([])}, {}, "has no rows"),
     ]
     for arguments, settings, message in rows:
@@ -145,25 +134,6 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
             args = hf_xalign.MappingConfig(str(tmp_path / "out"), device="cpu", **settings)
             hf_xalign.MappingTrainer(**({"model": str(files / "base"), "args": args} | both | arguments)).train()
     assert not (tmp_path / "out").exists()
-
-
-def test_anchors_average_the_words_of_the_links(files, tmp_path):
-    """Words that were given, such as those of a file of links, are averaged as they are, not split again."""
-    pair = {"source": "die Katze.", "target": "the cat.", "source_lang": "de-AT", "target_lang": "en"}
-    given = pair | {"source_words": ["die", "Katze."], "target_words": ["the", "cat."], "links": [[0, 0], [1, 1]]}
-    args = hf_xalign.MappingConfig(str(tmp_path), device="cpu")
-    for row, expected in ((given, [["die", "Katze."]]), (pair, [["die", "Katze", "."]])):
-        pairs = Dataset.from_list([row])
-        trainer = hf_xalign.MappingTrainer(str(files / "base"), args, train_dataset=pairs, eval_dataset=pairs)
-        assert trainer.sentences("de-AT") == expected
-
-
-def test_sentences_leave_it_too(files, tmp_path):
-    trainer = train("ppa", files, tmp_path, min_tokens=1, max_tokens=60, queue_size=16, max_steps=2)
-    record = record_of(tmp_path)
-    assert record["objective"] == trainer.formula() and "sentence_mean" in record["scores"]["after"]["de"]
-    assert {"sentence_cosine", "sentence_rank_correlation"} <= record["drift"].keys()
-    assert "README.md" in files_of(tmp_path)
 
 
 def test_a_task_model_leaves_it_too(files, tmp_path):
@@ -264,9 +234,3 @@ def test_an_adapter_by_its_config(files, tmp_path):
     assert record["scores"]["before"] == other["scores"]["before"]
     assert "adapter_config.json" in files_of(tmp_path / "adapter")
     assert_refused(calls(make, [({"model": trainer.model}, "is a PeftModel already")], folder="refused"))
-
-
-def test_a_recipe_has_a_record(tmp_path):
-    with pytest.raises(InputError, match="record=false: a recipe always writes its record"):
-        import_module("hf_xalign.recipes.fao").main(["--record", "false", "--output_dir", str(tmp_path / "out")])
-    assert not (tmp_path / "out").exists()

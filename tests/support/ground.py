@@ -185,7 +185,7 @@ class Builder:
 
 # Runs that commands read, and what those commands write themselves.
 RUN = re.compile(r"runs/[\w/-]+|owner/name|me/aligned")
-WRITTEN = re.compile(r"(?:--output(?:_dir)? |push \S+ |--sentence_transformer |output_dir=\")([\w/-]+)")
+WRITTEN = re.compile(r"(?:--output(?:_dir)? |push \S+ |output_dir=\")([\w/-]+)")
 FILE = re.compile(r"(?:(\w{2,3})(?:\+\w\w)?=|,|\s)([\w./*-]+?\.(?:jsonl|tsv|txt|conllu|bn|en)(?:\.gz)?)(?=[\s,]|$)")
 
 

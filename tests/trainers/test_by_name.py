@@ -1,11 +1,8 @@
 """Trainers from a model's name and plain pairs, as a script of five lines has them."""
 
-import logging
 import shutil
-import sys
 from functools import partial
 
-import psutil
 import pytest
 import torch
 from datasets import Dataset
@@ -80,14 +77,6 @@ def test_sentence_terms_need_no_links(monkeypatch):
     assert min(last[f"loss/{term}"] for term in terms) > 0
 
 
-def test_a_file_of_a_model_is_no_name():
-    load = partial(hf_xalign.FAOTrainer, args=hf_xalign.FAOConfig(**QUIET), train_dataset=pairs())
-    message = r"tiny/config\.json is a file\. Name the model's folder, tiny"
-    assert_refused(
-        {name: (partial(f, "tiny/config.json"), message) for name, f in {"load": hf_xalign.load, "": load}.items()}
-    )
-
-
 def test_held_out_pairs_by_language():
     rows = pairs()
     found = {code: rows.filter(lambda row, code=code: row["source_lang"] == code) for code in ("de", "nl")}
@@ -147,22 +136,6 @@ def test_defaults_of_everything_and_a_second_run_into_the_folder(monkeypatch):
     resumed = hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(resume_from_checkpoint="true"), **given)
     assert resumed.train().global_step == trainer.state.global_step
     hf_xalign.FAOTrainer("tiny", hf_xalign.FAOConfig(overwrite_output_dir=True, max_steps=1), **given).train()
-
-
-@pytest.mark.parametrize(
-    ("busy", "threads", "policy", "warned"),
-    [(90.0, 2, "", True), (10.0, 2, "", False), (90.0, 1, "", False), (90.0, 2, "PASSIVE", False)],
-)
-def test_threads_that_spin_next_to_other_work(monkeypatch, caplog, busy, threads, policy, warned):
-    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    monkeypatch.setattr(sys.modules["os"], "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    monkeypatch.setattr(psutil, "cpu_percent", lambda interval, percpu: [busy, 0.0, 100.0])
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    args = hf_xalign.FAOConfig(max_steps=1, **QUIET)
-    with caplog.at_level(logging.WARNING, "hf_xalign"):
-        hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs()).train()
-    assert ("OMP_WAIT_POLICY=PASSIVE" in caplog.text) == warned
 
 
 def test_a_killed_run_of_an_adapter_is_resumed_with_the_default_settings():

@@ -68,10 +68,3 @@ def test_a_finished_run_is_resumed_without_another_step(run):
     trainer = fao.make(run, pairs=8, save_strategy="steps", save_steps=1, max_steps=2)
     assert trainer.train(resume_from_checkpoint=True).global_step == 2
     assert not (run / "checkpoint-3").exists()
-
-
-def test_a_second_train_after_early_stopping_takes_steps(tmp_path):
-    settings = {"eval_strategy": "steps", "eval_steps": 1, "early_stopping_patience": 1, "learning_rate": 0.0}
-    trainer = fao.make(tmp_path, pairs=8, save_strategy="steps", save_steps=1, max_steps=5, **settings)
-    assert trainer.train().global_step < 5
-    assert trainer.train().global_step > 0

@@ -167,15 +167,6 @@ def test_the_reference_of_a_peft_model_has_no_dropout(tmp_path):
     assert_rounding(first[:, 0], hidden.flatten(0, 1)[batch["kept_index"]], STEP)
 
 
-def test_settings_that_only_infonce_reads_are_warned_about(tmp_path, caplog):
-    for name, value in (("temperature", 0.05), ("negatives", "other_sentences"), ("projection_dim", 0)):
-        caplog.clear()
-        fao.config(tmp_path, objective="infonce", **{name: value})
-        assert not caplog.records, name
-        fao.config(tmp_path, **{name: value})
-        assert f"{name}={value} has no effect: there is no contrast" in caplog.text
-
-
 def test_a_second_trainer_finds_the_model_as_the_first_was_given_it(tmp_path):
     model = make_encoder(layers=3, dropout=0.25)
     model.encoder.layer[0].output.requires_grad_(False)

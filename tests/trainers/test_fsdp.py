@@ -154,7 +154,7 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
     refused("FAO, MAO and PPA only", config(fsdp=True), supported=False)
     refused("fsdp_version", config(fsdp=True, fsdp_config={"version": 1}))
     for name in ("activation_checkpointing", "cpu_ram_efficient_loading", "cpu_offload"):
-        refused("set it to false", config(fsdp=True, fsdp_config={name: True}))
+        refused("not supported with FSDP", config(fsdp=True, fsdp_config={name: True}))
     refused("torch_compile=true", config(fsdp=True, torch_compile=True))
     with pytest.raises(InputError, match=r"start_share=0.3: sharded weights"):
         config(fsdp=True, start_share=0.3).check_model(make_encoder(), make_tokenizer())
@@ -168,7 +168,7 @@ def test_what_does_not_go_with_sharding_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("FSDP_VERSION", "2")
     check_sharding(config(), True)
     monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
-    refused("fsdp_cpu_ram_efficient_loading=true: set it to false", config())
+    refused("fsdp_cpu_ram_efficient_loading=true: not supported", config())
 
 
 if __name__ == "__main__":

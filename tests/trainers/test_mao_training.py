@@ -113,24 +113,3 @@ def test_the_encoder_runs_once_over_the_corpus(tmp_path):
     ):
         assert forwards(name, **module, cache_dir=str(tmp_path / cache)) == passes, name
         assert forwards(f"{name} again", **module, cache_dir=str(tmp_path / cache)) == 0, name
-
-
-def test_the_cache_of_other_text_or_settings_is_made_again(tmp_path):
-    def passes(**settings):
-        """Count the encoder's passes in caching."""
-        encoder, calls = make_encoder(), []
-        encoder.register_forward_hook(lambda *_: calls.append(1))
-        settings = {"data": two_languages(8), "cache_dir": str(tmp_path / "cache"), **settings}
-        make(tmp_path / "run", encoder, **settings).cache_start()
-        return len(calls)
-
-    assert passes() > 0 and passes() == 0
-    for settings in (
-        {"data": two_languages(6)},
-        {"data": two_languages(8).map(lambda row: {"links": row["links"][:1]})},
-        {"pooling": "last"},
-        {"cache_dtype": "bfloat16"},
-        {"preset": "transformer"},
-    ):
-        assert passes(**settings) > 0, settings
-        assert passes(**settings) == 0, settings

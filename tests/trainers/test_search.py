@@ -120,13 +120,6 @@ def test_each_trial_is_prepared_by_its_own_settings_from_the_weights_of_the_seed
     assert not torch.equal(one.embeddings.word_embeddings.weight, other.embeddings.word_embeddings.weight)
 
 
-def test_the_sampler_is_seeded(optuna, tmp_path):
-    best = searched(tmp_path, 1, seed=7, direction="minimize")
-    same = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=7)).ask()
-    assert best.hyperparameters == space(same)
-    assert best.run_summary.direction.name == "MINIMIZE"
-
-
 def test_hopeless_and_broken_trials_do_not_end_the_search(optuna, tmp_path, monkeypatch):
     original = FAOTrainer.training_step
 
@@ -154,31 +147,3 @@ def test_each_trial_is_a_run_of_its_own_in_the_trackers(optuna, tmp_path, tmp_pa
     found = {run.config["output_dir"]: run.config["learning_rate"] for run in read_runs(tmp_path)}
     assert found == {"run-0": 1e-12, "run-1": 1e-2}
     assert sorted(run.config["learning_rate"] for run in runs("search")) == [1e-12, 1e-2]
-
-
-def test_each_trial_equals_a_run_of_its_settings_alone(optuna, tmp_path):
-    seen, rates = [], [0.001, 0.02, 0.05]
-    trainer = searcher(tmp_path / "search", lambda trial: seen.append(trial) or make_encoder())
-    before = tensors(trainer.model)
-    best = trainer.hyperparameter_search(
-        # One layer is a list of one, and what is drawn may have another name than the setting.
-        hp_space=lambda trial: {"learning_rate": trial.suggest_categorical("rate", rates), "layers": 1},
-        compute_objective=lambda metrics: metrics["eval_de_retrieval_mean_to_pivot"] - metrics["eval_retrieval"],
-        n_trials=2,
-        direction="maximize",
-        backend="optuna",
-        hp_name=lambda trial: f"trial {trial.number}",
-        seed=1,
-    )
-    trials = best.run_summary.trials
-    assert [trial and trial.number for trial in seen] == [None, 0, 1]
-    assert best.objective == max(trial.value for trial in trials)
-    for trial in trials:
-        settings = {"learning_rate": trial.params["rate"], "layers": 1}
-        alone = searcher(tmp_path / f"{trial.number}", None, make_encoder(), **settings)
-        alone.train()
-        found = alone.evaluate()
-        assert trial.value == found["eval_de_retrieval_mean_to_pivot"] - found["eval_retrieval"]
-    assert type(trainer.args)(**best.hyperparameters).layers == [1]
-    assert trainer.state.global_step == 0 and trainer.args.learning_rate == 0.01
-    same_bits(before, tensors(trainer.model))

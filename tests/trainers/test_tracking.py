@@ -16,7 +16,6 @@ from hf_xalign.record import read_record
 from hf_xalign.trainers.base.tracking import finish_run, track_record
 
 SECRET = "hf_" + "x" * 30
-PICKLED = (".bin", ".pt", ".pth", ".pkl")
 
 
 def make(folder, **settings):
@@ -83,17 +82,8 @@ def test_distances_before_and_after_are_histograms(tracked):
         assert "random" in name or means[1] < means[0]  # the run pulls linked words together
 
 
-def test_artifacts_hold_models_and_nothing_pickled_or_secret(tracked):
-    found = {}
-    models = [artifact for artifact in tracked.artifacts if artifact.type == "model"]
-    for artifact in models:
-        paths = {content.path for content in artifact.manifest.contents}
-        assert not [path for path in paths if path.endswith(PICKLED)]
-        found.update(dict.fromkeys(artifact.aliases, paths))
-    assert {"checkpoint_global_step_3", "checkpoint_global_step_6", "final_model"} <= set(found)
-    for alias in ("checkpoint_global_step_3", "final_model"):
-        assert {"config.json", "model.safetensors", "tokenizer.json", "training_args.json"} <= found[alias]
-    assert len({artifact.name for artifact in models}) == 1  # versions of one model
+def test_no_model_and_nothing_secret_is_in_it(tracked):
+    assert not [artifact for artifact in tracked.artifacts if artifact.type == "model"]
     files = [path for path in tracked.folder.rglob("*") if path.is_file()]
     assert files and not [path for path in files if SECRET.encode() in path.read_bytes()]
     assert tracked.hosts == {""}

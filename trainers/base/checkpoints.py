@@ -37,13 +37,12 @@ _STEP = re.compile(r"checkpoint-(\d+)$")
 # takes its own from the checkpoint.
 _MAY_CHANGE = re.compile(
     r"(overwrite_)?output_dir|num_train_epochs|max_steps|resume_from_checkpoint|run_name|project|report_to|push_to_hub"
-    r"|per_device_(train|eval)_batch_size|gradient_accumulation_steps|average_tokens_across_devices"
-    r"|(logging|log|eval|save|hub|trackio|do|ddp|include|batch_eval|activation|gradient_checkpointing)_\w+"
+    r"|per_device_(train|eval)_batch_size|gradient_accumulation_steps"
+    r"|(logging|log|eval|save|hub|trackio|do|ddp|include|activation|gradient_checkpointing)_\w+"
     r"|(fsdp|torch_compile|gradient_checkpointing|activation_checkpointing|dataloader_(?!drop_last))\w*"
-    r"|(bf16|fp16)(_full_eval)?|tf32|use_(cpu|cache|liger_kernel)|liger_kernel_config|torch_empty_cache_steps"
-    r"|auto_find_batch_size|disable_tqdm|prediction_loss_only|enable_jit_checkpoint|load_best_model_at_end"
+    r"|bf16|fp16|tf32|use_cpu|torch_empty_cache_steps|disable_tqdm|load_best_model_at_end"
     r"|early_stopping_patience|ignore_data_skip|restore_callback_states_from_checkpoint|full_determinism"
-    r"|(accelerator|parallelism)_config|remove_unused_columns|label_names|deepspeed|debug|skip_memory_metrics|local_rank"
+    r"|accelerator_config|skip_memory_metrics|local_rank"
     r"|cache_(dir|dtype|reference)|feature_cache|ray|reference(_dtype)?|chunk_size"
 ).fullmatch
 _OF_BEST = ("metric_for_best_model", "greater_is_better")

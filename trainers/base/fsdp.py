@@ -53,16 +53,10 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
     if config.get("version", "2" if args.fsdp else "1") != "2":
         raise InputError("fsdp_version: only FSDP2 is supported. Set it to 2.")
     config = {f"fsdp_{name}": value for name, value in config.items()}
-    for name, advice in (
-        ("fsdp_activation_checkpointing", "set it to false, and gradient_checkpointing=true"),
-        ("fsdp_cpu_ram_efficient_loading", "set it to false: every process reads the encoder, and f0 is a copy of it"),
-        ("fsdp_offload_params", "set it to false, and use more GPUs"),
-        ("torch_compile", "remove it with FSDP"),
-        ("fp16", "set bf16=true with FSDP"),
-        ("auto_find_batch_size", "set per_device_train_batch_size with FSDP"),
-    ):
+    unsupported = ("fsdp_activation_checkpointing", "fsdp_cpu_ram_efficient_loading", "fsdp_offload_params")
+    for name in (*unsupported, "torch_compile", "fp16"):
         if config.get(name) == "true" or getattr(args, name, False):
-            raise InputError(f"{name}=true: {advice}")
+            raise InputError(f"{name}=true: not supported with FSDP here. Set it to false.")
 
 
 def settle(trainer: Any) -> None:

@@ -69,8 +69,6 @@ def search_settings(
         raise InputError("search: every trial needs a new model. Make the trainer with model_init, a function.")
     if str(getattr(backend, "value", backend or "optuna")) != "optuna":
         raise InputError(f"backend={backend}: only optuna is supported")
-    if trainer.eval_dataset is None:
-        raise InputError("search: there is nothing to score. Give the trainer an eval_dataset.")
     if direction is None and compute_objective is not None:
         raise InputError("search: compute_objective needs direction=maximize or direction=minimize")
     direction = direction or ("minimize" if is_lower_better(trainer.args.headline) else "maximize")
@@ -78,14 +76,10 @@ def search_settings(
 
     def make_trainer(trial: optuna.Trial) -> AlignmentTrainer:
         settings = dict((hp_space or default_hp_space_optuna)(trial))
-        names = {field.name for field in fields(trainer.args)}
+        # A preset's values are already in the settings, so another one would change nothing.
+        names = {field.name for field in fields(trainer.args)} - {"preset"}
         if unknown := sorted(settings.keys() - names):
-            hint = suggestion(unknown[0], names)
-            raise InputError(f"hp_space: {type(trainer.args).__name__} has no setting {', '.join(unknown)}{hint}")
-        if "preset" in settings:
-            raise InputError(
-                "hp_space: preset cannot be searched, because its values are already set. Name those instead."
-            )
+            raise InputError(f"hp_space: {unknown[0]} cannot be searched{suggestion(unknown[0], names)}")
         trial.set_user_attr(_SETTINGS, to_plain(settings))
         settings["output_dir"] = str(Path(trainer.args.output_dir or "") / f"run-{trial.number}")
         if hp_name is not None:

@@ -1,4 +1,4 @@
-"""Report histograms of distances, the record, a score table and the model to Weights & Biases.
+"""Report histograms of distances, the record and a score table to Weights & Biases.
 
 Loss terms (`train/loss/<term>`), scores during training (`eval/<language>_<score>`) and the config reach every tracker
 in `report_to` through the Trainer's own callbacks.
@@ -7,20 +7,16 @@ in `report_to` through the Trainer's own callbacks.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
-from numbers import Number
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedConfig, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedConfig, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
 
 from hf_xalign.checks import check_choice
 from hf_xalign.errors import explained
-from hf_xalign.hub.files import list_files, portable_files
 from hf_xalign.record import portable, to_plain
 from hf_xalign.tables import score_values
 
@@ -32,47 +28,6 @@ _RESULTS = ("scores", "losses", "drift", "trainable", "times")
 _BINS = 64
 # `WANDB_X_DISABLE_META` leaves the host in the run itself.
 _WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true", "WANDB_HOST": ""}
-
-
-class WandbTracker(WandbCallback):
-    """transformers' `WandbCallback` with safe model artifacts.
-
-    `WANDB_LOG_MODEL` (`end`, `checkpoint`) logs the model as an artifact with the files that [`hf_xalign.hub.push`]
-    would send. transformers' own artifacts hold pickled arguments and optimizers, and lack the encoder's heads.
-    """
-
-    def __init__(self, trainer: AlignmentTrainer):
-        super().__init__()
-        self._trainer = trainer
-
-    def on_train_end(  # type: ignore[override]  # transformers' subclass has other defaults than its base
-        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Log the model if `WANDB_LOG_MODEL` is set."""
-        if self._log_model.is_enabled and self._initialized and state.is_world_process_zero:
-            with tempfile.TemporaryDirectory() as folder:
-                self._trainer.save_files(Path(folder))
-                self._log_folder(folder, args, {"final_model": True}, ["final_model"])
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Log the checkpoint's model if `WANDB_LOG_MODEL=checkpoint`."""
-        if self._log_model == WandbLogModel.CHECKPOINT and self._initialized and state.is_world_process_zero:
-            step = state.global_step
-            aliases = [f"epoch_{round(state.epoch or 0.0, 2)}", f"checkpoint_global_step_{step}"]
-            self._log_folder(Path(args.output_dir or "") / f"checkpoint-{step}", args, {}, aliases)
-
-    def _log_folder(self, folder: Any, args: Any, metadata: dict[str, Any], aliases: list[str]) -> None:
-        run = self._wandb.run
-        scores = {k: v for k, v in dict(run.summary).items() if isinstance(v, Number) and not k.startswith("_")}
-        name = run.id if args.run_name in (None, args.output_dir) else run.name
-        artifact = self._wandb.Artifact(name=f"model-{name}", type="model", metadata=scores | metadata)
-        for path_in_artifact, content in portable_files(list_files(folder)).items():
-            if isinstance(content, Path):
-                artifact.add_file(str(content), name=path_in_artifact)
-            else:
-                with artifact.new_file(path_in_artifact, mode="wb") as file:
-                    file.write(content)
-        run.log_artifact(artifact, aliases=aliases)
 
 
 def check_trackers(args: TrainingArguments) -> None:
@@ -105,13 +60,13 @@ def _hide_machine() -> None:
 
 
 def use_tracker(trainer: AlignmentTrainer) -> None:
-    """Replace transformers' W&B callback, if it was added, and keep paths of this machine out of all trackers."""
+    """Keep models out of W&B, and paths of this machine out of all trackers."""
     # Not `pop_callback`, which would also take a user's subclass.
     for callback in list(trainer.callback_handler.callbacks):
         if type(callback) is WandbCallback:
             _hide_machine()
-            trainer.remove_callback(callback)
-            trainer.add_callback(WandbTracker(trainer))
+            # By WANDB_LOG_MODEL it would send pickled arguments and optimizers, and leave out the encoder's heads.
+            callback._log_model = WandbLogModel.FALSE
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, tuple(INTEGRATION_TO_CALLBACK.values())) and hasattr(callback, "setup"):
             callback.setup = partial(_set_up, callback.setup)

@@ -35,7 +35,7 @@ from hf_xalign.trainers.base.probes import Probe
 from hf_xalign.trainers.base.run import Reporting, Run
 from hf_xalign.trainers.base.scoring import ScoringTrainer
 from hf_xalign.trainers.base.tracking import use_tracker
-from hf_xalign.trainers.base.trainer_config import AlignmentConfig, check_optimizer, check_optimizers
+from hf_xalign.trainers.base.trainer_config import AlignmentConfig, check_optimizer
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,6 @@ class AlignmentTrainer(ScoringTrainer):
         start = time.perf_counter()
         args = self.config_class() if args is None else args
         self.args, self.reporting = args, reporting or Reporting()
-        check_optimizers(args, model, optimizers, optimizer_cls_and_kwargs)
         self._set_objective(objective)
         # The Trainer would replace the prepared model by a new one.
         self.make_model = model_init
@@ -207,6 +206,8 @@ class AlignmentTrainer(ScoringTrainer):
             self.objective = Objective(args.terms() if objective is None else objective)
             reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
             self.objective.require(self.computes, reason)
+        if args.language_sampling == "ucb" and not (self.objective and self.objective.reports_links):
+            raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""

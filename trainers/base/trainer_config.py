@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -28,59 +27,22 @@ from hf_xalign.trainers.base.tracking import check_trackers
 logger = logging.getLogger(__name__)
 
 
-_SCORES = "evaluation computes the method's own scores, which do not use it. Remove it."
-_ROWS = "the collator needs every column of the rows that the trainer encodes. Remove it."
-_PARTS = "only a part of this method's tokens are its model's input_ids. Remove it."
-
-# Settings that work as transformers documents them.
-_READ = """
-output_dir do_train resume_from_checkpoint seed data_seed full_determinism use_cpu local_rank log_level
-log_level_replica log_on_each_node disable_tqdm logging_strategy logging_steps logging_first_step report_to
-run_name project trackio_space_id trackio_bucket_id trackio_static_space_id skip_memory_metrics
-per_device_train_batch_size gradient_accumulation_steps num_train_epochs max_steps learning_rate
-lr_scheduler_type lr_scheduler_kwargs warmup_steps optim optim_args optim_target_modules weight_decay
-adam_beta1 adam_beta2 adam_epsilon max_grad_norm train_sampling_strategy
-do_eval eval_strategy eval_steps eval_delay eval_on_start per_device_eval_batch_size load_best_model_at_end
-metric_for_best_model greater_is_better save_strategy save_steps save_total_limit save_only_model
-save_on_each_node ignore_data_skip restore_callback_states_from_checkpoint push_to_hub hub_model_id
-hub_strategy hub_token hub_private_repo hub_always_push hub_revision
-bf16 fp16 tf32 activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing
-gradient_checkpointing_kwargs torch_compile torch_compile_backend torch_compile_mode torch_empty_cache_steps
-accelerator_config fsdp fsdp_config ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers
-ddp_static_graph ddp_backend ddp_timeout dataloader_drop_last dataloader_num_workers dataloader_pin_memory
-dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context
+_UNREAD = """
+average_tokens_across_devices batch_eval_metrics bf16_full_eval dataloader_in_order debug do_predict
+eval_accumulation_steps eval_do_concat_batches eval_use_gather_object fp16_full_eval include_for_metrics label_names
+label_smoothing_factor length_column_name liger_kernel_config logging_nan_inf_filter prediction_loss_only
+remove_unused_columns use_cache use_liger_kernel
 """
-# {setting: None if every method reads it, or the reason why it must keep its default}. If methods differ, the
-# reason is {config class: reason}, and the others read it.
-SETTINGS: dict[str, str | dict[str, str] | None] = {
-    **dict.fromkeys(_READ.split()),
+# {setting of transformers: why it must keep its default}. The others work as transformers documents them.
+REFUSED: dict[str, str] = {
     "auto_find_batch_size": "the order of the rows depends on the batch size. Set per_device_train_batch_size.",
-    "average_tokens_across_devices": "every loss counts over all processes. Remove it.",
-    "batch_eval_metrics": _SCORES,
-    "bf16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16. Remove it.",
-    "dataloader_in_order": "a step would get the rows of another step. Remove it.",
-    "debug": "transformers' overflow detector fails on an encoder's boolean masks. Remove it.",
     "deepspeed": "DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.",
-    "do_predict": "training does not predict. Remove it, and score the model by hf-xalign evaluate.",
     "enable_jit_checkpoint": "a killed run resumes from its last complete checkpoint. Set save_steps.",
-    "eval_accumulation_steps": _SCORES,
-    "eval_do_concat_batches": _SCORES,
-    "eval_use_gather_object": _SCORES,
-    "fp16_full_eval": "scores are computed in float32, or under bf16=true in bfloat16. Remove it.",
-    "include_for_metrics": _SCORES,
-    "include_num_input_tokens_seen": dict.fromkeys(("MAOConfig", "PPAConfig", "ContinualConfig"), _PARTS),
-    "label_names": _SCORES,
-    "label_smoothing_factor": "the losses have no label smoothing. Remove it.",
-    "length_column_name": "lengths are in the column `length`, which the trainer writes. Remove it.",
-    "liger_kernel_config": "Liger has kernels for decoders, not for encoders. Remove it.",
-    "logging_nan_inf_filter": "a loss that is not finite stops the run. Remove it.",
-    "neftune_noise_alpha": {"MAOConfig": "the encoder is frozen, and its embeddings take no noise. Remove it."},
     "parallelism_config": "only data parallelism and FSDP2 are supported. Start a process per GPU, or set fsdp=true.",
-    "prediction_loss_only": _SCORES,
-    "remove_unused_columns": _ROWS,
-    "use_cache": "an encoder has no cache of keys and values. Remove it.",
-    "use_liger_kernel": "Liger has kernels for decoders, not for encoders. Remove it.",
+    **dict.fromkeys(_UNREAD.split(), "the trainers of hf_xalign do not read it. Remove it."),
 }
+# Why a method that feeds its model several inputs does not count tokens.
+PARTS = "only a part of this method's tokens are its model's input_ids. Remove it."
 # Parts of `accelerator_config` that do not change the rows of a step.
 _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
 # Schedules that follow a score.
@@ -89,39 +51,18 @@ _SCORED: dict[str, Any] = {"why": "nothing is scored in training otherwise", "ev
 SCORED = needs(**_SCORED)
 # What `check` reads of the fields that transformers defines.
 CHECKS: dict[str, dict[str, Any]] = {
-    **{
-        name: {"least": 1}
-        for name in ("per_device_eval_batch_size", "gradient_accumulation_steps", "save_total_limit")
-    },
-    **{name: {"above": 0} for name in ("logging_steps", "save_steps", "eval_steps")},
-    **{name: {"least": 0, "most": 2**32 - 1} for name in ("seed", "data_seed")},
-    **{name: {"rules": [SCORED]} for name in ("load_best_model_at_end", "metric_for_best_model", "greater_is_better")},
-    **{name: {"rules": [needs(when=True, **_SCORED)]} for name in ("eval_on_start", "do_eval")},
+    "load_best_model_at_end": {"rules": [SCORED]},
     "save_strategy": {"rules": [needs(when="best", **_SCORED)]},
     "lr_scheduler_type": {"rules": [needs(when=BY_SCORE, **_SCORED)]},
-    "fsdp_config": {"rules": [needs(when=GIVEN, fsdp=True)]},
 }
-_NAMED: set[str] = set()
 
 
 def check_settings(args: AlignmentConfig) -> None:
-    """Raise an InputError for changed settings that the run would not read, before transformers resolves them.
-
-    A setting of a newer transformers, which is not in the table, gives a warning.
-    """
-    changed = non_default_fields(args)
-    methods = {cls.__name__ for cls in type(args).__mro__}
-    for name, unread in type(args).UNREAD.items():
-        args.refuse_unused(unread, name)
-    for name in [field.name for field in fields(TrainingArguments) if field.name in changed]:
-        reason = SETTINGS.get(name)
-        if isinstance(reason, dict):
-            reason = next((text for method, text in reason.items() if method in methods), None)
-        if reason is not None:
-            raise InputError(f"{name}={show(changed[name])}: {reason}")
-        if name not in SETTINGS and name not in _NAMED:
-            _NAMED.add(name)
-            logger.warning("%s=%s: hf_xalign does not know this setting, which may do nothing", name, changed[name])
+    """Raise an InputError for changed settings that the run would not read, before transformers resolves them."""
+    changed = args.changed()
+    for name, reason in (REFUSED | type(args).UNREAD).items():
+        if name in changed:
+            raise SettingError(f"{name}={show(changed[name])}: {reason}", name)
     if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
         raise InputError("fp16=true: half precision needs a GPU. Remove it, or set bf16=true.")
 
@@ -144,68 +85,18 @@ def check_resolved(args: AlignmentConfig) -> None:
             f"optim={kind}: its weights in training are not those to score and save. Choose another optimizer."
         )
     with explained(f"optim={kind}", ImportError, ValueError, TypeError):
-        class_and_options = _optimizer(args)
-        if class_and_options:
-            class_and_options[0]([torch.zeros(1)], **class_and_options[1])
-        for name, values in _OPTIMIZERS_OWN.items():
-            other = next(value for value in values if value != getattr(args, name))
-            if class_and_options and name in args.changed() and class_and_options == _optimizer(args, **{name: other}):
-                args.refuse_unused(f"optim={kind} does not read it. Remove it.", name)
-    if schedule in ("constant", *BY_SCORE) and args.warmup_steps:
-        args.refuse_unused(f"lr_scheduler_type={schedule} has no warm-up. Set it to 0.", "warmup_steps")
-    if schedule.startswith("constant"):
-        args.refuse_unused(f"lr_scheduler_type={schedule} has no settings. Remove it.", "lr_scheduler_kwargs")
+        try:
+            optimizer, options = Trainer.get_optimizer_cls_and_kwargs(args)
+        except ValueError as error:
+            if "need to pass a" not in str(error):  # the others are made of the model
+                raise
+        else:
+            optimizer([torch.zeros(1)], **options)
     if schedule in BY_SCORE:
         mode = "max" if args.greater_is_better else "min"
-        args.lr_scheduler_kwargs = {"mode": mode, **cast(dict, args.lr_scheduler_kwargs or {})}
-        if (other := args.lr_scheduler_kwargs["mode"]) != mode:
-            raise InputError(f"lr_scheduler_kwargs: mode={other} is wrong for {args.metric_for_best_model}")
+        args.lr_scheduler_kwargs = {**cast(dict, args.lr_scheduler_kwargs or {}), "mode": mode}
     with explained(f"lr_scheduler_type={schedule}", ValueError, TypeError):
-        optimizer = torch.optim.SGD([torch.zeros(1)], lr=args.learning_rate)
-        get_scheduler(schedule, optimizer, 1, 10, cast(Any, args.lr_scheduler_kwargs))
-
-
-# Settings that only some optimizers read, each with two values, of which one is another than the run's.
-_OPTIMIZERS_OWN = {
-    **dict.fromkeys(("optim_args", "optim_target_modules"), (None, "")),
-    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), (0.5, 0.25)),
-}
-
-
-def _optimizer(args: AlignmentConfig, **changes: Any) -> Any:
-    """Return class and options of the optimizer, or None if it needs the model."""
-    changed = copy.copy(args)
-    for name, value in changes.items():
-        setattr(changed, name, value)
-    try:
-        return Trainer.get_optimizer_cls_and_kwargs(changed)
-    except ValueError as error:
-        if "need to pass a" in str(error):
-            return None
-        raise
-
-
-def check_optimizers(args: AlignmentConfig, model: Any, optimizers: Any, made_of: Any) -> None:
-    """Raise an InputError for an optimizer or schedule that cannot train the model, before anything is loaded.
-
-    Settings that are then not read give a warning. `made_of` are the optimizer's class and options.
-    """
-    optimizer, scheduler = optimizers or (None, None)
-    if scheduler is not None and getattr(scheduler, "optimizer", optimizer) is not optimizer:
-        raise InputError("optimizers: the scheduler belongs to another optimizer. Give both, or neither.")
-    unread: tuple[str, ...] = ()
-    if optimizer is not None:
-        unread = ("learning_rate", "weight_decay", *_OPTIMIZERS_OWN, "optim")
-    elif made_of is not None:
-        unread = ("learning_rate", *_OPTIMIZERS_OWN, "optim")
-    if scheduler is not None:
-        unread += ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps")
-    if optimizer is not None and isinstance(model, str):
-        raise InputError(
-            "optimizers: the model is loaded by its name, so the optimizer cannot have its weights. Set optim."
-        )
-    if unread := tuple(name for name in unread if name in args.changed()):
-        logger.warning("%s: not read, because the trainer is given its optimizer", ", ".join(unread))
+        get_scheduler(schedule, torch.optim.SGD([torch.zeros(1)], lr=0.1), 1, 10, cast(Any, args.lr_scheduler_kwargs))
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer | None, model: torch.nn.Module) -> None:
@@ -276,8 +167,6 @@ class AlignmentConfig(TrainingArguments):
     UNREAD: ClassVar[dict[str, str]] = {}
     # Settings that define the terms of the loss, which `objective=` of a trainer replaces; empty without terms.
     LOSS: ClassVar[tuple[str, ...]] = ()
-    # True if the loss of each language is known.
-    sees_languages: ClassVar[bool] = False
     # Score of every evaluation that selects the best checkpoint.
     headline: ClassVar[str] = "eval_retrieval"
 
@@ -347,8 +236,6 @@ class AlignmentConfig(TrainingArguments):
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
         self.check_settings()
-        if self.language_sampling == "ucb" and not self.sees_languages:
-            raise InputError("language_sampling=ucb: only FAO and MAO with objective=l2 or infonce have its losses")
         if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
         check_settings(self)
@@ -373,15 +260,8 @@ class AlignmentConfig(TrainingArguments):
         by_score = SchedulerType(self.lr_scheduler_type) in BY_SCORE
         if self.load_best_model_at_end or by_score or SaveStrategy(self.save_strategy) == SaveStrategy.BEST:
             self.metric_for_best_model = self.metric_for_best_model or self.headline
-        if (metric := self.metric_for_best_model) is None:
-            return
-        lower = is_lower_better(metric)
-        if lower is not None and self.greater_is_better == lower:
-            given = str(self.greater_is_better).lower()
-            better = "lower" if lower else "greater"
-            raise InputError(f"greater_is_better={given}: {better} is better for {metric}. Remove it.")
-        if self.greater_is_better is None:
-            self.greater_is_better = not lower
+        if self.metric_for_best_model is not None and self.greater_is_better is None:
+            self.greater_is_better = not is_lower_better(self.metric_for_best_model)
 
     def preset_defaults(self) -> dict[str, Any]:
         """Return the preset's settings, as far as they go with those that are given."""
@@ -423,12 +303,6 @@ class AlignmentConfig(TrainingArguments):
         changed = self.changed()
         if unused := [name for name in names if name in changed]:
             raise SettingError(f"{unused[0]}={show(changed[unused[0]])}: {reason}", unused[0])
-
-    def warn_unused(self, reason: str, *names: str) -> None:
-        """Warn of changed settings that have no effect; a config file's objective may be replaced for one run."""
-        changed = self.changed()
-        for name in [name for name in names if name in changed]:
-            logger.warning("%s=%s has no effect: %s", name, show(changed[name]), reason)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

@@ -48,7 +48,7 @@ from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
-from hf_xalign.objectives.term import Objective, Term, Vectors
+from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import write_text
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
@@ -185,11 +185,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
     ):
         self.linking, self.arguments = linking, {**self.arguments, "linking": linking}
         super().__init__(model, args, **kwargs)
-
-    def _set_objective(self, objective: Sequence[Term] | None) -> None:
-        super()._set_objective(objective)
-        if self.args.language_sampling == "ucb" and not self.objective.reports_links:
-            raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
 
     def _complete(self) -> None:
         if self.is_fsdp_enabled and self.reference is not None:

@@ -218,11 +218,6 @@ class WordAlignmentConfig(AlignmentConfig):
         drop, subwords = linking.drop_identical or self.drop_identical, linking.subwords or self.subword_links
         return replace(linking, drop_identical=drop, subwords=subwords)
 
-    @property
-    def sees_languages(self) -> bool:  # type: ignore[override]
-        """True if links have losses."""
-        return self.loss.reports_links
-
     def check_settings(self) -> None:
         """Raise an InputError for settings that cannot be trained together."""
         if self.reduction == "sub_batches" and self.per_device_train_batch_size % 4:
@@ -231,8 +226,6 @@ class WordAlignmentConfig(AlignmentConfig):
                 "4 sentence pairs, so use a multiple of 4, or reduction=words"
             )
         check_models([self.teacher])
-        if self.objective != "infonce" and not self.sentence_weight:
-            self.warn_unused("there is no contrast of words", *self.INFONCE)
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings, or this objective, cannot train."""

@@ -423,7 +423,7 @@ def read_examples(
     """Read labelled text in one language. Text is NFC-normalized; whole texts are also stripped.
 
     Sentences whose words are withheld (`_`), as in some treebanks, and texts without a label are left out. The labels
-    `_`, `-`, -1 and -100 mark words and texts without a label.
+    `_`, `-`, -1 and -100 mark words and texts without a label, unless they are among the names of the classes.
 
     Args:
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;

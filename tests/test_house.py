@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1635, 25),
     "core": (2807, 55),
-    "data": (7079, 133),
+    "data": (7073, 132),
     "evaluation": (2107, 33),
     "explore": (336, 3),
     "hub": (392, 11),

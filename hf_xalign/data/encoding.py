@@ -360,15 +360,11 @@ class _PairEncoder:
             columns[f"{side}_starts"] = [span[:, 0] for span in spans[side]]
             columns[f"{side}_ends"] = [span[:, 1] for span in spans[side]]
         for k, (row_links, source, target) in enumerate(zip(batch["links"], *spans.values(), strict=True)):
-            try:
-                pairs = np.asarray(row_links, dtype=np.int64).reshape(len(row_links), 2)
-                fits = not len(pairs) or (pairs.min() >= 0 and (pairs.max(axis=0) < (len(source), len(target))).all())
-            except ValueError:
-                fits = False
-            if not fits:
+            pairs = np.asarray(row_links, dtype=np.int64).reshape(len(row_links), 2)
+            if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= (len(source), len(target))).any()):
                 raise InputError(
                     f"{batch['source_words'][k] if rows is None else f'row {rows[k]}'}: a link points outside the "
-                    f"sentence, or is not a pair ({len(source)} source and {len(target)} target words; links "
+                    f"sentence ({len(source)} source and {len(target)} target words; links "
                     f"{row_links}). Align the words again."
                 )
             alive = (source[pairs[:, 0], 1] > 0) & (target[pairs[:, 1], 1] > 0)

@@ -362,10 +362,8 @@ def read_linked(
     """
     first = unlinked = empty = 0
     with readers.open_parquet(path) as file:
-        if missing := [name for name in _LINKED_SCHEMA.names if name not in file.schema_arrow.names]:
-            raise InputError(f"{path}: no column {', '.join(missing)}. The files of a folder need the same columns.")
         for batch in readers.parquet_batches(file, _BATCH, _LINKED_SCHEMA.names):
-            with explained(f"{path}: a column has the wrong type", pyarrow.ArrowException):
+            with explained(f"{path}: a column is missing or has the wrong type", KeyError, pyarrow.ArrowException):
                 batch = batch.select(_LINKED_SCHEMA.names).cast(_LINKED_SCHEMA)
             blank, linked = _check_rows(batch, columns, path, first, drop_empty=drop_empty)
             linked |= keep_unlinked

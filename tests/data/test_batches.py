@@ -187,18 +187,6 @@ def test_word_batches_against_loops(mode, features):
             assert batch["word_vectors"].shape == (1, len(lone[0]), 2), case
 
 
-FLAT = {"links": [[0, 9], [1, 8], [4, 15]], "link_pairs": [0, 0, 1], "kept_words": [8, 9, 15], "kept_links": [1, 0, 2]}
-
-
-def test_word_batch_of_tokens_by_hand():
-    one, no = [1, 2], [0, 0]
-    word_spans = [[one, [2, 4], no, no], [one, no, no, no], [one, [2, 3], no, no], [one, [2, 4], no, [4, 5]]]
-    expected = {"input_ids": IDS, "attention_mask": MASK, "word_spans": word_spans, **FLAT}
-    assert_batch(WordCollator(9)(ROWS), expected)
-    numbered = {**expected, "link_pairs": [4, 4, 2], "language": [1, 2, 0, 0]}
-    assert_batch(WordCollator(9, languages=NUMBERS, pivot="en")(NUMBERED), numbered)
-
-
 def test_a_word_that_was_not_stored_is_an_error(features):
     row = {**ROWS[1], "source_rows": [-1, 19, 20]}
     with pytest.raises(IndexError, match="no stored vector"):

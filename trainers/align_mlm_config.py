@@ -15,10 +15,10 @@ from hf_xalign.modeling.languages import language_ids
 from hf_xalign.objectives.lexicon import DictionaryCosine
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, by_preset, own
 
 # Settings that the paper does not list are those of RoBERTa (Liu et al. 2019, table 9).
-_PAPER: dict[str, Any] = {
+_PAPER: Preset = {
     **ADAM,
     "adam_beta2": 0.98,
     "adam_epsilon": 1e-6,
@@ -31,7 +31,7 @@ _PAPER: dict[str, Any] = {
     "per_device_train_batch_size": 128,
     "warmup_steps": 10_000,
 }
-_DEFAULT: dict[str, Any] = {
+_DEFAULT: Preset = {
     **_PAPER,
     "learning_rate": 5e-4,
     "per_device_train_batch_size": 64,
@@ -51,7 +51,7 @@ class AlignMLMConfig(AlignmentConfig):
     - `paper`: the settings of ALIGN-MLM's appendix; set `max_steps=500000` for its number of steps.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
+    PRESETS: ClassVar[dict[str, Preset]] = {"default": _DEFAULT, "paper": _PAPER}
     LOSS: ClassVar[tuple[str, ...]] = ("alpha",)
     UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "this method scores losses and embeddings: leave it out"}
     headline: ClassVar[str] = "eval_loss"

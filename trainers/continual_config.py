@@ -14,10 +14,10 @@ from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.objectives.pivot import KeepPivot
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Reduction, WordDistance
-from hf_xalign.trainers.base.trainer_config import DRAW, PARTS, Draw, by_preset, own
+from hf_xalign.trainers.base.trainer_config import DRAW, PARTS, Draw, Preset, by_preset, own
 from hf_xalign.trainers.task_config import TaskConfig
 
-_PAPER: dict[str, Any] = {
+_PAPER: Preset = {
     "alpha": 0.01,
     "regularizer_weight": 1.0,
     "reduction": "links",
@@ -26,8 +26,8 @@ _PAPER: dict[str, Any] = {
     "drop_identical": False,
     "draw": "seed",
 }
-_MEAN: dict[str, Any] = {**_PAPER, "reduction": "words", "mean_over_dims": True}
-_EFIMOV: dict[str, Any] = {
+_MEAN: Preset = {**_PAPER, "reduction": "words", "mean_over_dims": True}
+_EFIMOV: Preset = {
     **_MEAN,
     "regularizer_weight": 100.0,
     "regularized_words": "all_specials",
@@ -56,7 +56,7 @@ class ContinualConfig(TaskConfig):
     do.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+    PRESETS: ClassVar[dict[str, Preset]] = {
         f"{name}{task}": {**TaskConfig.PRESETS[f"continual{task}"], **objective}
         for name, objective in (("continual", _PAPER), ("continual_mean", _MEAN), ("efimov", _EFIMOV))
         for task in _TASKS

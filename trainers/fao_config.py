@@ -14,12 +14,12 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.trainers.base.fsdp import wants_sharding
-from hf_xalign.trainers.base.trainer_config import by_preset, own
+from hf_xalign.trainers.base.trainer_config import Preset, by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
 
-_CAO: dict[str, Any] = {
+_CAO: Preset = {
     **CAO,
     "layers": [-1],
     "projection_dim": 128,
@@ -28,9 +28,9 @@ _CAO: dict[str, Any] = {
     "start_share": 0.0,
     "per_device_train_batch_size": 4,
 }
-_CONTINUAL: dict[str, Any] = {**_CAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
-_MEANS: dict[str, Any] = {"reduction": "words", "mean_over_dims": True}
-_ROTATE: dict[str, Any] = {
+_CONTINUAL: Preset = {**_CAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
+_MEANS: Preset = {"reduction": "words", "mean_over_dims": True}
+_ROTATE: Preset = {
     **_CAO,
     "regularized_words": "linked",
     "pooling": "mean",
@@ -39,7 +39,7 @@ _ROTATE: dict[str, Any] = {
 }
 # Our preset contrasts words, and regularizes the English words, the midpoints of the sentence pairs and the
 # similarities within English. At the end, the weights are averaged with a fifth of those before training.
-_JOINT: dict[str, Any] = {
+_JOINT: Preset = {
     **_CAO,
     "objective": "infonce",
     "norm": "relative",
@@ -82,7 +82,7 @@ class FAOConfig(WordAlignmentConfig):
       `tgt2src` it is the reverse.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+    PRESETS: ClassVar[dict[str, Preset]] = {
         "joint": _JOINT,
         "mao": {**_CAO, "regularized_words": "linked"},
         "continual": _CONTINUAL,

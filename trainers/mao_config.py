@@ -14,15 +14,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_xalign.checks import GIVEN, check_choice, excludes, needs
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.xalign.config import XAlignConfig
-from hf_xalign.trainers.base.trainer_config import PARTS, by_preset, own
+from hf_xalign.trainers.base.trainer_config import PARTS, Preset, by_preset, own
 from hf_xalign.trainers.base.word_config import CAO, WordAlignmentConfig
 
 # The objective of MAO section 4 is L_align without a regularizer, between last subwords of the last layer.
-_PUBLISHED: dict[str, Any] = {**CAO, "regularizer_weight": 0.0, "batch_of": "pairs", "init": "random", "dropout": 0.1}
-_LINEAR: dict[str, Any] = {**_PUBLISHED, "top": "linear", "adapters": "none"}
-_TRANSFORMER: dict[str, Any] = {**_PUBLISHED, "top": "transformer", "adapters": "none"}
+_PUBLISHED: Preset = {**CAO, "regularizer_weight": 0.0, "batch_of": "pairs", "init": "random", "dropout": 0.1}
+_LINEAR: Preset = {**_PUBLISHED, "top": "linear", "adapters": "none"}
+_TRANSFORMER: Preset = {**_PUBLISHED, "top": "transformer", "adapters": "none"}
 # The paper took its adapters from AdapterHub.
-_ADAPTER: dict[str, Any] = {**_PUBLISHED, "top": "transformer", "adapters": "adapterhub"}
+_ADAPTER: Preset = {**_PUBLISHED, "top": "transformer", "adapters": "adapterhub"}
 
 
 # Why a module of ours cannot train on a term that reads more than linked words.
@@ -38,14 +38,14 @@ _ALL = ("all", "all_specials")
 _CACHED = "this run has no cache"
 
 
-def _variant(module: dict[str, Any], batch: int, rate: float, epochs: float = 1.0) -> dict[str, Any]:
+def _variant(module: Preset, batch: int, rate: float, epochs: float = 1.0) -> Preset:
     return {**module, "per_device_train_batch_size": batch, "learning_rate": rate, "num_train_epochs": epochs}
 
 
 # Our presets use a contrast instead of the distance, the mean of subwords, an identity start and larger learning
 # rates. At these rates the distance alone would make all vectors equal, so the regularizer keeps those of the pivot
 # near f0.
-_OWN: dict[str, Any] = {
+_OWN: Preset = {
     **_PUBLISHED,
     "objective": "infonce",
     "temperature": 0.07,
@@ -76,7 +76,7 @@ class MAOConfig(WordAlignmentConfig):
       the modules change little, so compare the score with that of the untrained module.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+    PRESETS: ClassVar[dict[str, Preset]] = {
         "linear": {
             **_OWN,
             "top": "linear",

@@ -20,9 +20,9 @@ from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.momentum import MomentumContrast
 from hf_xalign.objectives.sentences import ProjectedContrast
 from hf_xalign.objectives.term import Objective, Term
-from hf_xalign.trainers.base.trainer_config import ADAM, DRAW, PARTS, AlignmentConfig, Draw, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, DRAW, PARTS, AlignmentConfig, Draw, Preset, by_preset, own
 
-_PAPER: dict[str, Any] = {
+_PAPER: Preset = {
     **ADAM,
     "contrast": "moco",
     "words": "tlm",
@@ -43,7 +43,7 @@ _PAPER: dict[str, Any] = {
     "num_train_epochs": 10.0,
     "per_device_train_batch_size": 128,
 }
-_DEFAULT: dict[str, Any] = {
+_DEFAULT: Preset = {
     **_PAPER,
     "normalize": "after",
     "queue_start": "empty",
@@ -72,7 +72,7 @@ class PPAConfig(AlignmentConfig):
     The paper's ablations are `words=none` (no TLM), `contrast=none` (no MoCo) and `words=mlm`.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": _DEFAULT, "paper": _PAPER}
+    PRESETS: ClassVar[dict[str, Preset]] = {"default": _DEFAULT, "paper": _PAPER}
     LOSS: ClassVar[tuple[str, ...]] = ("contrast", "words", "temperature", "same_pair_negatives")
     UNREAD: ClassVar[dict[str, str]] = {
         "eval_pooling": "PPA's score is of sentences, not words: leave it out",

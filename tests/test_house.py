@@ -41,7 +41,7 @@ CAPS = {
     "report": (449, 2),
     "search": (833, 10),
     "statistics": (656, 14),
-    "tasks": (2622, 58),
+    "tasks": (2754, 55),
     "trainers": (7489, 114),
 }
 

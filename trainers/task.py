@@ -24,7 +24,7 @@ from hf_xalign.modeling.packing import packed_forward
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import FILENAME, hub_id, read_record
 from hf_xalign.statistics.significance import score_interval
-from hf_xalign.tasks.classification import SequenceTask, TokenTask
+from hf_xalign.tasks.classification import LabelledTask
 from hf_xalign.tasks.examples import Examples
 from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
@@ -113,7 +113,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
-        if args.keep_aligned and not isinstance(self.task, TokenTask | SequenceTask):
+        if args.keep_aligned and not isinstance(self.task, LabelledTask):
             raise InputError(f"keep_aligned=true fits a head for labels, not for {self.task.kind}. Remove it.")
         name_labels(model, self.task)
         self.language_inputs = LanguageInputs.of(model)
@@ -146,7 +146,7 @@ class TaskTrainer(AlignmentTrainer):
         if args.keep_aligned:
             fit_head(
                 model,
-                cast(TokenTask | SequenceTask, self.task),
+                cast(LabelledTask, self.task),
                 train_dataset,
                 collator,
                 batch_size=args.per_device_eval_batch_size,
@@ -292,10 +292,8 @@ class TaskTrainer(AlignmentTrainer):
         frozen = "encoder" if args.freeze_encoder or args.head == "tagger" else "embeddings"
         inputs, module = self.language_inputs, self.module
         return {
-            "kind": self.task.kind,
-            "metric": self.task.metric,
+            **self.task.card(texts),
             "labels": [str(name) for name in self.task.config().get("id2label", {}).values()],
-            "pair": any("text_b" in part.rows.column_names for part in texts[:1]),
             "head": args.head,
             "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
             "train_languages": trained,

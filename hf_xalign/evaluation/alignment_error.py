@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hf_xalign.checks import check_lengths
-from hf_xalign.errors import InputError
 
 Links = Iterable[Sequence[int]]
 
@@ -19,14 +18,11 @@ def alignment_error_rate(
 
     Each argument holds the links [i, j] of each sentence pair; a repeated link counts once. Sure links are always
     possible; by default no others are, and f1 = 1 - AER. Without predictions, precision is 0. Without any sure link,
-    recall is undefined and an InputError is raised.
+    recall is undefined, and a ZeroDivisionError is raised.
     """
     check_lengths("sentence pair", predictions=predictions, sure=sure, possible=possible)
-    predicted = _flat(predictions, "predictions")
-    must = _flat(sure, "sure")
-    may = must | _flat(possible, "possible") if possible is not None else must
-    if not must:
-        raise InputError("there are no sure links, without which recall and alignment error rate are undefined")
+    predicted, must = _flat(predictions), _flat(sure)
+    may = must | _flat(possible) if possible is not None else must
     in_sure, in_possible = len(predicted & must), len(predicted & may)
     precision = in_possible / len(predicted) if predicted else 0.0
     recall = in_sure / len(must)
@@ -38,12 +34,6 @@ def alignment_error_rate(
     }
 
 
-def _flat(rows: Sequence[Links], name: str) -> set[tuple[int, int, int]]:
+def _flat(rows: Sequence[Links]) -> set[tuple[int, int, int]]:
     """Collect all links as (sentence pair, i, j)."""
-    flat = set()
-    for row, links in enumerate(rows):
-        for link in links:
-            if len(link) != 2:
-                raise InputError(f"{name}, row {row}: link {list(link)} is not a pair of word indices [i, j]")
-            flat.add((row, int(link[0]), int(link[1])))
-    return flat
+    return {(row, int(i), int(j)) for row, links in enumerate(rows) for i, j in links}

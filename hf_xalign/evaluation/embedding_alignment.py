@@ -62,7 +62,9 @@ def alignment_of_entries(
     source_vectors, target_vectors = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     check_shapes(source=source_vectors, target=target_vectors)
     pairs = index_pairs(entries, "entries", (len(source_vectors), len(target_vectors)))
-    pool = np.unique(pairs[:, 1]) if candidates is None else _checked_pool(candidates, len(target_vectors))
+    if isinstance(candidates, Tensor):
+        candidates = candidates.cpu().numpy()
+    pool = np.unique(pairs[:, 1] if candidates is None else candidates)
     golds = np.minimum(np.searchsorted(pool, pairs[:, 1]), len(pool) - 1)
     for n in np.flatnonzero(pool[golds] != pairs[:, 1])[:1].tolist():
         raise InputError(
@@ -103,13 +105,3 @@ def alignment_of_model(
     if languages is not None:
         source, target = (words + language_embedding(cast(PreTrainedModel, model), code) for code in languages)
     return alignment_of_entries(source, target, entries, candidates)
-
-
-def _checked_pool(candidates: Tensor | np.ndarray | Sequence[int], targets: int) -> np.ndarray:
-    pool = candidates.cpu().numpy() if isinstance(candidates, Tensor) else np.asarray(candidates)
-    if pool.ndim != 1 or not len(pool) or pool.dtype.kind not in "iu":
-        raise InputError(f"candidates: got {pool.dtype} of shape {pool.shape}. Pass a list of rows.")
-    pool = np.unique(pool).astype(np.int64)
-    if pool[0] < 0 or pool[-1] >= targets:
-        raise InputError(f"candidates are rows {pool[0]} to {pool[-1]}, but there are {targets} target embeddings")
-    return pool

@@ -88,10 +88,8 @@ def lexicon_induction(
     check_shapes(source=source, target=target)
     source_row, target_row = _rows(source_words, len(source), "source"), _rows(target_words, len(target), "target")
     pairs: dict[tuple[str, str], None] = {}  # without repetitions
-    for n, entry in enumerate(entries):
-        if isinstance(entry, str) or len(entry) != 2:
-            raise InputError(f"entry {n}: {entry!r} is not a pair (source word, target word)")
-        pairs[entry[0], entry[1]] = None
+    for word, translation in entries:
+        pairs[word, translation] = None
     covered = [pair for pair in pairs if pair[0] in source_row and pair[1] in target_row]
     if not covered:
         sides = [{pair[n] for pair in pairs} for n in (0, 1)]

@@ -68,8 +68,6 @@ def word_retrieval(
     check_choice(("linked", "all"), pool=pool)
     source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
     gold = check_links(links, len(source), len(target))
-    if (source_words is None) != (target_words is None):
-        raise InputError("type-level scores need both source_words and target_words")
     check_lengths("source row", source_words=source_words, source_vectors=source)
     check_lengths("target row", target_words=target_words, target_vectors=target)
     words = tuple(side for side in (source_words, target_words) if side is not None)
@@ -130,18 +128,11 @@ def _stack(
     starts = [0]
     for row, vectors in enumerate(rows):
         matrix = as_tensor(vectors, name).float()
-        if len(matrix) and (matrix.ndim != 2 or (matrices and matrix.shape[1] != matrices[0].shape[1])):
-            raise InputError(
-                f"row {row}: {name} has shape {tuple(matrix.shape)}. Pass (words, dimensions), with the same "
-                "dimensions in every row"
-            )
         if words is not None:
             check_lengths(f"word of row {row}", **{name: matrix, words_name: words[row]})
         if len(matrix):
             matrices.append(matrix)
         starts.append(starts[-1] + len(matrix))
-    if not matrices:
-        raise InputError(f"{name}: no row has any word")
     return torch.cat(matrices), starts
 
 

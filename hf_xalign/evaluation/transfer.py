@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hf_xalign.checks import check_lengths
 from hf_xalign.errors import InputError
 from hf_xalign.statistics.significance import interval
 
@@ -36,9 +37,7 @@ def transfer_gap(
     and `items`, their number.
     """
     sup, zs = (np.atleast_1d(np.asarray(scores, dtype=np.float64)) for scores in (supervised, zero_shot))
-    _check_paired(sup, zs, "supervised", "zero-shot")
-    if not len(sup):
-        raise InputError("transfer gap: there are no scores. Pass at least one.")
+    check_lengths("item", supervised=sup, zero_shot=zs)
     gap: dict[str, float | int] = {
         "supervised": float(sup.mean()),
         "zero_shot": float(zs.mean()),
@@ -61,7 +60,9 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
 
     # Rounded, because equal gaps such as 0.936 - 0.916 and 0.95 - 0.93 differ in the last bits.
     alignment, delta = (np.asarray(values, dtype=np.float64).round(12) for values in (alignments, gaps))
-    _check_paired(alignment, delta, "alignment", "delta")
+    check_lengths("run", alignments=alignment, gaps=delta)
+    if not np.isfinite([alignment, delta]).all():  # ranks of NaN are arbitrary
+        raise InputError("Spearman's rho: a run has no finite score. Remove it.")
     runs = len(alignment)
     if runs < 3:
         raise InputError(f"Spearman's rho needs at least 3 runs, got {runs}")
@@ -96,14 +97,3 @@ def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:
     [counts] = ways.values()
     far = np.abs(np.arange(largest + 1) - center) >= abs(int(x @ y) - center)
     return float(counts[far].sum() / counts.sum())
-
-
-def _check_paired(scores: np.ndarray, other_scores: np.ndarray, name: str, other_name: str) -> None:
-    if scores.ndim != 1 or scores.shape != other_scores.shape:
-        raise InputError(
-            f"{name} scores have shape {scores.shape} and {other_name} scores {other_scores.shape}. Pass one number "
-            "each for the same items"
-        )
-    for values, side in ((scores, name), (other_scores, other_name)):
-        for row in np.flatnonzero(~np.isfinite(values))[:1].tolist():
-            raise InputError(f"{side} score {row} is {values[row]}. Remove runs without a score.")

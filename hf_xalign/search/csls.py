@@ -227,8 +227,6 @@ def check_shapes(**sides: Tensor) -> None:
     """Raise InputError unless every side is a non-empty matrix of floats with the dimensions of the first."""
     (first, like), *_ = sides.items()
     for name, side in sides.items():
-        if not isinstance(side, Tensor):
-            raise InputError(f"{name} vectors: got {type(side).__name__}. Pass a tensor: torch.from_numpy(vectors).")
         if side.ndim != 2 or not side.is_floating_point():
             raise InputError(
                 f"{name} vectors: expected a floating-point matrix (words, dimensions), got {side.dtype} of shape "

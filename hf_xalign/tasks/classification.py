@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -19,26 +19,66 @@ from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import Examples, LabelSet
+from hf_xalign.tasks.examples import Examples, LabelSet, read_examples
 from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words, tags_as_spans
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
 logger = logging.getLogger(__name__)
 
 
-class _Classification(Task):
-    """Base of tasks whose loss is the cross entropy of labelled items."""
+class LabelledTask(Task):
+    """Base of tasks whose loss is the cross entropy of labelled items.
 
-    cut_off: ClassVar[str]  # says in a message what truncation did
+    Attributes:
+        cut_off: what truncation did, for a message.
+        labels: the labels.
+    """
+
+    cut_off: ClassVar[str]
     labels: LabelSet
 
+    @classmethod
+    def read(cls, item: str, options: Any, **source: Any) -> Examples:
+        """Read labelled text as [`~hf_xalign.tasks.read_examples`] does."""
+        return read_examples(
+            item,
+            "token" if cls.columns == ("tokens",) else "sequence",
+            text_columns=options.text_columns,
+            label_column=options.label_column,
+            label_names=options.label_names,
+            **source,
+        )
+
+    @classmethod
+    def make(cls, options: Any, train: Sequence[Examples], scored: Sequence[Examples]) -> Self:
+        """Make the task with the labels of a file, or those of the training text and of `options.labels`.
+
+        Raises:
+            InputError: a label of the text is not among them.
+        """
+        if len(options.labels) == 1 and ".json" in options.labels[0]:
+            labels = LabelSet.load(options.labels[0])
+        else:
+            labels = LabelSet.of({*options.labels}.union(*(part.label_names for part in train)))
+        task = cls._of(labels, options)
+        for part in (*train, *scored):
+            part.check_labels(labels, options.labels[0] if options.labels else "the training text")
+        return task
+
+    @classmethod
+    def _of(cls, labels: LabelSet, options: Any) -> Self:
+        return cls(labels)  # type: ignore[call-arg]  # subclasses are dataclasses
+
     def config(self) -> dict[str, Any]:
+        """Return the names and ids of the labels."""
         return self.labels.config()
 
     def count_items(self, batch: Batch) -> int:
+        """Count the labels."""
         return len(batch["labels"])
 
     def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+        """Return the sum of the cross entropies."""
         return F.cross_entropy(self.select(output.logits, batch).float(), batch["labels"], reduction="sum")
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -63,7 +103,7 @@ class _Classification(Task):
             raise InputError(
                 f"{examples.name}: examples mix two languages, but this model needs one language for each example"
             )
-        for column in [name for name in ("tokens", "text_a", "text_b") if name in examples.rows.column_names]:
+        for column in [name for name in self.columns if name in examples.rows.column_names]:
             check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
         constants = {"source_lang": examples.language, **inputs}
         limit, cut = min(max_length, tokenizer.model_max_length), 0
@@ -102,7 +142,7 @@ class _Classification(Task):
 
 
 @dataclass(frozen=True)
-class TokenTask(_Classification):
+class TokenTask(LabelledTask):
     """Label each word on its first subword: parts of speech, names, slots.
 
     Truncated words are ignored in training and count as wrong in every score. Words labelled `_` are neither trained
@@ -126,11 +166,31 @@ class TokenTask(_Classification):
 
     kind: ClassVar[str] = "token"
     head: ClassVar[str] = "ForTokenClassification"
+    columns: ClassVar[tuple[str, ...]] = ("tokens",)
+    pipeline: ClassVar[str] = "token-classification"
+    title: ClassVar[str] = "labelling words"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "accuracy": "the share of words with the right label",
+        "span_f1": "the F1 of whole spans, of which both ends and the kind must be right",
+        "token_f1": "the micro F1 of words that have a label other than O",
+    }
+    example_inputs: ClassVar[str] = (
+        'words = ["a", "short", "sentence"]\ntokens = tokenizer(words, is_split_into_words=True, return_tensors="pt")'
+    )
+    example_result: ClassVar[str] = """\
+found = model(**tokens).logits[0].argmax(-1).tolist()
+# A word's label is on its first subword.
+first = [tokens.word_ids().index(number) for number in range(len(words))]
+labels = [model.config.id2label[found[place]] for place in first]"""
     cut_off: ClassVar[str] = "words cut off (ignored)"
     spans: ClassVar[bool] = False  # whether rows need the end of each word
     labels: LabelSet
     metric: Metric = cast(Metric, None)
     on_empty_word: Literal["error", "unk"] = "error"
+
+    @classmethod
+    def _of(cls, labels: LabelSet, options: Any) -> Self:
+        return cls(labels, options.metric, options.on_empty_word)
 
     def __post_init__(self) -> None:
         if self.metric is None:
@@ -264,6 +324,11 @@ class TaggingTask(TokenTask):
     bio: bool = False
     keep_vectors: bool = True
 
+    @classmethod
+    def _of(cls, labels: LabelSet, options: Any) -> Self:
+        bio = labels.mark_spans if options.tagger_bio is None else options.tagger_bio
+        return cls(labels, options.metric, options.on_empty_word, bio=bio, keep_vectors=options.tagger_keep_vectors)
+
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
         """Encode sentences; an unknown label, or a word of the training text without a label, raises an InputError."""
         if training and any(UNLABELLED in names for names in examples.rows["labels"]):
@@ -352,7 +417,7 @@ class TaggingTask(TokenTask):
 
 
 @dataclass(frozen=True)
-class SequenceTask(_Classification):
+class SequenceTask(LabelledTask):
     """Label a text or a pair of texts (inference, intents, topics); truncation shortens a pair's longer text.
 
     Attributes:
@@ -367,9 +432,23 @@ class SequenceTask(_Classification):
 
     kind: ClassVar[str] = "sequence"
     head: ClassVar[str] = "ForSequenceClassification"
+    columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
+    pipeline: ClassVar[str] = "text-classification"
+    title: ClassVar[str] = "labelling texts"
+    metrics: ClassVar[Mapping[str, str]] = {"accuracy": "the share of texts with the right label"}
+    example_inputs: ClassVar[str] = 'tokens = tokenizer("a short sentence", return_tensors="pt")'
+    example_result: ClassVar[str] = "label = model.config.id2label[model(**tokens).logits.argmax().item()]"
     cut_off: ClassVar[str] = "examples cut off"
     labels: LabelSet
     metric: Literal["accuracy"] = "accuracy"
+
+    def card(self, examples: Sequence[Examples]) -> dict[str, Any]:
+        """Show two texts in the card's code, if the first training text has pairs."""
+        pair = any("text_b" in part.rows.column_names for part in examples[:1])
+        second = ', "another one"' if pair else ""
+        return super().card(examples) | {
+            "example_inputs": self.example_inputs.replace(", return", f"{second}, return")
+        }
 
     def _columns(
         self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool

@@ -297,8 +297,6 @@ class LabelSet:
                     f"{path or source}:{next(iter(content), 'labels')}"
                 )
             content = content[key]
-        if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
-            raise InputError(f"labels={source}: the file must hold a list of strings")
         if len(set(content)) < len(content):
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))

@@ -25,9 +25,9 @@ from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.pretrained import from_pretrained
+from hf_xalign.pretrained import adapter_base, from_pretrained
 from hf_xalign.statistics.softmax_regression import fit_softmax
-from hf_xalign.tasks.classification import SequenceTask, TaggingTask, TokenTask
+from hf_xalign.tasks.classification import LabelledTask, TaggingTask
 from hf_xalign.tasks.task import Batch, Task, evaluating, read_batch
 
 
@@ -56,7 +56,6 @@ def load_task_model(
             does not fit.
     """
     path = resolve_model(name_or_path)
-    _refuse_adapter(path, name_or_path)
     with explained(f"model_name_or_path={name_or_path}: transformers cannot load it", OSError, ValueError):
         config = from_pretrained(AutoConfig, path, revision=revision)
     with torch.random.fork_rng():
@@ -65,7 +64,7 @@ def load_task_model(
         _check_head(name_or_path, config, task)
         with safetensors_alone(name_or_path):
             model = from_pretrained(
-                _auto_class(task, config),
+                getattr(transformers, f"AutoModel{task.head}"),
                 path,
                 revision=revision,
                 dtype=torch.float32,
@@ -93,7 +92,7 @@ def load_tagger(
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):
-        raise _adapter_alone(name_or_path)
+        raise InputError(f"{name_or_path} is an adapter. Give its encoder, and the adapter by adapter={name_or_path}")
     count = encoder.config.num_hidden_layers
     changed = _changed_layers(encoder.config, adapter, layers=layers)
     if layers is None:  # ROTATE reads the last four layers of an encoder without maps
@@ -108,8 +107,9 @@ def load_tagger(
 
 def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequence[int] | None = None) -> None:
     """Raise an InputError if a folder's encoder does not fit the adapter, the head or a tagger's layers."""
-    if Path(name).is_dir():
-        _refuse_adapter(name, name)
+    if adapter_base(name):
+        raise InputError(f"{name} is an adapter. Give its encoder, and the adapter by adapter={name}")
+    if Path(name, "config.json").is_file():
         _changed_layers(from_pretrained(AutoConfig, name), adapter, head=not tagger, layers=layers)
 
 
@@ -135,25 +135,6 @@ def _changed_layers(
             f"hf-xalign train mapping --layers {' '.join(map(str, layers))}"
         )
     return module.layers
-
-
-def _refuse_adapter(folder: str | os.PathLike[str], name: str) -> None:
-    if Path(folder, "adapter_config.json").exists() and not Path(folder, "config.json").exists():
-        raise _adapter_alone(name)
-
-
-def _adapter_alone(name: str) -> InputError:
-    """Make the error for an adapter that is given as an encoder."""
-    return InputError(f"{name} is an adapter. Give it by adapter={name}, and its encoder by model_name_or_path")
-
-
-def _auto_class(task: Task, config: Any) -> Any:
-    auto_class = getattr(transformers, f"AutoModel{task.head}")
-    if type(config) not in auto_class._model_mapping:
-        raise InputError(
-            f"models of type {config.model_type} have no {auto_class.__name__}, which tasks of kind {task.kind} need"
-        )
-    return auto_class
 
 
 _HEADS = ("ForTokenClassification", "ForSequenceClassification", "ForQuestionAnswering")
@@ -223,7 +204,7 @@ def last_layer(model: PreTrainedModel) -> nn.Linear:
 
 def fit_head(
     model: PreTrainedModel,
-    task: TokenTask | SequenceTask,
+    task: LabelledTask,
     encoded: Dataset,
     collate: Callable[[list[Any]], Batch],
     *,

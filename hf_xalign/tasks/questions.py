@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -180,10 +180,7 @@ def _nested(path: Path) -> Records:
 
 def _children(parent: Any, key: str, where: str, dot: str = ".") -> Iterator[tuple[str, Any]]:
     """Yield the entries of a list, each with its path."""
-    children = _get(parent, key, where)
-    if not isinstance(children, list):
-        raise InputError(f"{where}: {key!r} holds {type(children).__name__}, not a list. {_LAYOUT}")
-    for number, child in enumerate(children):
+    for number, child in enumerate(_get(parent, key, where)):
         yield f"{where}{dot}{key}[{number}]", child
 
 
@@ -283,6 +280,18 @@ class QuestionTask(Task):
 
     kind: ClassVar[str] = "questions"
     head: ClassVar[str] = "ForQuestionAnswering"
+    columns: ClassVar[tuple[str, ...]] = ("question", "context")
+    pipeline: ClassVar[str] = "question-answering"
+    title: ClassVar[str] = "answering questions from a text"
+    metrics: ClassVar[Mapping[str, str]] = {
+        "qa_f1": "the mean over questions of the F1 of an answer's words, by MLQA's rules for each language",
+        "exact_match": "the share of answers that are right to the letter, by the same rules",
+    }
+    example_inputs: ClassVar[str] = 'tokens = tokenizer("what is short?", "a short sentence", return_tensors="pt")'
+    example_result: ClassVar[str] = """\
+output = model(**tokens)
+start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
+answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
     overlap: int = setting(128, least=0)
     max_question_tokens: int = setting(64, least=1)
@@ -291,6 +300,16 @@ class QuestionTask(Task):
 
     def __post_init__(self) -> None:
         check(self)
+
+    @classmethod
+    def read(cls, item: str, options: Any, **source: Any) -> Examples:
+        """Read questions as [`read_questions`] does."""
+        return read_questions(item, **source)
+
+    @classmethod
+    def make(cls, options: Any, train: Sequence[Examples], scored: Sequence[Examples]) -> Self:
+        """Make the task with the command line's lengths."""
+        return cls(overlap=options.overlap, max_question_tokens=options.max_question_tokens)
 
     def encode(
         self,

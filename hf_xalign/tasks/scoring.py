@@ -43,7 +43,8 @@ def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]
 
     The two sides may be in different schemes (BIO, BIOES, ...).
     """
-    _check_same(predicted, gold)
+    for labels, references in zip(predicted, gold, strict=True):
+        check_lengths("word of a sentence", predictions=labels, references=references)
     sides = [
         [{span for span in spans if kind in (None, span.kind)} for spans in read_spans(side)]
         for side in (predicted, gold)
@@ -79,7 +80,6 @@ def count_words(
     words labelled `outside` are not items (CONTINUAL's token-level micro F1 of NER). With `outside=None` every word is
     an item, so F1 equals accuracy.
     """
-    _check_same(predicted, gold)
     rows = []
     for labels, references in zip(predicted, gold, strict=True):
         words = [(label, truth) for label, truth in zip(labels, references, strict=True) if truth != UNLABELLED]
@@ -94,18 +94,11 @@ def count_words(
 
 def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
     """Count examples that have one label each."""
-    check_lengths("example", predictions=predicted, references=gold)
     return _counts([(int(label == truth), 1, 1) for label, truth in zip(predicted, gold, strict=True)])
 
 
 def _counts(rows: list[tuple[int, int, int]]) -> Counts:
     return Counts(*np.asarray(rows, dtype=np.int64).reshape(-1, 3).T)
-
-
-def _check_same(predicted: Sequence[Sequence], gold: Sequence[Sequence]) -> None:
-    check_lengths("sentence", predictions=predicted, references=gold)
-    for number, (labels, references) in enumerate(zip(predicted, gold, strict=True)):
-        check_lengths(f"word of sentence {number}", predictions=labels, references=references)
 
 
 Rules = Literal["mlqa", "squad"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_range
+from hf_xalign.config import imported
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained, suggestion
 from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
@@ -90,21 +91,86 @@ class TaskScores:
         return {metric: scores.score() for metric, scores in self.examples.items()}
 
 
+TASKS: dict[str, type[Task]] = {}  # by kind; each class enters itself
+
+
+def find_task(name: str) -> type[Task]:
+    """Return the class of a task by its kind, or by `module:Class` for one of your own.
+
+    Raises:
+        InputError: there is no such task.
+    """
+    if ":" in name:
+        with explained(f"task={name}", ImportError, AttributeError):
+            return imported(name)
+    if name not in TASKS:
+        known = ", ".join(TASKS)
+        raise InputError(f"task={name}: choose {known}, or module:Class{suggestion(name, TASKS)}")
+    return TASKS[name]
+
+
 class Task(ABC):
     """Base class of tasks that [`~hf_xalign.trainers.task.TaskTrainer`] trains.
 
+    A task is one class: it reads its text, encodes, predicts and scores it, and says what the model card tells.
     Encoded rows have `input_ids`, `length` (tokens) and `source_lang` for the trainer, and other columns for the
     methods of the task.
 
     Attributes:
-        kind: kind of task.
+        kind: kind of task, its name on the command line.
         head: suffix of transformers' model classes, such as `ForTokenClassification`.
-        metric: headline score, one of the metrics that `score` returns.
+        columns: columns of an example that hold its texts.
+        pipeline: pipeline tag of the Hub.
+        title: what the model does, as part of a sentence.
+        metrics: definition of each metric that `score` returns, for the card.
+        example_inputs: Python code of the card that makes `tokens` with `tokenizer`.
+        example_result: Python code of the card that reads the result of `model(**tokens)`.
+        metric: headline score, one of `metrics`.
     """
 
     kind: ClassVar[str]
     head: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]]
+    pipeline: ClassVar[str]
+    title: ClassVar[str]
+    metrics: ClassVar[Mapping[str, str]]
+    example_inputs: ClassVar[str]
+    example_result: ClassVar[str]
     metric: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in vars(cls):
+            TASKS[cls.kind] = cls
+
+    @classmethod
+    @abstractmethod
+    def read(cls, item: str, options: Any, **source: Any) -> Examples:
+        """Read the text of one language, `LANG=SOURCE`.
+
+        Args:
+            item: language and source.
+            options: object with the command line's options as attributes.
+            source: `split`, `max_examples` and `revision`.
+        """
+
+    @classmethod
+    @abstractmethod
+    def make(cls, options: Any, train: Sequence[Examples], scored: Sequence[Examples]) -> Self:
+        """Make the task of a run from the command line's options and the text to train and to score on."""
+
+    def card(self, examples: Sequence[Examples]) -> dict[str, Any]:
+        """Return the entry of a run's record, from which the card describes the task; `examples` are trained on."""
+        return {
+            "kind": self.kind,
+            "metric": self.metric,
+            "pipeline": self.pipeline,
+            "auto_class": f"AutoModel{self.head}",
+            "title": self.title,
+            "metrics": dict(self.metrics),
+            "example_inputs": self.example_inputs,
+            "example_result": self.example_result,
+        }
 
     def config(self) -> dict[str, Any]:
         """Return the label fields of the model's config; {} for a task without labels."""

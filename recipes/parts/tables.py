@@ -102,8 +102,6 @@ class Paper:
         def value(match: re.Match[str]) -> str:
             if match[1] in names:
                 return self.expand(str(names[match[1]]), names, needed)
-            if match[1] not in self.content["steps"]:
-                raise InputError(f"{self.name}.yaml: ${match[1]} in {text!r} is no variable and no step")
             commands = self.commands(match[1], names)
             needed.extend(command for command in commands if command not in needed)
             return str(commands[-1].folder)
@@ -283,10 +281,7 @@ def settings(command: Command) -> tuple[Any, ...]:
 
 def setting(command: Command, name: str) -> Any:
     """Return a setting of a command."""
-    for part in settings(command):
-        if hasattr(part, name):
-            return getattr(part, name)
-    raise InputError(f"{command}: no setting {name}")
+    return next(getattr(part, name) for part in settings(command) if hasattr(part, name))
 
 
 def _difference(terms: Sequence[tuple[list[Command], str]]) -> float | None:

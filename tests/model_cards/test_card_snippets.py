@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support.adapters import adapt, make_base
-from support.card import LANGUAGES, RECORDS, XALIGN, execute, python_blocks
+from support.card import LANGUAGES, RECORDS, XALIGN, described, execute, python_blocks
 from support.families import save_base
 from support.maps import make_map, make_rotated
 from support.numeric import assert_rounding
@@ -125,8 +125,8 @@ MODULE = {"module": {"name": "x", "hub_id": None}, "maps": ["en", "de", "to"]}
 MODELS = {
     "words, told": (told, {"language_rows": {"en": 0, "de": 1}}),
     "words, maps": (lambda: with_maps(for_words()), MODULE),
-    "pairs": (lambda: make_base(auto_class=AutoModelForSequenceClassification), {"kind": "sequence", "pair": True}),
-    "questions": (lambda: make_base(auto_class=AutoModelForQuestionAnswering), {"kind": "questions"}),
+    "pairs": (lambda: make_base(auto_class=AutoModelForSequenceClassification), described("sequence", pair=True)),
+    "questions": (lambda: make_base(auto_class=AutoModelForQuestionAnswering), described("questions")),
     "tagger": (make_tagger, {"head": "tagger"}),
     "tagger, maps": (
         lambda: with_alignment(make_tagger(), make_rotated()),

@@ -259,6 +259,7 @@ def test_hostile_task_model(kind):
     record = RECORDS[kind]() | {"base_model": BASE}
     made = {"method": EVIL, "preset": EVIL, "languages": {"pivot": EVIL, "others": [EVIL]}, "base_model": BASE}
     record["task"] |= {name: [EVIL] for name in ("labels", "train_languages", "zero_shot", "maps")}
+    record["task"] |= {"title": EVIL, "metrics": dict.fromkeys(record["task"]["metrics"], EVIL)}
     record["task"] |= {"language_rows": {EVIL: 0}, "encoder": made, "module": {"name": EVIL, "hub_id": None, **made}}
     for name, value in (("scores", 0.5), ("intervals", [0.1, 0.2])):
         record[name]["after"] = {EVIL: {**record[name]["after"]["hi"], EVIL: value}}

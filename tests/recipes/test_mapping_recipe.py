@@ -142,7 +142,7 @@ def test_maps_and_layers_of_the_tagger_that_do_not_fit(files, mapping_run, tmp_p
     rows = [
         ((base, "--adapter", adapter, "--tagger_layers", "-2", "-1"), r"changes only the layers \[2\] of 2, so"),
         ((both, "--tagger_layers", "0", "-1"), r"changes only the layers \[1, 2\].* --layers 0 -1"),
-        ((both, "--adapter", adapter), "is an adapter. Give it by adapter="),
+        ((both, "--adapter", adapter), "is an adapter. Give its encoder"),
         ((str(tmp_path / "one"), "--head", "linear"), r"maps of layers \[1\], but not of the last layer"),
     ]
     for k, ((model, *options), message) in enumerate(rows):

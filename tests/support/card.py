@@ -4,12 +4,15 @@ import re
 from typing import Any
 
 import yaml
+from datasets import Dataset
 
 from hf_xalign.record import start_record
+from hf_xalign.tasks import Examples
 from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer, PPAConfig, PPATrainer
 from hf_xalign.trainers.continual import ContinualTrainer
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task_config import TaskConfig
+from support.continual import QUESTIONS, TEXTS, TOKENS
 
 MBERT = "google-bert/bert-base-multilingual-cased"
 ON_HUB = {"name": MBERT, "hub_id": MBERT}
@@ -128,13 +131,18 @@ def _align_mlm() -> dict[str, Any]:
     )
 
 
+def described(kind: str, pair: bool = False) -> dict[str, Any]:
+    texts = Dataset.from_dict({"text_a": ["a"], "label": ["x"], **({"text_b": ["b"]} if pair else {})})
+    return {"token": TOKENS, "sequence": TEXTS, "questions": QUESTIONS}[kind].card([Examples("f", "en", texts)])
+
+
 def _task(config: TaskConfig, kind: str, metrics: tuple[str, ...], **task: Any) -> dict[str, Any]:
     encoder = make_record()
     shares = (("en", 0.925, 0.91), ("hi", 0.61234, 0.6))
     english = {"source": "en=/home/me/en.jsonl", "hub_id": None, "language": "en", "examples": 2000}
     test = english | {"source": "en=en_test.jsonl", "examples": 500}
     slots = {"source": "hi=owner/slots:hi", "hub_id": "owner/slots", "language": "hi", "examples": 499}
-    about = {"kind": kind, "metric": metrics[0], "labels": [], "pair": False, "head": "linear", "frozen": None}
+    about = described(kind) | {"metric": metrics[0], "labels": [], "head": "linear", "frozen": None}
     about |= {"train_languages": ["en"], "zero_shot": ["hi"], "module": None, "language_rows": None, "maps": None}
     about["encoder"] = {name: encoder[name] for name in ("method", "preset", "languages", "base_model")}
     return make_record(
@@ -170,7 +178,8 @@ def _continual() -> dict[str, Any]:
     config = ContinualConfig(alpha=0.02, **SETTINGS)
     named = {name: getattr(config, name) for name in ("alpha", "regularizer_weight", "pairs_per_example")}
     labels = ["contradiction", "entailment", "neutral"]
-    found = _task(config, "sequence", ("accuracy",), labels=labels, pair=True, continual=named)
+    shown = described("sequence", pair=True)["example_inputs"]
+    found = _task(config, "sequence", ("accuracy",), labels=labels, continual=named, example_inputs=shown)
     found["data"]["pairs"] = [{"source": "hi=owner/opus:en-hi", "hub_id": "owner/opus", "first": 5000}]
     return found | {"method": "continual", "paper": dict(ContinualTrainer._paper)}
 

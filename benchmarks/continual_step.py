@@ -125,12 +125,13 @@ def joint_step(trainer: ContinualTrainer, batch: Batch) -> torch.Tensor:
         for name, value in (("input_ids", trainer.processing_class.pad_token_id), ("attention_mask", 0))
     }
     output = trainer.model(**fed, output_hidden_states=True)
-    shares = 1 / trainer._get_num_items_in_batch([batch], trainer.args.device).clamp(min=1)
+    counts = trainer.step_counts(batch, trainer._get_num_items_in_batch([batch], trainer.args.device))
     states = [state[count:, :pair_width] for state in output.hidden_states]
     output.logits = output.logits[:count, :width]
-    align, regularizer = trainer._alignment(states, pairs)
-    loss = trainer.task.loss(output, own) * shares[0]
-    loss = loss + trainer.args.alpha * shares[1] * (align + trainer.args.regularizer_weight * regularizer)
+    loss = trainer.task.loss(output, own) / counts[0].clamp(min=1)
+    loss = loss + trainer.args.alpha * trainer.objective(
+        trainer._pair_vectors(states, pairs), counts[1:], trainer.log_term
+    )
     loss.backward()
     return loss.detach()
 

@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1635, 25),
-    "core": (2807, 55),
+    "core": (2801, 54),
     "data": (7073, 132),
     "evaluation": (2107, 33),
     "explore": (336, 3),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1770, 30),
     "metrics": (483, 2),
     "model_cards": (675, 0),
-    "modeling": (4857, 77),
+    "modeling": (4868, 77),
     "objectives": (1264, 13),
     "prepare": (989, 4),
     "recipes": (3270, 39),

@@ -155,7 +155,7 @@ def packed_forward(model: PreTrainedModel, *, reruns: bool = False) -> Iterator[
     The head gets states in padded form, zero at padding, so it must not read those. Calls with other inputs than token
     ids and their mask are padded. `reruns`: see [`encode_batch`].
     """
-    encoder = backbone_of(model)
+    encoder = cast(PreTrainedModel, backbone_of(model))
     forward, names = encoder.forward, [*inspect.signature(encoder.forward).parameters]
     pooler = getattr(encoder, "pooler", None)
 

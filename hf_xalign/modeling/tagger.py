@@ -338,6 +338,17 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         return TaggerOutput(loss=loss, logits=logits, tags=tags)
 
     @torch.no_grad()
+    def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
+        """Return the best tags of each sentence, one per word, without dropout; arguments are those of `forward`."""
+        training = self.training
+        self.eval()
+        try:
+            tags = self(*args, **kwargs, return_dict=True).tags
+        finally:
+            self.train(training)
+        return [row[row >= 0].tolist() for row in tags.cpu()]
+
+    @torch.no_grad()
     def word_vectors(
         self, input_ids: Tensor, attention_mask: Tensor | None, word_spans: Tensor, **kwargs: Any
     ) -> Tensor:

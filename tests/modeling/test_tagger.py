@@ -9,7 +9,7 @@ from support.adapters import SPANS, TEXT, adapt, make_base
 from support.families import PASS
 from support.maps import make_rotated
 from support.numeric import assert_rounding
-from support.tagger import BIO, COUNTS, INPUTS, LABELS, decode, enumerate_scores, make_tagger, trained
+from support.tagger import BIO, COUNTS, INPUTS, LABELS, enumerate_scores, make_tagger, trained
 from transformers import AutoModelForTokenClassification
 
 import hf_xalign
@@ -68,7 +68,7 @@ def test_what_follows_what_depends_on_the_second_word(float64):
     found = -torch.stack([tagger(**kept, labels=torch.tensor([tags])).loss for tags in scores])
     every = torch.stack(list(scores.values()))
     assert_rounding(found, every.log_softmax(0), TAGGED, every.abs().max().item())
-    assert decode(tagger, **one) == [list(max(scores, key=scores.__getitem__))]
+    assert tagger.decode(**one) == [list(max(scores, key=scores.__getitem__))]
     shared = make_tagger(transitions="shared")
     assert shared.pairs is None and "pairs.weight" not in shared.state_dict()
 
@@ -90,7 +90,7 @@ def test_padding_changes_nothing(float64):
         assert_rounding(total / 5, one.loss, 2)
         of_step = tagger(**INPUTS, labels=LABELS, num_items_in_batch=torch.tensor(20)).loss
         assert_rounding(of_step, total / 20, 2)
-    assert decode(tagger, **wider) == decode(tagger, **INPUTS)
+    assert tagger.decode(**wider) == tagger.decode(**INPUTS)
     # What is no number at padding stays there, in the gradients too.
     mask, vectors = words_of(SPANS), tagger.word_vectors(**INPUTS)
     found = []
@@ -126,7 +126,7 @@ def test_words_without_tokens():
     spans = torch.tensor([[[1, 2], [0, 0], [3, 4], [0, 0]], [[0, 0], [2, 3], [0, 0], [0, 0]], [[0, 0]] * 4])
     assert words_of(spans).tolist() == [[True, True, True, False], [True, True, False, False], [False] * 4]
     tagger = make_tagger()
-    assert [len(tags) for tags in decode(tagger, **TEXT, word_spans=spans)] == [3, 2, 0]
+    assert [len(tags) for tags in tagger.decode(**TEXT, word_spans=spans)] == [3, 2, 0]
     # A label of a word that was cut off takes no part.
     losses = [
         tagger(**TEXT, word_spans=spans, labels=torch.tensor([[1, 2, 0, tag], [0, 1, tag, tag], [tag] * 4])).loss

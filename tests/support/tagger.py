@@ -50,12 +50,3 @@ def enumerate_scores(crf, emissions, pairwise, row, length, names=None):
                 score = score + pairwise[row, t - 1, tags[t - 1], tag]
         found[tags] = score + crf.end[tags[-1]] if tags else score
     return found
-
-
-@torch.no_grad()
-def decode(tagger, **batch):
-    """Return the best tags of each sentence, one per word, without dropout."""
-    training = tagger.training
-    tags = tagger.eval()(**batch).tags
-    tagger.train(training)
-    return [row[row >= 0].tolist() for row in tags]

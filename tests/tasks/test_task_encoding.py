@@ -11,7 +11,6 @@ from support.families import CONFIGS, save_base
 from support.labelled import ENCODER, LABELS, SENTENCES, blind, check, segmented, texts, words
 from support.maps import make_rotated
 from support.numeric import assert_rounding
-from support.tagger import decode
 from support.tiny import make_tokenizer
 from transformers import AutoModel, BertForTokenClassification
 
@@ -243,7 +242,7 @@ def test_predictions_are_the_best_sequences(bases):
     for parameter in tagger.crf.parameters():
         parameter.normal_()
     rows = tagged(BIO, tagger)
-    expected = [decode(tagger, **BIO.inputs(BIO.collate([row], 0)))[0] for row in rows]
+    expected = [tagger.decode(**BIO.inputs(BIO.collate([row], 0)))[0] for row in rows]
     assert [found.tolist() for found in predict(tagger, BIO, rows, 0, batch_size=3)] == expected
 
 

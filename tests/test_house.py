@@ -24,7 +24,7 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1635, 25),
+    "cli": (1619, 24),
     "core": (2801, 54),
     "data": (7073, 132),
     "evaluation": (2107, 33),
@@ -37,12 +37,12 @@ CAPS = {
     "modeling": (4868, 77),
     "objectives": (1264, 13),
     "prepare": (989, 4),
-    "recipes": (3270, 39),
+    "recipes": (3130, 35),
     "report": (449, 2),
     "search": (833, 10),
     "statistics": (656, 14),
     "tasks": (2754, 55),
-    "trainers": (7489, 114),
+    "trainers": (7217, 102),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

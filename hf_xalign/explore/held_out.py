@@ -103,8 +103,10 @@ class HeldOut:
 
     def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> WordSimilarity:
         """Return the cosines of the words of two sentences."""
-        languages = {"source_lang": source_lang, "target_lang": target_lang}
-        return word_similarity(*self._encoder, source, target, **languages, layer=self._layer)
+        model, tokenizer = self._encoder
+        return word_similarity(
+            model, tokenizer, source, target, source_lang=source_lang, target_lang=target_lang, layer=self._layer
+        )
 
     def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, Found]:
         """Return the n nearest words of each language by CSLS. A word that the text does not have is encoded alone."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hf_xalign.evaluation import encode_sentences, encode_words
     from hf_xalign.links import align_words, predict_links
     from hf_xalign.modeling.loading import load
+    from hf_xalign.statistics.comparison import compare
     from hf_xalign.trainers import (
         AlignMLMConfig,
         AlignMLMTrainer,
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
         TaskConfig,
         TaskTrainer,
         WordVectorTrainer,
+        train_seeds,
     )
 
 # Every other name is in hf_xalign.trainers.
 _HOME = {
     "align_words": "hf_xalign.links",
+    "compare": "hf_xalign.statistics.comparison",
     "load_parallel": "hf_xalign.data",
     "predict_links": "hf_xalign.links",
     "encode_sentences": "hf_xalign.evaluation",
@@ -64,11 +67,13 @@ __all__ = [
     "WordVectorTrainer",
     "__version__",
     "align_words",
+    "compare",
     "encode_sentences",
     "encode_words",
     "load",
     "load_parallel",
     "predict_links",
+    "train_seeds",
 ]
 
 

@@ -36,6 +36,9 @@ from hf_xalign.tables import is_count
 
 logger = logging.getLogger(__name__)
 
+# The content of `results.json`, or a part of it.
+Record = Mapping[str, Any]
+
 SCHEMA = 1
 FILENAME = "results.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
@@ -150,7 +153,7 @@ def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Map
     record["warnings"] = find_warnings(record)
 
 
-def find_warnings(record: Mapping[str, Any]) -> list[str]:
+def find_warnings(record: Record) -> list[str]:
     """Return a sentence for each way in which a run ended worse than it began, or changed the pivot.
 
     There is a warning if the mean over languages of the headline score decreased (in percent with one decimal) or that
@@ -188,7 +191,7 @@ def find_warnings(record: Mapping[str, Any]) -> list[str]:
     return [warning for warning in warnings if warning]
 
 
-def _worse(measure: str, side: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _worse(measure: str, side: str, before: Record, after: Record) -> str:
     """Return a sentence if the mean over languages became worse, or ""."""
     factor, digits, sign = (100, 1, 1) if side == "below" else (1, 3, -1)
     ends = {
@@ -209,7 +212,7 @@ def _worse(measure: str, side: str, before: Mapping[str, Any], after: Mapping[st
     return f"the {measure} ended {side} its start: {'; '.join(values)}"
 
 
-def write_record(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> Path:
+def write_record(folder: str | os.PathLike[str], record: Record) -> Path:
     """Write `results.json` into a folder, which is created if it is missing, and return its path."""
     text = json.dumps(to_plain(record), ensure_ascii=False, indent=2, allow_nan=False)
     return write_text(Path(folder) / FILENAME, f"{text}\n")
@@ -229,7 +232,7 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return record
 
 
-def pair_sources(record: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+def pair_sources(record: Record, kind: str) -> list[dict[str, Any]]:
     """Return the `data` entries of one kind (`train`, `eval`, `aligner`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
@@ -364,7 +367,7 @@ def hub_id(name: str) -> str | None:
     return name if re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) and not local else None
 
 
-def _source(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _source(entry: Record) -> dict[str, Any]:
     """Add `hub_id` to an entry such as `de=owner/name:config`; a name without an owner is local."""
     source = str(entry["source"])
     name = source.rpartition("=")[2].partition(":")[0]

@@ -30,8 +30,6 @@ after, and where everything was saved: the maps (`maps/de-en.safetensors`, for `
 from __future__ import annotations
 
 import os
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hf_xalign.recipes.parts.command import run, settle_cpu
@@ -75,38 +73,30 @@ def main(argv: Any = None) -> None:
 
 def run_one(trainer: MappingTrainer | WordVectorTrainer, args: MappingArguments) -> None:
     """Learn the maps, save them, and print the scores before and after."""
-    from hf_xalign.tables import format_table, interval_rows
-
     trainer.train()
     trainer.save_model(**({"vectors_format": args.vectors_format} if args.source_vectors else {}))
+    print_scores(trainer)
+
+
+def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments) -> None:
+    """Learn the maps under each seed, from the vectors of one pass."""
+    from hf_xalign.recipes.parts.run import print_seeds
+
+    trainer.prepare()
+    about = trainer.about_scores()
+    about["settings"]["drawn_by"] = args.seed
+    print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: about | {"seed": seed}, after=print_scores)
+
+
+def print_scores(trainer: MappingTrainer | WordVectorTrainer) -> None:
+    """Print the scores before and after."""
+    from hf_xalign.tables import format_table, interval_rows
+
     print("\n" + format_table(trainer.record))
     if rows := interval_rows(trainer.record):
         print("\n95% intervals by the bootstrap over source words, before and after")
         for language, metric, before, after in rows:
             print(f"{language}  {metric}: {before}, {after}")
-
-
-def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments) -> None:
-    """Learn the maps under each seed, from the vectors of one pass."""
-    from hf_xalign.recipes.parts.run import about_seed, keep_seed, run_unfinished, score_settings
-
-    trainer.prepare()
-    record = trainer.record
-
-    def run_seed(args: MappingArguments, header: dict[str, Any]) -> dict[str, Any]:
-        seeded = trainer.seeded(args)
-        run_one(seeded, args)
-        return keep_seed(Path(args.output_dir), seeded.examples, header, seeded.record)
-
-    layers = f", layer {args.layers[-1]}" if len(args.layers) > 1 else ""
-    metric = f"retrieval_{args.pooling}{layers}"
-    settings = score_settings(record["settings"]) | {"preset": args.method}
-    run_unfinished(
-        data.seeds,
-        args,
-        partial(about_seed, record["data"], trainer.base_model, metric, settings, args.seed),
-        run_seed,
-    )
 
 
 if __name__ == "__main__":

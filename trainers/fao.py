@@ -61,6 +61,7 @@ class FAOTrainer(WordAlignmentTrainer):
     )
     config_class = FAOConfig
     method = "fao"
+    adapter_rate = 10.0
     args: FAOConfig
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:

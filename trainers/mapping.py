@@ -44,10 +44,19 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.record import phase, start_record
+from hf_xalign.record import find_warnings, phase, start_record
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
 from hf_xalign.trainers.base.opening import base_name, describe_encoder, describe_pairs, open_model
-from hf_xalign.trainers.base.run import Reporting, adapter_entry, finish, given_entries
+from hf_xalign.trainers.base.run import (
+    Reporting,
+    about_scores,
+    adapter_entry,
+    compared_by,
+    finish,
+    given_entries,
+    headlines,
+    keep_scores,
+)
 from hf_xalign.trainers.mapping_config import MappingConfig
 
 logger = logging.getLogger(__name__)
@@ -173,6 +182,17 @@ class MapLearner:
         trainer.args, trainer.record = args, copy.deepcopy(self.record) | {"seed": args.seed}
         trainer.maps, trainer.coverage, trainer.examples = {}, {}, {**self.examples}
         return trainer
+
+    def about_scores(self) -> dict[str, Any]:
+        """Return the fields of the run's `scores.json`, before there are scores."""
+        settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
+        text = {**self.text, **self.reporting.text}["data"]
+        return about_scores(compared_by(self._headline()), self.args.seed, settings, text, model=self.base_model)
+
+    def _headline(self) -> str:
+        """Return the name of the score by which `compare` compares the run, that of the last layer."""
+        layers = self.args.layers
+        return f"retrieval_{self.args.pooling}" + (f", layer {layers[-1]}" if len(layers) > 1 else "")
 
     def learn_all(self) -> None:
         """Learn the maps of all languages."""
@@ -548,6 +568,9 @@ class MappingTrainer(MapLearner):
                 except InputError as error:
                     self.show(f"model    none: {error}")
         finish(self.record, folder, {**saved, **keep_links(self.eval_dataset, folder)})
+        if scores := headlines(self.examples.get("after", {}), self._headline()):
+            warnings = find_warnings(self.record)
+            keep_scores(folder, scores, self.examples, self.args.seed, about=self.about_scores, warnings=warnings)
 
     def _save_model(self, encoder: Any, folder: Path) -> dict[str, str]:
         """Save the maps as an adapter; its name on the summary, and its folder."""

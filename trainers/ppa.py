@@ -86,6 +86,7 @@ class PPATrainer(AlignmentTrainer):
     )
     config_class = PPAConfig
     method = "ppa"
+    adapter_rate = 10.0
     can_shard = True
     computes = ("keys", "projections", "masked")
     args: PPAConfig
@@ -118,7 +119,7 @@ class PPATrainer(AlignmentTrainer):
         self.pair_counts = {}
         if "source_ids" not in train_dataset.column_names:
             counts = {language: {"pairs": n} for language, n in sorted(count_languages(train_dataset).items())}
-            self._show(*describe_pairs(train_dataset, counts, cast(Dataset | None, self.eval_dataset)))
+            self.show(*describe_pairs(train_dataset, counts, cast(Dataset | None, self.eval_dataset)))
             with args.main_process_first(desc="encoding sentence pairs"):
                 train_dataset, self.pair_counts = encode_sentence_pairs(
                     train_dataset, self.processing_class, min_tokens=args.min_tokens, max_tokens=args.max_tokens

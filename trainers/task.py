@@ -267,6 +267,19 @@ class TaskTrainer(AlignmentTrainer):
             run.record["scores"]["before"] |= {language: before} if before else {}
         yield totals
 
+    def compared(self) -> dict[str, str]:
+        """Return the `task`, `metric` and `train_language` by which `compare` knows the run."""
+        return {
+            "task": self.task.kind,
+            "metric": self.task.metric,
+            "train_language": "+".join(self._texts()[1]),
+        }
+
+    def headline_scores(self) -> dict[str, TaskScores]:
+        """Return the scores of every example, by language."""
+        cast(Run, self.run).record.setdefault("task", self.compared())
+        return self.scores
+
     def last_entries(self) -> dict[str, Any]:
         """Return the entries of the task, and 95% intervals of its scores."""
         after = {

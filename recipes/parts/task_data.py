@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
@@ -19,9 +19,8 @@ from hf_xalign.data.load import sources
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
-from hf_xalign.recipes.parts.run import RunText, every, weights
+from hf_xalign.recipes.parts.run import RunText, every
 from hf_xalign.recipes.parts.task_arguments import TaskArguments
-from hf_xalign.record import find_warnings
 from hf_xalign.tasks import (
     Examples,
     TaggingTask,
@@ -32,8 +31,7 @@ from hf_xalign.tasks import (
     load_task_model,
 )
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
-from hf_xalign.tasks.results import write_scores
-from hf_xalign.trainers.base.checkpoints import clear_run
+from hf_xalign.trainers.base.run import about_scores
 from hf_xalign.trainers.task import text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -114,28 +112,13 @@ class TaskData(RunText):
         if isinstance(self.task, TaggingTask) and self.task.keep_vectors:
             self.read = {self.data.named(trainer.args.seed): trainer.train_dataset}
 
-    def about_seed(self, metric: str, settings: dict[str, Any], drawn_by: int, seed: int) -> dict[str, Any]:
+    def about_seed(self, metric: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`."""
+        compared = {"task": self.task.kind, "metric": self.task.metric, "train_language": self.train_language}
         model, adapter = self.data.named(seed)
         texts = (*self.train, *self.evaluation.values(), *self.selection.values())
-        inputs = {f"{text.name} ({text.language})": text.fingerprint for text in texts}
-        return {
-            "task": self.task.kind,
-            "metric": self.task.metric,
-            "seed": seed,
-            "train_language": self.train_language,
-            "settings": settings,
-            "inputs": inputs | weights(model=model, adapter=adapter),
-        }
-
-    def keep_seed(self, trainer: Any, folder: Path, how: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the scores of a seed's examples, and return the content of its `scores.json`."""
-        record = trainer.run.record
-        record.setdefault("task", {"metric": self.task.metric})
-        content = write_scores(folder, trainer.scores, how=how, warnings=find_warnings(record))
-        if not self.data.save_models:
-            clear_run(folder)
-        return content
+        entries = [{"source": f"{part.name} ({part.language})", "fingerprint": part.fingerprint} for part in texts]
+        return about_scores(compared, seed, settings, {"text": entries}, model=model, adapter=adapter)
 
 
 def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = None) -> TaskData:

@@ -12,8 +12,8 @@ from support.recipe import command, on_files, output_of, record_of
 from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
 from hf_xalign.recipes import fao, mao, mapping, ppa
-from hf_xalign.recipes.parts import parallel
 from hf_xalign.statistics.comparison import load_system
+from hf_xalign.trainers.base import run as runs
 
 OPTIONS = {
     fao: ("--max_steps", "3", "--teacher_weight", "1"),
@@ -66,14 +66,14 @@ def test_a_seed_is_the_run_of_that_seed(files, run_of, tmp_path, recipe):
 
 
 def test_seeds_are_not_repeated_and_an_interrupted_one_is_resumed(files, run_of, tmp_path, monkeypatch, capsys):
-    given, kept = tmp_path / "cut", parallel.keep_seed
+    given, kept = tmp_path / "cut", runs.write_scores
 
-    def killed(folder, examples, how, *more):
+    def killed(folder, scores, how, **more):
         if how["seed"] == 2:
             raise KeyboardInterrupt
-        return kept(folder, examples, how, *more)
+        return kept(folder, scores, how=how, **more)
 
-    monkeypatch.setattr(parallel, "keep_seed", killed)
+    monkeypatch.setattr(runs, "write_scores", killed)
     with pytest.raises(KeyboardInterrupt):
         align(fao, files, given, *SEEDS)
     monkeypatch.undo()

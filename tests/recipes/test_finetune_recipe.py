@@ -18,7 +18,7 @@ from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.recipes import continual, fao
 from hf_xalign.recipes.finetune import FinetuneArguments, main
-from hf_xalign.recipes.parts.task_data import TaskData, load_task
+from hf_xalign.recipes.parts.task_data import load_task
 from hf_xalign.record import read_record, write_record
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.statistics.significance import score_interval
@@ -62,8 +62,8 @@ def test_seeds_leave_scores_and_nothing_else(finetuned):
 
 def test_finished_seeds_are_not_repeated(files, finetuned, tmp_path, monkeypatch, request):
     shutil.copytree(finetuned[0] / "seed-0", tmp_path / "seed-0")
-    first, ran, keep = scores_of(tmp_path), [], TaskData.keep_seed
-    monkeypatch.setattr(TaskData, "keep_seed", lambda *given: ran.append(given[-1]["seed"]) or keep(*given))
+    first, ran, train = scores_of(tmp_path), [], TaskTrainer.train
+    monkeypatch.setattr(TaskTrainer, "train", lambda own: ran.append(own.args.seed) or train(own))
 
     def again(*options):
         return output_of(main, task_command(files, *EPOCHS, *options, out=tmp_path))

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
@@ -10,6 +11,7 @@ from peft import LoraConfig
 from support.fao import page_terms
 from support.recipe import output_of, record_of, task_command
 from support.refusals import assert_refused, calls
+from support.tiny import SENTENCES
 from transformers import AutoModel
 
 import hf_xalign
@@ -161,6 +163,66 @@ def test_pre_training_leaves_it_too(files, tmp_path):
     assert record["languages"] == {"pivot": "en", "others": ["de"]}
     assert record["losses"]["after"] == trainer.losses(trainer.eval_dataset)[0] != record["losses"]["before"]
     assert "README.md" in files_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("fao", {"reference": "cache"}), ("mao", {}), ("ppa", {"queue_size": 16, "min_tokens": 2})],
+)
+def test_an_estimate_is_the_dry_run_and_leaves_the_trainer_as_it_was(method, settings, files, tmp_path):
+    shown, weights = [], []
+    for estimated in (True, False):
+        trainer_class, config = (getattr(hf_xalign, method.upper() + kind) for kind in ("Trainer", "Config"))
+        sizes = {"per_device_train_batch_size": 8, "max_steps": 3}
+        args = config(output_dir=str(tmp_path / str(estimated)), **sizes, **QUIET, **settings)
+        reporting = runs.Reporting(show=shown.append)
+        trainer = trainer_class(str(files / "base"), args, **texts(files), reporting=reporting)
+        if estimated:
+            found = trainer.estimate()
+            assert found["batches"] == 3 and found["training"] > 0
+            assert (found["cache_bytes"] > 0) == (method != "ppa")
+            assert not list((tmp_path / "True").iterdir()) and not trainer.state.global_step
+            assert [line.split()[0] for line in "\n".join(shown).splitlines()][:3] == ["encoder", "text", "first"]
+            assert shown[-1].startswith("steps    about 0.0 minutes: 3 batches")
+        trainer.train()
+        weights.append([weight.detach().clone() for weight in trainer.model.parameters()])
+    assert all(map(torch.equal, *weights))
+
+
+def test_four_systems_with_three_seeds_are_one_call(files, tmp_path, monkeypatch):
+    """A `DataFrame` becomes saved, carded and compared models in a few lines."""
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame([{"de": source, "en": target} for source, target, _ in SENTENCES * 3])
+    # The lines of a user begin here.
+    pairs = hf_xalign.load_parallel(frame, source_lang="de").train_test_split(8, seed=0)
+    text = {"train_dataset": pairs["train"], "eval_dataset": pairs["test"]}
+    seeds = [0, 1, 2]
+    for name, preset in (("joint", "joint"), ("mao", "mao")):
+        args = hf_xalign.FAOConfig(f"runs/{name}", preset=preset, max_steps=2, **QUIET)
+        runs = hf_xalign.train_seeds(lambda args: hf_xalign.FAOTrainer(str(files / "base"), args, **text), args, seeds)
+    args = hf_xalign.MappingConfig("runs/map", device="cpu")
+    hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)
+    folders = ["runs/joint/scores/retrieval_mean/before", "runs/joint", "runs/mao", "runs/map"]
+    printed = str(hf_xalign.compare(folders, resamples=9, quiet=True))
+    # They end here.
+    assert "retrieval_mean; mean ± standard deviation over seeds 0 1 2, in points" in printed
+    assert [line.split()[0] for line in printed.splitlines()[2:6]] == ["before", "joint", "mao", "map"]
+    for number, run in enumerate(runs):
+        folder = Path(f"runs/mao/seed-{number}")
+        record = record_of(folder)
+        assert run["languages"]["de"]["score"] == record["scores"]["after"]["de"]["retrieval_mean"]
+        assert "a DataFrame given in Python" in (folder / "README.md").read_text("utf-8")
+        [entry] = record["data"]["train"]
+        assert (entry["source"], entry["language"], entry["pairs"]) == ("a DataFrame given in Python", "de", 16)
+        assert record["linked_by"] == "fast_align" and record["seed"] == number
+    # One seed of each is compared by its own folder; a finished seed is kept, and another run's is refused.
+    assert hf_xalign.compare(["runs/joint/seed-1", "runs/mao/seed-1"], resamples=9, quiet=True).systems[1].seeds == [1]
+    before = {path: path.stat().st_mtime_ns for path in Path("runs/map").rglob("*.json")}
+    hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)
+    assert {path: path.stat().st_mtime_ns for path in Path("runs/map").rglob("*.json")} == before
+    text["train_dataset"] = text["train_dataset"].select(range(8))
+    with pytest.raises(InputError, match="belongs to another run: train a DataFrame given in Python is"):
+        hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)
 
 
 def test_commands_work_on_it(fao, tmp_path, capsys):

@@ -49,7 +49,7 @@ _OF_BEST = ("metric_for_best_model", "greater_is_better")
 _SHOWN = 4  # differing settings in a message
 # Files that a finished run leaves in its folder: of an encoder, an adapter or maps.
 _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetensors")
-_MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*")
+_MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*", "scores.json")
 
 
 def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, Any] | None = None) -> None:
@@ -221,6 +221,8 @@ def signs_of_run(output_dir: str | os.PathLike) -> list[str]:
 def clear_run(output_dir: str | os.PathLike) -> None:
     """Delete the run in `output_dir`: checkpoints, model, maps, record and card."""
     for _, path in _checkpoints(output_dir):
+        shutil.rmtree(path)
+    for path in Path(output_dir).glob("scores/*/*/seed-*"):  # of every example, before and after
         shutil.rmtree(path)
     for pattern in (*_SIGNS, *_MORE):
         for path in Path(output_dir).glob(pattern):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftModel
+from transformers.utils.logging import get_logger
 
+from hf_xalign.cache import read_mark
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.load import sources
@@ -29,20 +34,30 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.record import finish_record, phase, start_record, write_record
-from hf_xalign.tables import before_table
-from hf_xalign.trainers.base.probes import Probe
+from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
+from hf_xalign.tables import Metric, before_table
+from hf_xalign.tasks.results import RUN, write_scores
+from hf_xalign.tasks.task import TaskScores
+from hf_xalign.trainers.base.probes import Probe, keep_examples
 from hf_xalign.trainers.base.tracking import track_distances, track_record
 
 logger = logging.getLogger(__name__)
+# What a trainer shows follows the verbosity of transformers, `transformers.logging.set_verbosity_info()`.
+shown = get_logger("transformers.hf_xalign")
 
+# Settings that change no score.
+_ELSEWHERE = {
+    "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "seed", "seeds", "save_models", "languages",
+    "disable_tqdm", "logging_steps", "logging_strategy", "report_to", "run_name", "per_device_eval_batch_size",
+    "dataloader_num_workers",
+}  # fmt: skip
 
 CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
 def draw_pictures(
-    log: Sequence[Mapping[str, Any]], distances: Mapping[str, Any], folder: Path, base_model: str, pooling: Pooling
+    log: Sequence[Record], distances: Record, folder: Path, base_model: str, pooling: Pooling
 ) -> list[Path]:
     """Draw the figures into `folder` and remove those of an earlier run; log a warning if matplotlib is missing.
 
@@ -66,7 +81,7 @@ def draw_pictures(
     return drawn
 
 
-def score_curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+def score_curves(log: Sequence[Record]) -> dict[str, dict[int, float]]:
     """Return {`<language>_<score>`: {step: score}} for the scores in the log that are means of both directions."""
     curves: dict[str, dict[int, float]] = {}
     for row in log:
@@ -103,15 +118,15 @@ class Reporting:
             that the trainer reads from its datasets.
         seconds: seconds that were spent before the trainer was made, by what they were spent on.
         exports: by what they save, functions that save more of a trainer and return where.
-        show: function that shows the table before training; by default it is logged.
+        show: function that shows the table before training; by default it is logged at INFO.
         pictures: draw the curve of the scores and the histograms of the distances.
     """
 
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    text: Mapping[str, Any] = field(default_factory=dict)
+    settings: Record = field(default_factory=dict)
+    text: Record = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     exports: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
-    show: Callable[[str], None] = logger.info
+    show: Callable[[str], None] = shown.info
     pictures: bool = True
 
 
@@ -277,6 +292,26 @@ class Run:
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)
         track_record(trainer.args, record)
+        self.keep_scores(folder)
+
+    def about_scores(self) -> dict[str, Any]:
+        """Return the fields of the run's `scores.json`, before there are scores."""
+        trainer = self.trainer
+        settings = {**self.reporting.settings, **trainer.args.changed(), "preset": trainer.args.preset}
+        models = {"model": self.base_model, "adapter": getattr(trainer, "module", None)}
+        return about_scores(trainer.compared(), trainer.args.seed, settings, self._text()["data"], **models)
+
+    def keep_scores(self, folder: Path) -> None:
+        """Write the scores of every example, by which `compare` compares the run."""
+        trainer = self.trainer
+        if "before" in self.examples:
+            fill_words(self.examples, getattr(trainer.args, "pooling", ""))
+        if scores := trainer.headline_scores():
+            examples = self.examples if trainer.scores_start else {}
+            warnings, probed = find_warnings(self.record), (self.probes, self.probed)
+            keep_scores(
+                folder, scores, examples, trainer.args.seed, *probed, about=self.about_scores, warnings=warnings
+            )
 
 
 def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
@@ -304,6 +339,76 @@ def given_entries(train: Dataset, held_out: Dataset, drawn: Mapping[str, int] | 
     pivot = only_language(held_out, "target_lang", "eval_dataset") or "en"
     texts = {"train": text_entries(train, drawn), "eval": text_entries(held_out)}
     return {"languages": sorted(count_languages(train)), "pivot": pivot, "data": texts}
+
+
+def about_scores(
+    compared: Mapping[str, str],
+    seed: int,
+    settings: Record,
+    sources: Mapping[str, Iterable[Record]],
+    **models: str | None,
+) -> dict[str, Any]:
+    """Return the fields of a run's `scores.json` next to its scores: what is compared, and what may change it.
+
+    Args:
+        compared: the `task`, `metric` and `train_language` (empty if no labels were learned from).
+        seed: seed of the run.
+        settings: settings of the run; those that change no score are left out.
+        sources: the record's entries of the text.
+        models: names of encoder and adapter; the weights of a folder are read.
+    """
+    texts = ((f"{kind} {entry['source']}", entry) for kind, entries in sources.items() for entry in entries)
+    return {
+        **compared,
+        "seed": seed,
+        "settings": {name: value for name, value in settings.items() if name not in _ELSEWHERE},
+        "inputs": {name: entry.get("fingerprint") for name, entry in texts}
+        | {kind: weights_digest(Path(base_entry(name)["name"] or "")) for kind, name in models.items() if name},
+    }
+
+
+def weights_digest(folder: Path) -> str | None:
+    """Return the fingerprint of a model's files, or None if this is not a folder here."""
+    if not folder.is_dir():
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(p for p in folder.iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    return digest.hexdigest()
+
+
+def compared_by(metric: str) -> dict[str, str]:
+    """Return what `compare` compares of an alignment by this score; no labels were learned from."""
+    return {"task": Metric.parse(metric).task, "metric": metric, "train_language": ""}
+
+
+def headlines(examples: Examples, metric: str) -> dict[str, TaskScores]:
+    """Return one score of every example, by language."""
+    return {
+        language: TaskScores({metric: scores[metric]}) for language, scores in examples.items() if metric in scores
+    }
+
+
+def keep_scores(
+    folder: Path,
+    scores: Mapping[str, TaskScores],
+    examples: Mapping[str, Examples],
+    seed: int,
+    probes: Sequence[Probe] = (),
+    probed: Mapping[tuple[str, int], Any] = MappingProxyType({}),
+    *,
+    about: Callable[[], Record],
+    warnings: Sequence[str],
+) -> None:
+    """Write the scores of every example of a run, for `compare`; `scores.json`, the last, marks it as finished.
+
+    The folder gets the headline `scores` after training. The folder `scores` in it (of a seed: next to it) gets all
+    that there are, before and after. `about` returns the fields of `scores.json`, unless `run.json` has them.
+    """
+    system = folder.parent if re.fullmatch(r"seed-\d+", folder.name) else folder
+    keep_examples(system / "scores", seed, examples, probes, probed)
+    write_scores(folder, scores, how=read_mark(folder / RUN) or about(), warnings=warnings)
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -37,12 +43,14 @@ from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 logger = logging.getLogger(__name__)
 
 _HEAD_FILE = f"{HEAD_NAME}.safetensors"
+# Timed steps of an estimate, after one that warms up, and rows to prepare for them.
+_TIMED_STEPS, _SAMPLE_ROWS = 5, 200
 
 
 @contextmanager
 def _changed(args: AlignmentConfig, **settings: Any) -> Iterator[None]:
     """Change settings inside the block."""
-    before = {name: getattr(args, name) for name in settings}
+    before = {name: getattr(args, name, None) for name in settings}
     try:
         vars(args).update(settings)
         yield
@@ -139,6 +147,74 @@ class SavingTrainer(HubTrainer):
         if self.args.eval_on_start and not self.run_scores_ends and max(scored, default=-1) < self.state.global_step:
             self.evaluate()
         return result
+
+    # ---- Estimate ----
+
+    def estimate(self, *, times: float = 1.0) -> dict[str, float]:
+        """Estimate the size of the cache of vectors and the time of training by a few steps; nothing is trained.
+
+        The lines of a recipe's dry run are shown, and the trainer is as it was. `times` is how many times as many rows
+        the training text has, if the trainer has a part of it.
+
+        Returns:
+            `cache_bytes`, the seconds `caching` and `training`, and the number of `batches` of training.
+
+        Raises:
+            InputError: training is sharded, so that no process can run a step alone.
+        """
+        if self.is_fsdp_enabled:
+            raise InputError("dry_run: training with FSDP cannot be estimated. Remove fsdp or dry_run.")
+        args, rows = self.args, self.train_dataset
+        before = {name: value.copy() if isinstance(value, list) else value for name, value in vars(self).items()}
+        self.data_collator = copy.copy(self.data_collator)  # gets the vectors of the sample
+        if isinstance(rows, Dataset):
+            part = rows.select(range(0, len(rows), max(1, len(rows) // _SAMPLE_ROWS)))
+            self.train_dataset, times = part, times * len(rows) / len(part)
+        model = None
+        try:
+            with tempfile.TemporaryDirectory() as folder, _changed(args, cache_dir=folder), torch.random.fork_rng():
+                start = time.perf_counter()
+                self.cache_start()
+                caching = times * (time.perf_counter() - start)
+                cache_bytes = times * sum(file.stat().st_size for file in Path(folder).rglob("*.bin"))
+                _, note = self.layers_computed_once(self.model, len(cast(Any, rows)))
+                loader = self.get_train_dataloader()
+                model = self.accelerator.prepare_model(self.model)
+                typical = statistics.median(self._time_steps(model, loader))
+        finally:
+            if model is not None:
+                self.accelerator.unwrap_model(model, keep_fp32_wrapper=False).zero_grad()
+            vars(self).clear()
+            vars(self).update(before)
+        batches = times * len(loader) * args.num_train_epochs
+        if args.max_steps > 0:
+            batches = args.max_steps * args.gradient_accumulation_steps
+        if cache_bytes:
+            self.show(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {caching / 60:.1f} minutes")
+        if note:
+            self.show(f"frozen   {note}")
+        self.show(f"steps    about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
+        return {"cache_bytes": cache_bytes, "caching": caching, "training": batches * typical, "batches": batches}
+
+    def _time_steps(self, model: nn.Module, loader: Iterable[Any]) -> list[float]:
+        """Return the seconds of a few micro-batches, without the first, which warms up, if there are more."""
+        seconds = []
+        self.current_gradient_accumulation_steps = 1
+        for batch in itertools.islice(loader, _TIMED_STEPS + 1):
+            start = time.perf_counter()
+            self.training_step(model, batch, self._get_num_items_in_batch([batch], self.args.device))
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+        return seconds[1:] or seconds
+
+    def layers_computed_once(self, model: PreTrainedModel, rows: int) -> tuple[int, str]:
+        """Return how many frozen layers are computed once for each distinct sentence of `rows` pairs, and why."""
+        return 0, ""
+
+    def show(self, *lines: str) -> None:
+        """Show lines on the main process."""
+        raise NotImplementedError
 
     def begin(self) -> None:
         """Settle what the method needs between the loaded checkpoint and the first step."""

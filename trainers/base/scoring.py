@@ -16,7 +16,8 @@ from transformers.trainer_utils import BestRun
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.objectives.term import Objective
-from hf_xalign.trainers.base.run import given_entries
+from hf_xalign.tasks.task import TaskScores
+from hf_xalign.trainers.base.run import Run, compared_by, given_entries, headlines
 from hf_xalign.trainers.base.saving import SavingTrainer
 
 
@@ -151,6 +152,20 @@ class ScoringTrainer(SavingTrainer):
         The first scores before training are shown before the others are computed.
         """
         raise NotImplementedError
+
+    def about_scores(self) -> dict[str, Any]:
+        """Return the fields of the run's `scores.json`, before there are scores."""
+        if self.run is None:
+            raise InputError("train_seeds: there is nothing to score. Give the trainer an eval_dataset.")
+        return self.run.about_scores()
+
+    def compared(self) -> dict[str, str]:
+        """Return the `task`, `metric` and `train_language` by which `compare` knows the run."""
+        return compared_by(self.headline(self.args))
+
+    def headline_scores(self) -> dict[str, TaskScores]:
+        """Return the headline score of every example after training, by language; empty if there is none."""
+        return headlines(cast(Run, self.run).examples.get("after", {}), self.headline(self.args))
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation set, and return {description: file}."""

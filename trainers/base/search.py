@@ -1,23 +1,29 @@
-"""Hyperparameter search with Optuna: every trial gets a new model and a new trainer."""
+"""Train one model after another, each by a new trainer: under several seeds, or with the settings of a search."""
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState, set_seed
 from transformers.integrations.integration_utils import TrackioCallback
 from transformers.trainer_utils import BestRun, default_hp_space_optuna
 
+from hf_xalign.cache import hold_folder, read_mark
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.record import to_plain
+from hf_xalign.tasks.results import SCORES, begin, finished
+from hf_xalign.trainers.base.checkpoints import clear_run, last_complete_checkpoint
 from hf_xalign.trainers.base.opening import make_model
+from hf_xalign.trainers.base.run import shown
 from hf_xalign.trainers.base.tracking import finish_run
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import is_lower_better
@@ -27,6 +33,107 @@ if TYPE_CHECKING:
 
 # Where a trial keeps its settings: the names of what it drew may be others.
 _SETTINGS = "settings"
+
+
+def train_seeds(
+    make_trainer: Callable[[Any], Any],
+    args: Any,
+    seeds: Sequence[int],
+    *,
+    about: Callable[[int], dict[str, Any]] | None = None,
+    after: Callable[[Any], None] = lambda trainer: None,
+    save_models: bool = True,
+    show: Callable[[str], None] = shown.info,
+) -> list[dict[str, Any]]:
+    """Train and save under each seed, in a folder `seed-<number>` of `args.output_dir`, which `compare` reads.
+
+    The same call again keeps finished seeds, and resumes an interrupted one from its last checkpoint.
+
+    Args:
+        make_trainer: function that makes a trainer of its settings.
+        args: the settings; each trainer gets a copy with its own `seed` and `output_dir`.
+        seeds: seeds of training.
+        about: function that returns the fields of a seed's `scores.json` without its trainer, which is then not made
+            if the seed is finished.
+        after: function that is called with each trainer after it has trained and saved.
+        save_models: False to keep the scores alone.
+        show: function that shows which seeds are kept; by default this is logged at INFO.
+
+    Returns:
+        The content of each `scores.json`, in the order of the seeds.
+
+    Raises:
+        InputError: a seed's folder holds another run: other settings, text or model.
+
+    Example:
+        >>> import tempfile, hf_xalign
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> sides = {"source": ["die katze", "katze schläft"], "target": ["the cat", "cat sleeps"]}
+        >>> split = {f"{side}_words": [text.split() for text in texts] for side, texts in sides.items()}
+        >>> links = {"links": [[[0, 0], [1, 1]]] * 2, "source_lang": ["de"] * 2, "target_lang": ["en"] * 2}
+        >>> pairs = Dataset.from_dict({**sides, **split, **links})
+        >>> size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> def make_trainer(args):
+        ...     model = BertModel(BertConfig(vocab_size=11, **size))
+        ...     return hf_xalign.FAOTrainer(
+        ...         model, args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
+        >>> args = hf_xalign.FAOConfig(tempfile.mkdtemp(), max_steps=1, report_to="none")
+        >>> [run["seed"] for run in train_seeds(make_trainer, args, [0, 1])]
+        {'loss': ...}
+        [0, 1]
+    """
+
+    def make() -> Any:
+        set_seed(own.seed)
+        return make_trainer(own)
+
+    runs = []
+    writes = getattr(args, "should_save", True)
+    for seed in seeds:
+        folder = Path(args.output_dir) / f"seed-{seed}"
+        own: Any = copy.copy(args)
+        own.seed, own.output_dir = seed, str(folder)
+        # The folder is checked by the fields of its run, which a trainer may have to be made for.
+        own.resume_from_checkpoint, own.overwrite_output_dir = None, True
+        trainer: Any = None
+        if about is None:
+            trainer = make()
+        header = about(seed) if about is not None else trainer.about_scores()
+        before = None if args.overwrite_output_dir else finished(folder, header)
+        if before is not None:
+            runs.append(before)
+            if writes:
+                show(f"seed {seed}   finished before: {folder}")
+            continue
+        if writes:
+            hold_folder(folder)
+        with args.main_process_first() if hasattr(args, "main_process_first") else nullcontext():
+            if not begin(folder, header, overwrite=args.overwrite_output_dir):
+                clear_run(folder)
+        # The folder holds nothing but an interrupted run of the same settings.
+        resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)
+        if trainer is None:
+            own.resume_from_checkpoint, own.overwrite_output_dir = resume, not resume
+            trainer = make()
+        trainer.args.resume_from_checkpoint, trainer.args.overwrite_output_dir = resume, not resume
+        trainer.train()
+        if save_models:
+            trainer.save_model()
+        elif writes:
+            clear_run(folder)
+            trainer.run.keep_scores(folder)
+        after(trainer)
+        if isinstance(trainer, AlignmentTrainer):
+            trainer.accelerator.wait_for_everyone()
+            trainer.accelerator.free_memory()
+            finish_run(trainer.args)  # the tracked run, before that of the next seed
+        runs.append(read_mark(folder / SCORES) or {})
+        del trainer
+        gc.collect()  # trainer and callbacks refer to each other; the next encoder needs their memory
+    return [run for run in runs if run]
 
 
 def search_settings(

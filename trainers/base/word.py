@@ -302,7 +302,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self.link_counts, self.linked_by = link_entries(link_statistics(dataset)), "given" if linked else "none"
         else:
             dataset = self._link(dataset, model)
-        self._show(*describe_pairs(dataset, self.link_counts, cast(Dataset | None, self.eval_dataset)))
+        self.show(*describe_pairs(dataset, self.link_counts, cast(Dataset | None, self.eval_dataset)))
         if self.objective.reads("teacher"):
             term = next(term for term in self.objective if "teacher" in term.needs)
             with self.args.main_process_first(desc="encoding by the teacher"):

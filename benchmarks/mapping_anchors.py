@@ -88,7 +88,7 @@ def measure(
         sample: words that `naive` runs.
 
     Returns:
-        `words`, `sentences`, `bound`, `distinct`, `tokens`, `threads`; and for `wall` and `cpu` each `seconds`, the
+        `words`, `sentences`, `distinct`, `tokens`, `threads`; and for `wall` and `cpu` each `seconds`, the
         medians, and `ratios`, of every repeat: the throughput of `pass` and of `whole` as a share of that of `bare`,
         and the time of `naive` over that of `whole`.
 
@@ -102,7 +102,7 @@ def measure(
     counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer, None))
     vocabulary = counted.vocabulary(max_words)
     offsets, words = distinct_words(counted, vocabulary)
-    chosen, bound = choose_sentences(offsets, words, sentences_per_word)
+    chosen = choose_sentences(offsets, words, sentences_per_word)
     found = find_occurrences(
         model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=None
     )
@@ -169,7 +169,6 @@ def measure(
     return {
         "words": len(vocabulary),
         "sentences": len(found),
-        "bound": bound,
         "distinct": len(counted),
         "tokens": len(found.tokens),
         "threads": torch.get_num_threads(),
@@ -221,8 +220,8 @@ def table(result: dict[str, Any]) -> str:
         cells.append("" if name in ("bare", "naive") else f">= {AIM}, {'met' if met else 'missed'}")
         lines.append(f"| {' | '.join(cells)} |")
     head = (
-        f"{result['words']:,} words from {result['sentences']:,} of {result['distinct']:,} distinct sentences (bound "
-        f"{result['bound']:,}), {result['tokens']:,} tokens, {result['threads']} threads"
+        f"{result['words']:,} words from {result['sentences']:,} of {result['distinct']:,} distinct sentences, "
+        f"{result['tokens']:,} tokens, {result['threads']} threads"
     )
     return f"{head}\n\n" + "\n".join(lines)
 

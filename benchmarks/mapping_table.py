@@ -92,10 +92,7 @@ def run_encoder(data: DataArguments, args: MappingArguments) -> dict[str, Any]:
                 "seconds": taken,
                 "dictionary": {language: used and used._asdict() for language, (_, used) in learnt.items()},
             }
-    anchors = {
-        language: {"words": len(found), "cover": found.cover and found.cover._asdict()}
-        for language, found in trainer.anchors.items()
-    }
+    anchors = {language: {"words": len(found)} for language, found in trainer.anchors.items()}
     return {"rows": rows, "anchors": anchors, "links": trainer.text["links"], "seconds": seconds}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ from hf_xalign.modeling.xalign.tuner import find_top
 logger = logging.getLogger(__name__)
 
 _FORMAT = "hf_xalign.anchors"
-_VERSION = "1"
+_VERSION = "2"
 _READ_AT_ONCE, _TOKENIZED_AT_ONCE = 1_000, 10_000  # sentences
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 """Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""
@@ -60,7 +60,6 @@ class Anchors:
         lang: language code, or None.
         lowercase: whether words that differ only in case share an anchor.
         model: fingerprint of the encoder, or None.
-        cover: numbers of words and sentences, or None.
 
     Example:
         >>> import torch
@@ -79,7 +78,6 @@ class Anchors:
     lang: str | None = None
     lowercase: bool = False
     model: str | None = None
-    cover: CoverReport | None = None
 
     def __post_init__(self) -> None:
         expected = (len(self.words), len(self.layers))
@@ -127,7 +125,6 @@ class Anchors:
         if broken := [word for word in self.words if "\n" in word]:
             raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
         fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
-        fields["cover"] = None if self.cover is None else self.cover._asdict()
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(fields)})
@@ -143,9 +140,8 @@ class Anchors:
         with content_errors(path, "not whole anchors", "Make them again."):
             fields = json.loads(metadata["anchors"])
             words = tensors["words"].numpy().tobytes().decode().split("\n")
-            layers, cover = tuple(fields.pop("layers")), fields.pop("cover")
-            cover = None if cover is None else CoverReport(**cover)
-            return cls(words, tensors["vectors"], tensors["counts"], layers, cover=cover, **fields)
+            layers = tuple(fields.pop("layers"))
+            return cls(words, tensors["vectors"], tensors["counts"], layers, **fields)
 
 
 def make_anchors(
@@ -212,16 +208,15 @@ def make_anchors(
         if not len(vocabulary):
             raise InputError(f"text in {lang}: no word has a letter. Check the text and its language.")
         most = len(counted) if sentences_per_word is None else sentences_per_word
-        chosen, bound = choose_sentences(*distinct_words(counted, vocabulary), most)
+        chosen = choose_sentences(*distinct_words(counted, vocabulary), most)
         occurrences = find_occurrences(
             model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
         )
         # A tokenizer may drop a word.
         occurring = np.flatnonzero(occurrences.counts)
         names = [counted.types[vocabulary[row]] for row in occurring]
-        short = int((occurrences.counts[occurring] < (sentences_per_word or 0)).sum())
-        report = CoverReport(len(names), short, len(occurrences), bound, len(counted))
-        logger.info("anchors of %s: %s", lang, report)
+        sizes = len(names), len(occurrences), len(counted)
+        logger.info("anchors of %s: %d words, from %d of %d distinct sentences", lang, *sizes)
         fingerprint = _fingerprint(model)
         content = occurrences.fingerprint()
         identity = [_VERSION, fingerprint, content, names, lang, index, pooling, str(dtype), lowercase]
@@ -232,7 +227,7 @@ def make_anchors(
         path = home / "anchors.safetensors"
         if path.exists():
             logger.info("using the anchors in %s", path)
-            return replace(Anchors.load(path), layers=tuple(layers), cover=report)
+            return replace(Anchors.load(path), layers=tuple(layers))
         sums = sum_vectors(
             model,
             occurrences,
@@ -246,7 +241,7 @@ def make_anchors(
         )
         counts = torch.from_numpy(occurrences.counts[occurring])
         vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
-        anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint, report)
+        anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint)
         anchors.save(path)
         return anchors
 
@@ -266,20 +261,6 @@ def _fingerprint(model: PreTrainedModel) -> str:
         identity, sort_keys=True, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
     )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-class CoverReport(NamedTuple):
-    """Numbers of words and sentences behind a set of anchors.
-
-    `words` have an anchor, and `short` of them have fewer sentences than requested. The encoder reads `sentences` of
-    the `distinct` sentences of the text; `bound` is their lower bound (see [`choose_sentences`]).
-    """
-
-    words: int
-    short: int
-    sentences: int
-    bound: int
-    distinct: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,16 +349,15 @@ def _words(text: str | Sequence[str], lang: str) -> list[str]:
     return [unicodedata.normalize("NFC", word) for word in text]
 
 
-def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> tuple[np.ndarray, int]:
+def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> np.ndarray:
     """Greedily choose few sentences in which every word occurs `per_word` times, or in all its sentences.
 
     Sentences with a word that occurs at most `per_word` times are in any solution, so they come first. Then the
     sentence with the most words that still lack sentences is taken, again and again; among equals, the first in the
-    text. The lower bound adds to the forced sentences the larger of two numbers: the largest number of sentences that
-    a word lacks, and the fewest sentences whose words could add up to all that is lacking.
+    text.
 
     Sentence `s` has the distinct words `words[offsets[s]:offsets[s + 1]]`, numbered from 0. Returns the chosen
-    sentences, int64, ascending, and the bound.
+    sentences, int64, ascending.
     """
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     total = np.bincount(words)
@@ -386,12 +366,8 @@ def choose_sentences(offsets: np.ndarray, words: np.ndarray, per_word: int) -> t
     need = np.minimum(total, per_word) - np.bincount(words[forced[owner]], minlength=len(total))
     need = np.maximum(need, 0)
     useful = np.bincount(owner[(need > 0)[words] & ~forced[owner]], minlength=len(forced))
-    bound = int(forced.sum())
-    if need.any():
-        reach = np.cumsum(-np.sort(-useful))
-        bound += max(int(need.max()), int(np.searchsorted(reach, need.sum())) + 1)
     chosen = [np.flatnonzero(forced), np.array(_greedy(offsets, words, need, useful), dtype=np.int64)]
-    return np.sort(np.concatenate(chosen)), bound
+    return np.sort(np.concatenate(chosen))
 
 
 def _greedy(offsets: np.ndarray, words: np.ndarray, need: np.ndarray, useful: np.ndarray) -> list[int]:

@@ -48,7 +48,7 @@ SCHEDULES = {"xnli": [5e-5, 2.0, 128], "wikiann": [2e-5, 3.0, 128], "xquad": [3e
 TABLES = {table.name: table for table in find([], Path("runs"))}
 # Words whose values make another kind of command.
 KINDS = {"--config", "--method", "--preset", "--pooling", "--linked_tokens", "--objective", "--contrast", "--words",
-         "--task", "--derive", "--center", "--whiten"}  # fmt: skip
+         "--task", "--derive", "--center", "--whiten", "--normalization"}  # fmt: skip
 
 
 def kind(command):

@@ -37,7 +37,7 @@ from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
-from hf_xalign.mapping.vecmap import vecmap
+from hf_xalign.mapping.vecmap import NORMALIZATIONS, vecmap
 from hf_xalign.modeling.loading import choose_device, load_tokenizer
 from hf_xalign.modeling.maps import LanguageMap
 from hf_xalign.modeling.pooling import layer_index
@@ -165,7 +165,8 @@ class MapLearner:
                 **candidates,
             )
         elif args.method == "vecmap":
-            maps = vecmap(source, target, whiten=args.whiten, layers=layers, **candidates)
+            steps = NORMALIZATIONS[args.normalization]
+            maps = vecmap(source, target, whiten=args.whiten, steps=steps, layers=layers, **candidates)
         else:
             rows = [anchors.lookup(pairs.source_words), pivot.lookup(pairs.target_words)]
             seeds = torch.stack(rows if args.direction == "to_pivot" else rows[::-1], dim=1)
@@ -266,14 +267,8 @@ class MapLearner:
             scores[f"pool_bli{protocol.end}"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
         return scores, bounds
 
-    def check_learned(self) -> None:
-        """Raise an InputError before the maps are learnt."""
-        if not self.maps:
-            raise InputError("there are no maps to save: call train first")
-
     def save_maps(self, folder: Path) -> dict[str, str]:
         """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
-        self.check_learned()
         if folder.resolve() != Path(self.args.output_dir).resolve():
             take_folder(replace(self.args, output_dir=str(folder)), self.base_model)
         folder.mkdir(parents=True, exist_ok=True)
@@ -368,8 +363,6 @@ class MappingTrainer(MapLearner):
                 raise InputError(f"text[{language!r}] is one string. Give a list of sentences.")
         check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
         source = open_encoder(model, processing_class, self.args)
-        if pivot_model is None and pivot_processing_class is not None:
-            raise InputError("pivot_processing_class: give pivot_model too, or remove it.")
         target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
         self.base_model = name or (model if isinstance(model, str) else base_name(source[0]))
         self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))

@@ -108,6 +108,12 @@ class MappingConfig:
         help="vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.",
         rules=[needs(method=("vecmap", "self_learning"))],
     )
+    normalization: Literal["unit_center_unit", "unit_center"] = setting(
+        "unit_center_unit",
+        group="Map",
+        help="vecmap: VecMap's --normalize; unit_center is that of --emnlp2016, with whiten=false.",
+        rules=[needs(method="vecmap")],
+    )
     spectral: bool = setting(
         False, group="Map", help="rcsls: clip the singular values to [0, 1].", rules=[needs(method="rcsls")]
     )
@@ -183,18 +189,18 @@ class MappingConfig:
 
     def formula(self) -> str:
         """Return the objective of the map as plain text."""
+        steps = "unit, centered, unit" if self.normalization == "unit_center_unit" else "unit, centered"
         formulas = {
             "procrustes": "W = argmin ||X_s W^T - X_t||, W^T W = 1",
             "least_squares": "W = argmin ||X_s W^T - X_t||",
             "rcsls": "W = argmin mean_i [-2 (W x_i).y_i + mean_{y in N(W x_i)} (W x_i).y + mean_{x in N(y_i)} "
             "(W x).y_i], unit vectors, N = the 10 nearest",
-            "vecmap": "W_x, W_z: whiten, rotate by U, V of U S V^T = X^T Z, weight by S^1/2, de-whiten; X, Z unit, "
-            "centered, unit",
+            "vecmap": f"W_x, W_z: whiten, rotate by U, V of U S V^T = X^T Z, weight by S^1/2, de-whiten; X, Z {steps}",
             "self_learning": "VecMap's loop: rotate, induce a dictionary by CSLS, again; at last "
             + ("whiten and re-weight" if self.whiten else "rotate"),
         }
         if self.method == "vecmap" and not self.whiten:
-            formulas["vecmap"] = "W = U V^T of U S V^T = X_t^T X_s; X_s, X_t unit, centered, unit"
+            formulas["vecmap"] = f"W = U V^T of U S V^T = X_t^T X_s; X_s, X_t {steps}"
         affine = "; applied as e -> W (e - mean_s) + mean_t"
         centered = {"procrustes": affine, "least_squares": affine, "rcsls": ", centered and unit again"}
         refined = f"; {self.refine} rounds of refinement by induced pairs" if self.refine else ""

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 _ROWS = 4096  # rows copied at a time
 
 DEFAULT_STEPS: tuple[Step, ...] = ("unit", "center", "unit")
+# VecMap's `--normalize`. The second is that of `--emnlp2016`, the published orthogonal variant.
+NORMALIZATIONS: dict[str, tuple[Step, ...]] = {"unit_center_unit": DEFAULT_STEPS, "unit_center": ("unit", "center")}
 
 
 def vecmap(
@@ -29,6 +31,7 @@ def vecmap(
     target: Tensor,
     *,
     whiten: bool = True,
+    steps: tuple[Step, ...] = DEFAULT_STEPS,
     source_candidates: Tensor | None = None,
     target_candidates: Tensor | None = None,
     layers: tuple[int, ...] = (-1,),
@@ -52,6 +55,7 @@ def vecmap(
         target: target vector of each source vector. If the dimensions differ, the shared space has the smaller one
             (the target's with `whiten=False`).
         whiten: first make the dimensions of both languages uncorrelated, with equal variance.
+        steps: S0, the normalization of both languages; `("unit", "center")` in the EMNLP paper.
         source_candidates: vectors of the source vocabulary, whose mean is subtracted, because VecMap normalizes whole
             vocabularies; `source` by default.
         target_candidates: vectors of the target vocabulary; `target` by default.
@@ -79,8 +83,8 @@ def vecmap(
     for layer in range(x.shape[1]):
         normal = []
         for pairs, words in spaces:
-            means = step_means((pairs if words is None else words)[:, layer], DEFAULT_STEPS)
-            normal.append((take_steps(pairs[:, layer].double(), DEFAULT_STEPS, means), means))
+            means = step_means((pairs if words is None else words)[:, layer], steps)
+            normal.append((take_steps(pairs[:, layer].double(), steps, means), means))
         (normal_x, means_x), (normal_z, means_z) = normal
         if whiten:
             weight_x, weight_z = _whitened(normal_x, normal_z)
@@ -89,7 +93,7 @@ def vecmap(
             weight_z = torch.eye(len(weight_x)).to(weight_x)
         source_layers.append((weight_x, *means_x))
         target_layers.append((weight_z, *means_z))
-    source_side, target_side = side_of(source_layers, DEFAULT_STEPS, x), side_of(target_layers, DEFAULT_STEPS, z)
+    source_side, target_side = side_of(source_layers, steps, x), side_of(target_layers, steps, z)
     if whiten:
         return LanguageMap(source_side, target_side, "vecmap, re-weighted by S^0.5, de-whitened", layers)
     return LanguageMap(source_side, target_side, "vecmap, rotation", layers)

@@ -18,7 +18,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.mapping.procrustes import least_squares, procrustes, refine
 from hf_xalign.mapping.rcsls import _loss_and_gradient, rcsls
 from hf_xalign.mapping.self_learning import Dropout, _search
-from hf_xalign.mapping.vecmap import DEFAULT_STEPS, vecmap
+from hf_xalign.mapping.vecmap import DEFAULT_STEPS, NORMALIZATIONS, vecmap
 from hf_xalign.modeling.maps import unit
 from hf_xalign.search.csls import nearest_neighbours
 from hf_xalign.search.neighborhoods import Neighbourhoods
@@ -179,12 +179,14 @@ def transcription(x, z):
     return mapped_x @ u.T @ np.linalg.inv(white_x) @ u, mapped_z @ vh @ np.linalg.inv(white_z) @ vh.T
 
 
-@pytest.mark.parametrize("whiten", [True, False])
-def test_every_step_is_the_papers_with_the_means_of_vocabularies(whiten):
+@pytest.mark.parametrize(("whiten", "name"), [(True, "unit_center_unit"), *((False, name) for name in NORMALIZATIONS)])
+def test_every_step_is_the_papers_with_the_means_of_vocabularies(whiten, name):
     all_source, all_target = related(100, 6)
     source, target = all_source[:40], all_target[:40]
-    found = vecmap(source, target, whiten=whiten, source_candidates=all_source, target_candidates=all_target)
-    x, z = loop_normalize(source, all_source, DEFAULT_STEPS), loop_normalize(target, all_target, DEFAULT_STEPS)
+    steps = NORMALIZATIONS[name]
+    options = {"whiten": whiten, "steps": steps}
+    found = vecmap(source, target, **options, source_candidates=all_source, target_candidates=all_target)
+    x, z = loop_normalize(source, all_source, steps), loop_normalize(target, all_target, steps)
     for side, vecs, wanted in ((found.source, source, x), (found.target, target, z)):
         close(side.normalize(vecs.unsqueeze(1))[:, 0], wanted)
     if whiten:
@@ -197,7 +199,7 @@ def test_every_step_is_the_papers_with_the_means_of_vocabularies(whiten):
         close(found.source.weight, procrustes(x, z).source.weight, of_cross(x, z))
         close(found.project(target, "target"), z)
         close(found.apply(source), found.project(source))
-    own = vecmap(source, target, whiten=whiten)
+    own = vecmap(source, target, **options)
     assert (found.source.means[0] - own.source.means[0]).abs().max() > 1e-3
 
 

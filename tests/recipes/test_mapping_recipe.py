@@ -345,8 +345,6 @@ def test_word_vectors_from_python(tmp_path):
     for vectors, settings, more, message in rows:
         with pytest.raises(InputError, match=message):
             WordVectorTrainer(*vectors, MappingConfig(**settings), **({"dictionary": [("v1", "w1")]} | more))
-    with pytest.raises(InputError, match="call train first"):
-        WordVectorTrainer(one, other, args, dictionary=[(f"v{k}", f"w{k}") for k in range(60)]).save_model()
 
 
 def test_word_vectors_with_a_test_dictionary(tmp_path):

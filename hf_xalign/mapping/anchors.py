@@ -79,14 +79,6 @@ class Anchors:
     lowercase: bool = False
     model: str | None = None
 
-    def __post_init__(self) -> None:
-        expected = (len(self.words), len(self.layers))
-        if self.vectors.dim() != 3 or self.vectors.shape[:2] != expected or self.counts.shape != expected[:1]:
-            raise InputError(
-                f"anchors: vectors have shape {tuple(self.vectors.shape)} and counts {tuple(self.counts.shape)}, but "
-                f"{expected[0]} words and {expected[1]} layers need (words, layers, dim) and (words,)"
-            )
-
     def __len__(self) -> int:
         """Return the number of words."""
         return len(self.words)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.maps import LanguageMap, SideMap, unit
@@ -18,11 +17,9 @@ from hf_xalign.search.csls import nearest_neighbours, plain_float32
 logger = logging.getLogger(__name__)
 
 
-def matched(source: Tensor, target: Tensor, layers: Sequence[int]) -> tuple[Tensor, Tensor]:
+def matched(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return matched vectors as (pairs, layers, dim) on the device of `source`, after [`check_vectors`]."""
     x, z = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
-    if len(layers) != x.shape[1]:
-        raise InputError(f"layers={tuple(layers)}: the vectors have {x.shape[1]} layers. Name all of them.")
     return x, z.to(x.device)
 
 
@@ -30,14 +27,9 @@ def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Te
     """Return the vectors of one language as (words, layers, dim), on the device of `pairs`, if given.
 
     Raises:
-        InputError: the shape is unlike `pairs`, or a vector is NaN or infinite.
+        InputError: a vector is NaN or infinite.
     """
     wide = vectors if vectors.dim() == 3 else vectors.unsqueeze(1)
-    if pairs is not None and wide.shape[1:] != pairs.shape[1:]:
-        raise InputError(
-            f"{name}: shape {tuple(vectors.shape)}, but matched vectors have {pairs.shape[1]} layers and "
-            f"{pairs.shape[2]} dimensions. Use the same layers of the same model."
-        )
     # The maximum of each vector needs less memory than a mask of all values.
     bad = (~torch.linalg.vector_norm(wide, ord=torch.inf, dim=(1, 2)).isfinite()).nonzero()
     if len(bad):
@@ -129,7 +121,7 @@ def _solved(
     solve: Callable, source: Tensor, target: Tensor, name: str, center: bool, layers: tuple[int, ...]
 ) -> LanguageMap:
     # One layer at a time in float64, to save memory.
-    source, target = matched(source, target, layers)
+    source, target = matched(source, target)
     by_layer = []
     for k in range(source.shape[1]):
         x, z = source[:, k].double(), target[:, k].double()
@@ -158,8 +150,7 @@ def refine(
         cutoff: number of words of each language in the search.
 
     Raises:
-        InputError: the map has several layers or stretches the target's space (VecMap with whitening); vectors do not
-            fit the map or hold NaN; or an option is out of range.
+        InputError: the map stretches the target's space (VecMap with whitening), or vectors hold NaN.
 
     Example:
         >>> import torch
@@ -170,11 +161,6 @@ def refine(
         >>> refined.project(source).allclose(-source, atol=1e-5)
         True
     """
-    check_range(least=1, cutoff=cutoff, iterations=iterations)
-    if len(language_map.layers) != 1:
-        raise InputError(
-            f"the map has layers {language_map.layers}. Refine one layer at a time: pass language_map.of([layer])."
-        )
     turned = None if language_map.target is None else language_map.target.weight[0].double()
     # W^T W = 1 to the precision of bfloat16.
     if turned is not None and not (turned.T @ turned - torch.eye(turned.shape[1]).to(turned)).abs().max() < 1e-2:

@@ -7,7 +7,6 @@ import logging
 import torch
 from torch import Tensor
 
-from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
 from hf_xalign.mapping.procrustes import check_vectors, matched, procrustes
 from hf_xalign.mapping.vecmap import side_of, step_means, take_steps
@@ -64,8 +63,8 @@ def rcsls(
         layers: layer numbers of the vectors; each layer has its own map.
 
     Raises:
-        InputError: an option is out of range, there are fewer than k candidates, or candidates have another size or
-            hold NaN; or see [`~hf_xalign.mapping.procrustes.matched`].
+        InputError: there are fewer than k candidates, or candidates hold NaN; or see
+            [`~hf_xalign.mapping.procrustes.matched`].
 
     Example:
         >>> import torch
@@ -75,10 +74,7 @@ def rcsls(
         1.0
     """
     steps = tuple(steps)
-    check_range(least=1, k=k)
-    check_range(least=0, epochs=epochs)
-    check_range(least=_LOWEST_RATE, learning_rate=learning_rate)
-    source, target = matched(source, target, layers)
+    source, target = matched(source, target)
     pools = []
     for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
         pools.append(pairs if candidates is None else check_vectors(candidates, f"{name} candidates", pairs))

@@ -11,9 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from hf_xalign.checks import check_range
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
 from hf_xalign.mapping.procrustes import check_vectors
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, step_means, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
@@ -64,7 +62,7 @@ def self_learning(
 
     Raises:
         InputError: there are no seed pairs, or a pair is out of range; there are fewer words than dimensions with
-            `whiten`, or several layers; vectors hold NaN; an option is out of range; or dropout leaves no pair.
+            `whiten`; or vectors hold NaN.
 
     Example:
         >>> import torch
@@ -74,8 +72,6 @@ def self_learning(
         >>> found.project(source).allclose(found.project(-source, "target"), atol=1e-4)
         True
     """
-    check_range(above=0, most=1, keep=keep)
-    check_range(least=1, cutoff=cutoff, patience=patience, max_iterations=max_iterations)
     for name, side in (("source", source), ("target", target)):
         check_vectors(side, f"{name} vectors")
     if whiten:
@@ -100,10 +96,6 @@ def self_learning(
             forward = torch.stack([torch.arange(len(nearest_z), device=nearest_z.device), nearest_z], 1)
             backward = torch.stack([nearest_x, torch.arange(len(nearest_x), device=nearest_x.device)], 1)
             pairs = torch.cat([forward[nearest_z >= 0], backward[nearest_x >= 0]])
-            if not len(pairs):
-                raise InputError(
-                    f"self-learning: keep={keep} leaves no pair of {len(x)} and {len(z)} words. Raise keep."
-                )
             matched_x, matched_z = x[pairs[:, 0]], z[pairs[:, 1]]
             bar.set_postfix(keep=keep, objective=f"{objective:.5f}", stuck=stuck, refresh=False)
             bar.update()

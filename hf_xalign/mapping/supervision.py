@@ -115,12 +115,8 @@ def dictionary_vectors(
         target: anchors of the target language, with as many layers; the encoder may differ.
 
     Raises:
-        InputError: the numbers of layers differ, or no entry is usable.
+        InputError: no entry is usable.
     """
-    if source.vectors.shape[1] != target.vectors.shape[1]:
-        raise InputError(
-            f"source anchors have layers {source.layers} and target anchors {target.layers}. Make as many for both."
-        )
     entries = list(dict.fromkeys(entries))
     rows = torch.stack([source.lookup([a for a, _ in entries]), target.lookup([b for _, b in entries])], dim=1)
     has_anchor = rows >= 0

@@ -72,7 +72,7 @@ def vecmap(
         >>> found.project(source).allclose(found.project(2 * source.flip(1), "target"), atol=1e-4)
         True
     """
-    x, z = matched(source, target, layers)
+    x, z = matched(source, target)
     if whiten:
         enough_words(len(x), max(x.shape[2], z.shape[2]), "pairs")
     spaces = []

@@ -54,7 +54,7 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
     A path that ends in `.gz` is compressed.
 
     Raises:
-        InputError: the layer is unknown, a word is empty or has white space, or the disk is full.
+        InputError: a word is empty or has white space, or the disk is full.
 
     Example:
         >>> import tempfile, torch
@@ -67,8 +67,6 @@ def write_word2vec(anchors: Anchors, path: str | os.PathLike, layer: int = -1) -
         Hund 0 2
     """
     path = Path(path)
-    if layer not in anchors.layers:
-        raise InputError(f"{path}: there are no anchors of layer {layer}. Give one of {anchors.layers}.")
     if broken := [word for word in anchors.words if len(word.split()) != 1]:
         raise InputError(f"{path}: the word {broken[0]!r} is empty or has white space. Remove it.")
     vectors = anchors.vectors[:, anchors.layers.index(layer)]

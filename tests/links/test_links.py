@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -17,7 +16,6 @@ import thot
 import torch
 from datasets import (
     Dataset,
-    DatasetDict,
     Features,
     Translation,
     TranslationVariableLanguages,
@@ -27,13 +25,11 @@ from datasets import (
 from hypothesis import given
 from hypothesis import strategies as st
 from support.numeric import tolerance
-from support.refusals import assert_refused
 from support.text import bitext
 from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.encoding import encode_pairs
 from hf_xalign.data.readers import DictionaryLinker, load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
@@ -41,7 +37,6 @@ from hf_xalign.links import align as word_alignment
 from hf_xalign.links import job
 from hf_xalign.links.align import align_shards, align_words
 from hf_xalign.links.counts import LinkStatistics, link_statistics
-from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, symmetrize
@@ -216,22 +211,6 @@ def test_datasets_of_translations():
     several = Dataset.from_dict({"translation": [one]}, features=variable)
     for text in (flores, several):
         assert list(align_words(text, source_lang="ko")[0].values())[:4] == ["네", "yes", "ko", "en"]
-
-
-@pytest.mark.parametrize("function", [align_words, make_evaluation_links, encode_pairs, encode_sentence_pairs])
-def test_what_is_no_dataset_is_refused(function):
-    text, options = parallel(4), {}
-    if function in (encode_pairs, encode_sentence_pairs):
-        options["tokenizer"] = make_tokenizer()
-    splits = DatasetDict(train=text, dev=text)
-    given = {
-        r"\(DatasetDict\) holds 'train', 'dev'. Pass one of them, such as dataset\['train'\]": splits,
-        r"\(dict\) holds 'train'. Pass": {"train": text},
-        r"\(IterableDataset\) is a stream.*without streaming.*Dataset.from_list": text.to_iterable_dataset(),
-        r"\(dict\) is not a datasets.Dataset. Load it by": text.to_dict(),
-        r"\(str\) is not a datasets.Dataset. Load it by load_parallel": "pairs.tsv",
-    }
-    assert_refused({message: (partial(function, data, **options), message) for message, data in given.items()})
 
 
 def test_statistics_count_by_language_pair(caplog):
@@ -460,12 +439,6 @@ def test_statistical_aligners_mean_the_same_by_a_name():
             forward = direct.get_best_alignment(source, target)[1].to_numpy()
             backward = inverse.get_best_alignment(target, source)[1].to_numpy().T
             assert {tuple(x) for x in found} == reference(cells(forward), cells(backward), method), method
-
-
-def test_names_of_methods():
-    choices = "symmetrization=och: choose one of intersection, union, grow-diag, grow-diag-final-and"
-    with pytest.raises(InputError, match=choices):
-        symmetrize(*np.ones((2, 1, 1), dtype=bool), "och")
 
 
 def test_filters_and_their_order():

@@ -441,14 +441,10 @@ class MappingTrainer(MapLearner):
             lexicons = {"dictionary": self.dictionary, **lexicons}
         for name, lexicon in lexicons.items():
             for language, entries in lexicon.items():
-                pairs = set(entries)
-                usable, backwards = (
-                    sum(
-                        lower_word(a, first) in words[first] and lower_word(b, second) in words[second]
-                        for a, b in pairs
-                    )
-                    for first, second in ((self.pivot, language), (language, self.pivot))
-                )
+                pairs = list(dict.fromkeys(entries))
+                without = _without_words(pairs, words, self.pivot, language)
+                usable = len(pairs) - len(without)
+                backwards = len(pairs) - len(_without_words(pairs, words, language, self.pivot))
                 what = f"{name} {self.files.get((name, language), f'of {language}')}"
                 if backwards > _REVERSED * usable:
                     raise InputError(
@@ -461,12 +457,6 @@ class MappingTrainer(MapLearner):
                         f"{what}: none of {len(pairs)} entries has its words in {self.pivot} and in {language} in the "
                         "text for the anchors. Add more text, or use a dictionary of these languages."
                     )
-                there = [words[self.pivot], words[language]]
-                without = [
-                    (a, b)
-                    for a, b in dict.fromkeys(entries)
-                    if lower_word(a, self.pivot) not in there[0] or lower_word(b, language) not in there[1]
-                ]
                 lines[language] += (
                     f"; {usable:,} of {len(pairs):,} entries of {name} have both words there{name_three(without)}"
                 )
@@ -651,6 +641,12 @@ def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entrie
     return {language: [(word, other) for word, other in entries] for language, entries in lexicon.items()}
 
 
+def _without_words(entries: Entries, words: Mapping[str, set[str]], first: str, second: str) -> Entries:
+    """Return the entries of which a word, of the languages `first` and `second`, is not in the text."""
+    there, others = words[first], words[second]
+    return [(a, b) for a, b in entries if lower_word(a, first) not in there or lower_word(b, second) not in others]
+
+
 def name_three(entries: Entries) -> str:
     """Name up to three entries of a dictionary that cannot be used, to be added to a count of those that can."""
     return f", not {'; '.join(f'{a} / {b}' for a, b in entries[:3])}" if entries else ""
@@ -683,11 +679,6 @@ def check_languages(
     if args.supervision == "dictionary" and (missing := sorted({*languages} - {*dictionary})):
         raise InputError(f"dictionary: none for {', '.join(missing)}. Give one, in a recipe as {missing[0]}=FILE.")
     needed = anchored(dictionary, test_dictionary, args)
-    if strange := sorted({*texts} - (needed | {pivot} if needed else set())):
-        raise InputError(
-            f"text: {strange[0]} needs no anchors. Remove its text, or add a test_dictionary, or a dictionary with "
-            "supervision=dictionary."
-        )
     if not args.anchor_pairs and (missing := sorted((needed and needed | {pivot}) - {*texts})):
         raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add some, in a recipe by text.")
 

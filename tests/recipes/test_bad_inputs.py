@@ -194,7 +194,6 @@ def test_settings_of_mapping_that_do_not_go_together(files, refused, monkeypatch
     rows = [
         ("--supervision dictionary", "supervision=dictionary needs dictionary:"),
         ("--refine 2", "refine=2 needs supervision=dictionary:"),
-        ("--text de={f}/german.txt", "text: de needs no anchors"),
         ("--test_dictionary fr={f}/dict.txt", "test_dictionary: train_data has no fr, only de"),
         ("--output_dir {f}/dict.txt/run", "dict.txt/run: the output cannot be written there"),
         ("--output_dir {f}/base --overwrite_output_dir true", "holds the encoder"),

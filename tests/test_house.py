@@ -31,7 +31,7 @@ CAPS = {
     "explore": (338, 3),
     "hub": (392, 11),
     "links": (1820, 31),
-    "mapping": (1734, 23),
+    "mapping": (1710, 23),
     "metrics": (483, 2),
     "model_cards": (652, 0),
     "modeling": (4868, 77),

@@ -128,7 +128,6 @@ class WordVectorTrainer(MapLearner):
             vectors_format: of the files of vectors.
         """
         check_choice(get_args(VectorsFormat), vectors_format=vectors_format)
-        self.check_learned()
         folder = Path(output_dir or self.args.output_dir)
         with phase(self.record, "writing"):
             saved = self.save_maps(folder)  # the old record goes first

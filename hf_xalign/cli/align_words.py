@@ -62,7 +62,7 @@ class Arguments(PairOptions):
     aligner: str = setting(
         "fast_align",
         help="fast_align, hmm, ibm1 to ibm4, eflomal (all by sil-thot), dictionary:PATH, or encoder (word vectors of "
-        "--model)",
+        "--model): fewest errors, above all in few pairs, and slowest",
     )
     model: str = setting("builtin", help="encoder: Hub id, folder or builtin", rules=[needs(aligner="encoder")])
     device: str | None = setting(

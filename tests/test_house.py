@@ -27,7 +27,7 @@ CAPS = {
     "cli": (1619, 24),
     "core": (2809, 54),
     "data": (7074, 132),
-    "evaluation": (2049, 20),
+    "evaluation": (2069, 20),
     "explore": (338, 3),
     "hub": (392, 11),
     "links": (1820, 31),
@@ -40,7 +40,7 @@ CAPS = {
     "recipes": (2859, 34),
     "report": (449, 2),
     "search": (831, 9),
-    "statistics": (729, 12),
+    "statistics": (731, 12),
     "tasks": (2754, 55),
     "trainers": (7573, 105),
 }

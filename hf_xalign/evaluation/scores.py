@@ -118,7 +118,7 @@ def score_retrieval(
         word_view: also score `retrieval_words`, where the module on top reads a sentence as a sequence of word
             vectors, on which MAO trains it.
         batch_size: sentences per forward pass.
-        max_length: maximum number of tokens per sentence. Links of truncated words are not queried.
+        max_length: maximum number of tokens per sentence. Links of truncated words count as misses.
         dtype: autocast dtype of the forward passes, or None. CSLS is always float32.
         desc: label of the progress bar, or None.
         examples: dict that is filled with the scores of every sentence, `{language: {metric: ExampleScores}}`, for the
@@ -237,7 +237,8 @@ class HeldOutWords(NamedTuple):
     """Vectors of linked words, float32 (links, layers, dim), their words by side, and kinds, bool (links, 2).
 
     A kind is (identical, special): the settings that a protocol needs to count the link. `sentences` int64 (links,) is
-    the sentence of each link, `texts` the number of sentences.
+    the sentence of each link, `texts` the number of sentences. `present` bool (links,) is False for a link of a word
+    that the encoder cuts off: it has no vector, and is a miss in both directions.
     """
 
     source: torch.Tensor
@@ -246,6 +247,7 @@ class HeldOutWords(NamedTuple):
     kinds: torch.Tensor
     sentences: torch.Tensor
     texts: int
+    present: torch.Tensor
 
     @classmethod
     def of(
@@ -264,6 +266,7 @@ class HeldOutWords(NamedTuple):
             kinds,
             _sentences(source, links),
             len(source.offsets) - 1,
+            _present(source, target, links),
         )
 
     def score(
@@ -282,7 +285,8 @@ class HeldOutWords(NamedTuple):
         """
         scores: dict[str, float] = {}
         for protocol in protocols:
-            queried = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
+            asked = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
+            queried = asked[self.present[asked]]
             source, target = project(self.source[queried, layer], self.target[queried, layer])
             words = {f"{side}_words": [texts[row] for row in queried.tolist()] for side, texts in self.words.items()}
             links = torch.arange(len(queried))[:, None].expand(-1, 2)
@@ -291,12 +295,14 @@ class HeldOutWords(NamedTuple):
             hits: list[torch.Tensor] = []
             retrieved = word_retrieval(source, target, links, hits=hits, **options)
             if examples is not None:
-                examples[name + protocol.end] = sentence_examples(hits[0], self.sentences[queried], self.texts)
+                found = _with_misses(hits[0], self.present[asked])
+                examples[name + protocol.end] = sentence_examples(found, self.sentences[asked], self.texts)
+            share = len(queried) / len(asked)
             directions = {
-                name: retrieved["mean"],
-                f"{name}_to_pivot": retrieved["source_to_target"],
-                f"{name}_from_pivot": retrieved["target_to_source"],
-                f"{name}_types": retrieved["type_mean"],
+                name: retrieved["mean"] * share,
+                f"{name}_to_pivot": retrieved["source_to_target"] * share,
+                f"{name}_from_pivot": retrieved["target_to_source"] * share,
+                f"{name}_types": retrieved["type_mean"] * share,
                 "pool": (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
             }
             scores |= {metric + protocol.end: value for metric, value in directions.items()}
@@ -339,10 +345,7 @@ def check_protocols(protocols: Sequence[Protocol], tokenizer: PreTrainedTokenize
 def _flat_links(
     rows: Dataset, source: WordVectors, target: WordVectors, specials: bool
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, list[str]]]:
-    """Return links as rows of the vectors, their kinds (see [`HeldOutWords`]), and the words that each link connects.
-
-    Links of words without a vector are dropped.
-    """
+    """Return links as rows of the vectors, their kinds (see [`HeldOutWords`]), and the words of each link."""
     words: dict[str, list[str]] = {"source": [], "target": []}
     pairs, kinds = [], []
     for number, (row, s, t) in enumerate(zip(rows, source.offsets.tolist(), target.offsets.tolist())):
@@ -359,10 +362,24 @@ def _flat_links(
         for side, texts in words.items():
             texts.extend(row[f"{side}_words"] + (["[CLS]", "[SEP]"] if specials else []))
     flat = check_links(np.concatenate(pairs), len(words["source"]), len(words["target"]))
-    present = source.present[flat[:, 0]] & target.present[flat[:, 1]]
-    flat = flat[present]
+    if cut := int((~_present(source, target, flat)).sum()):
+        logger.warning(
+            "%s: %d of %d links have a word that the encoder cuts off: misses", rows[0]["source_lang"], cut, len(flat)
+        )
     ends = {side: [texts[row] for row in flat[:, n].tolist()] for n, (side, texts) in enumerate(words.items())}
-    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2)[present], ends
+    return flat, torch.tensor(kinds, dtype=torch.bool).reshape(-1, 2), ends
+
+
+def _present(source: WordVectors, target: WordVectors, links: torch.Tensor) -> torch.Tensor:
+    """Return which links have a vector on both sides, bool (links,)."""
+    return source.present[links[:, 0]] & target.present[links[:, 1]]
+
+
+def _with_misses(hits: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+    """Return the hits of all links, bool (links, 2), from those of the links with vectors."""
+    found = torch.zeros(len(present), 2, dtype=torch.bool)
+    found[present] = hits.cpu()
+    return found
 
 
 def _sentences(source: WordVectors, links: torch.Tensor) -> torch.Tensor:
@@ -386,19 +403,22 @@ def _score_all(
         if specials:
             words[torch.cat([side.offsets[1:] - 1, side.offsets[1:] - 2])] = False
         pools.append(words)
+    present = _present(source, target, links)
     candidate_rows = [torch.cumsum(words, 0) - 1 for words in pools]
     hits: list[torch.Tensor] = []
     retrieved = word_retrieval(
         source.vectors[pools[0], 0],
         target.vectors[pools[1], 0],
-        torch.stack([rows[links[:, n]] for n, rows in enumerate(candidate_rows)], dim=1),
+        torch.stack([rows[links[present, n]] for n, rows in enumerate(candidate_rows)], dim=1),
         pool="all",
         device=device,
         hits=hits,
     )
     if examples is not None:
-        examples[name] = sentence_examples(hits[0], _sentences(source, links), len(source.offsets) - 1)
-    return {name: retrieved["mean"], "pool_all": (retrieved["source_pool"] + retrieved["target_pool"]) / 2}
+        found = _with_misses(hits[0], present)
+        examples[name] = sentence_examples(found, _sentences(source, links), len(source.offsets) - 1)
+    mean = retrieved["mean"] * (len(hits[0]) / len(links))
+    return {name: mean, "pool_all": (retrieved["source_pool"] + retrieved["target_pool"]) / 2}
 
 
 Measure = Literal["cosine", "csls", "margin"]

@@ -140,6 +140,8 @@ class Comparison:
             )
         else:
             notes.append("One seed only: p and intervals do not cover the variation between seeds.")
+        if first.metric.startswith("retrieval"):
+            notes.append("All systems are asked for every link; a word that an encoder cuts off is a miss.")
         return [_line(note) for note in notes]
 
 

@@ -20,6 +20,7 @@ from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
+from hf_xalign.statistics.significance import check_same_test
 from hf_xalign.tables import is_count
 
 # Additions and multiplications on the longest path through the encoder: two layers of products with 16 and 32 inputs,
@@ -73,11 +74,19 @@ def test_an_encoder_with_language_embeddings_is_told_the_language():
     assert told != score_retrieval(model, tokenizer, make_links(8))["de"]
 
 
-def test_words_without_a_vector_are_no_queries():
+def test_words_that_are_cut_off_are_no_candidates_and_count_as_misses(caplog):
     model, tokenizer, links = make_encoder(), make_tokenizer(), make_links(8)
-    full = score_retrieval(model, tokenizer, links, all_occurrences=True)["de"]
-    cut = score_retrieval(model, tokenizer, links, all_occurrences=True, max_length=12)["de"]
+    kept, left = {}, {}
+    full = score_retrieval(model, tokenizer, links, all_occurrences=True, examples=kept)["de"]
+    cut = score_retrieval(model, tokenizer, links, all_occurrences=True, max_length=12, examples=left)["de"]
     assert cut["pool"] < full["pool"] < full["pool_all"]
+    asked = sum(map(len, links["links"]))
+    assert f"{asked - cut['pool']:.0f} of {asked} links have a word that the encoder cuts off" in caplog.text
+    for name in ("retrieval_mean", "retrieval_mean_all"):
+        check_same_test([left["de"][name]], [kept["de"][name]])
+        counts = left["de"][name].columns
+        assert counts["gold"].sum() == 2 * asked and counts["correct"].sum() <= 2 * cut["pool"]
+        assert_rounding(cut[name], counts["correct"].sum() / (2 * asked), operations=4)
     vectors = extract_word_vectors(model, tokenizer, links["source_words"][:], max_length=12)
     assert not vectors.present.all() and vectors.vectors[~vectors.present].abs().max() == 0
 

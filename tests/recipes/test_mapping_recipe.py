@@ -251,6 +251,7 @@ def test_directions_of_lexicon_induction():
         torch.zeros(2, 2, dtype=torch.bool),
         torch.zeros(2, dtype=torch.int64),
         1,
+        torch.ones(2, dtype=torch.bool),
     )
     # As dictionaries of other makes are: not in lower case.
     test = [("dog", "Hund"), ("Hound", "Hund"), ("bitch", "Hund")]

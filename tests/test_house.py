@@ -24,11 +24,11 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1619, 24),
+    "cli": (1617, 24),
     "core": (2809, 54),
     "data": (7074, 132),
     "evaluation": (2069, 20),
-    "explore": (338, 3),
+    "explore": (336, 3),
     "hub": (392, 11),
     "links": (1820, 31),
     "mapping": (1710, 23),
@@ -36,13 +36,13 @@ CAPS = {
     "model_cards": (652, 0),
     "modeling": (4868, 77),
     "objectives": (1264, 13),
-    "prepare": (989, 4),
+    "prepare": (980, 4),
     "recipes": (2859, 34),
     "report": (449, 2),
     "search": (831, 9),
     "statistics": (731, 12),
     "tasks": (2754, 55),
-    "trainers": (7573, 105),
+    "trainers": (7562, 102),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

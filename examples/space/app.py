@@ -4,7 +4,6 @@ import os
 
 import gradio
 
-from hf_xalign.errors import InputError
 from hf_xalign.evaluation.similarity import word_similarity
 from hf_xalign.explore.page import matrix
 from hf_xalign.modeling.loading import load_encoder
@@ -24,10 +23,7 @@ def compare(source: str, source_lang: str, target: str, target_lang: str) -> str
     """Return a table of cosines for each encoder."""
     tables = ""
     for title, encoder in ENCODERS.items():
-        try:
-            found = word_similarity(*encoder, source, target, source_lang=source_lang, target_lang=target_lang)
-        except InputError as error:
-            raise gradio.Error(str(error)) from error
+        found = word_similarity(*encoder, source, target, source_lang=source_lang, target_lang=target_lang)
         tables += f"<h3>{title}</h3>{matrix(found)}"
     return tables
 

@@ -68,7 +68,5 @@ def run(args: Arguments) -> None:
         if step not in record["limits"]["skip"]
     ]
     print(table([["removed by", *languages], *rows], len(languages)))
-    for name, pairs_decoded in record["entities"].items():
-        print(f"entities such as &amp; were decoded in {pairs_decoded:,} pairs of {name}")
     counts = record["pairs"]
     print(f"{counts['kept']:,} of {counts['read']:,} pairs are left, in {len(record['shards'])} shards: {args.output}")

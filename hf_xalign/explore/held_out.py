@@ -125,8 +125,6 @@ class HeldOut:
 
     def search(self, text: str, lang: str, n: int = 5) -> dict[str, Found]:
         """Return the n nearest sentences of each language, by cosine."""
-        if not text:
-            raise InputError("the sentence is empty")
         query = encode_sentences(*self._encoder, text, self._layer, lang=lang)
         return {
             code: _ranked(sentences, query, n, text if code == lang else None)

@@ -44,7 +44,9 @@ def _lists(found: Mapping[str, Found]) -> Markup:
 
 
 def typed(text: str) -> str:
-    """Return a text as the encoder reads it: in NFC, without blanks around it."""
+    """Return a text as the encoder reads it: in NFC, without blanks around it; an empty one is an InputError."""
+    if not text.strip():
+        raise InputError("the text is empty")
     return unicodedata.normalize("NFC", text.strip())
 
 
@@ -70,8 +72,7 @@ class Views:
 
     def compare(self, source: str, source_lang: str, target: str, target_lang: str) -> str:
         """Show the similarity matrix of two sentences."""
-        source, target = typed(source), typed(target)
-        return self._show(lambda stage: matrix(stage.compare(source, target, source_lang, target_lang)))
+        return self._show(lambda stage: matrix(stage.compare(typed(source), typed(target), source_lang, target_lang)))
 
     def neighbours(self, word: str, language: str) -> str:
         """Show the nearest words of every language."""
@@ -100,8 +101,7 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
 
     def button(name: str, show: Callable[..., str], inputs: list[Any], value: str = "") -> None:
         find, output = gradio.Button(name, variant="primary"), gradio.HTML(value)
-        # A private function is not listed as an API.
-        # One thread at a time encodes.
+        # One thread at a time encodes. A private function is not listed as an API.
         alone: dict[str, Any] = {"concurrency_id": "encoder", "concurrency_limit": 1, "api_visibility": "private"}
         gradio.on([find.click, inputs[0].submit], show, inputs, output, **alone)
 

@@ -24,7 +24,7 @@ import xxhash
 from hf_xalign.cache import read_mark, replacing, write_mark
 from hf_xalign.environment import progress
 from hf_xalign.language_codes import canonical_language
-from hf_xalign.prepare.rules import Limits, Pair, bare, clean, decode_entities, length_ratio, make_rules, visible
+from hf_xalign.prepare.rules import Limits, Pair, bare, clean, length_ratio, make_rules, visible
 
 KEPT, EXACT, NEAR = range(3)
 _BANDS, _ROWS, _GRAM = 24, 6, 5
@@ -121,8 +121,7 @@ def judge(chunks: Iterable[Chunk], work: Path, limits: Limits, tests: frozenset[
     """Filter the chunks that are not done, and return the summaries of all chunks.
 
     A summary has `origin`, `digest` of the chunk, `read` {language pair: number of pairs}, `languages` {language:
-    number of pairs}, `decoded` {language pair: number of pairs with entities}, `removed` {language pair: {step:
-    number}} and `examples` {step: pairs}.
+    number of pairs}, `removed` {language pair: {step: number}} and `examples` {step: pairs}.
     """
     summaries: dict[str, dict[str, Any]] = {}
 
@@ -173,13 +172,10 @@ def _start(limits: Limits, tests: frozenset[int]) -> None:
 def _judge(chunk: Chunk, work: Path, limits: Limits) -> dict[str, Any]:
     """Write the files of one chunk, and return its summary."""
     survivors: list[Pair] = []
-    decoded: Counter[str] = Counter()
     removed: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, list[Pair]] = defaultdict(list)
     for source, target, *languages in chunk.pairs:
-        texts = decode_entities(source), decode_entities(target)
-        pair = Pair(*(clean(text) for text in texts), *languages)
-        decoded[pair.languages] += texts != (source, target)
+        pair = Pair(clean(source), clean(target), *languages)
         step = next((step for step, broken in _rules.items() if broken(pair)), None)
         if step is None:
             survivors.append(pair)
@@ -200,7 +196,6 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> dict[str, Any]:
         "digest": chunk.digest,
         "read": Counter(pair.languages for pair in chunk.pairs),
         "languages": Counter(code for pair in chunk.pairs for code in {pair.source_lang, pair.target_lang}),
-        "decoded": +decoded,
         "removed": removed,
         "examples": examples,
     }
@@ -221,32 +216,28 @@ class Survivors:
     def __init__(self, work: Path, count: int):
         names = [f"{number:06d}" for number in range(count)]
         self.hashes = [np.load(work / f"{name}.npy", mmap_mode="r") for name in names]
-        self.tables = [
-            pyarrow.ipc.open_file(pyarrow.memory_map(str(work / f"{name}.arrow"))).read_all() for name in names
-        ]
-        self.starts = np.cumsum([0, *map(len, self.tables)])
-        self.chunks = list(itertools.starmap(slice, itertools.pairwise(self.starts.tolist())))
-        self.left = np.ones(self.starts[-1], bool)
-        self.margin = np.full(self.starts[-1], np.nan, np.float32)
+        files = (pyarrow.memory_map(str(work / f"{name}.arrow")) for name in names)
+        tables = [pyarrow.ipc.open_file(file).read_all() for file in files]
+        self.pairs = pyarrow.concat_tables(tables)
+        starts = np.cumsum([0, *map(len, tables)]).tolist()
+        self.chunks = list(itertools.starmap(slice, itertools.pairwise(starts)))
+        self.left = np.ones(len(self.pairs), bool)
+        self.margin = np.full(len(self.pairs), np.nan, np.float32)
 
     def pair(self, row: int) -> Pair:
         """Return a pair by its number."""
-        chunk = int(np.searchsorted(self.starts, row, "right")) - 1
-        table, position = self.tables[chunk], row - int(self.starts[chunk])
-        return Pair(*(table.column(name)[position].as_py() for name in Pair._fields))
+        [pair] = self.pairs.slice(row, 1).select(Pair._fields).to_pylist()
+        return Pair(**pair)
 
     def remove(self, rows: np.ndarray) -> Counter[str]:
-        """Remove the pairs with these numbers, int64 in ascending order, and count them by language pair."""
+        """Remove the pairs with these numbers, int64, and count them by language pair."""
         self.left[rows] = False
-        counts: Counter[str] = Counter()
-        rows_by_chunk = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
-        for table, chunk_rows, start in zip(self.tables, rows_by_chunk, self.starts):
-            gone = table.select(["source_lang", "target_lang"]).take(chunk_rows - start)
-            counts.update(f"{row['source_lang']}-{row['target_lang']}" for row in gone.to_pylist())
-        return counts
+        gone = self.pairs.select(["source_lang", "target_lang"]).take(pyarrow.array(rows))
+        return Counter("-".join(row.values()) for row in gone.to_pylist())
 
     def table(self, chunk: int) -> Any:
         """Return the pairs of a chunk that are left, with their margins."""
         rows = self.chunks[chunk]
         margin = pyarrow.array(self.margin[rows], pyarrow.float32(), from_pandas=True)  # NaN becomes null
-        return self.tables[chunk].append_column("margin", margin).filter(pyarrow.array(self.left[rows]))
+        pairs = self.pairs.slice(rows.start, rows.stop - rows.start).append_column("margin", margin)
+        return pairs.filter(pyarrow.array(self.left[rows]))

@@ -35,7 +35,7 @@ from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Survivors, find_duplicates, judge
-from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, decode_entities, test_hashes, unjudged
+from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, test_hashes, unjudged
 from hf_xalign.record import mask_secrets, portable, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.charts import render
@@ -165,7 +165,7 @@ def prepare(
         raise InputError(f"{folder} holds a finished result. Give another folder, or remove this one.")
     sources = [name for source in sources for name in _expand(source)]
     held_out = (pair for source in test_sources for pair in _read(source, {**reading, "split": "test"}))
-    tests = test_hashes(clean(decode_entities(side)) for pair in held_out for side in pair[:2])
+    tests = test_hashes(clean(side) for pair in held_out for side in pair[:2])
     record: dict[str, Any] = {
         "limits": dataclasses.asdict(limits),
         "sources": [mask_secrets(source) for source in sources],
@@ -179,9 +179,8 @@ def prepare(
         if not summaries:
             raise InputError(f"{', '.join(record['sources'])}: there are no sentence pairs in it")
         survivors = Survivors(work, len(summaries))
-        pairs_read, decoded = _merge(summaries, "read"), _merge(summaries, "decoded")
+        pairs_read = _merge(summaries, "read")
         removed, examples = _removed(summaries)
-        record["entities"] = dict(sorted(decoded.items()))
         record["off"] = _off(_merge(summaries, "languages"), limits)
         hint = "Is the language right? A code may name the script too, such as sr-Latn."
         hints = {"script": hint, "language": hint}

@@ -111,8 +111,9 @@ def _decode(match: Any) -> str:
 
 
 def clean(text: str) -> str:
-    """Normalize a text to NFC, without soft hyphens, and with single spaces for white space and control characters."""
-    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text.replace("\u00ad", ""))).split())
+    """Decode entities, and normalize to NFC, without soft hyphens and with single spaces for blanks and controls."""
+    text = decode_entities(text).replace("\u00ad", "")
+    return " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
 
 
 def visible(text: str) -> str:

@@ -187,18 +187,17 @@ def test_entities_are_decoded_and_nothing_else(text, decoded):
     assert rules.decode_entities(decoded or text) == (decoded or text)
 
 
-def test_the_report_says_what_was_decoded_and_which_steps_are_off(tmp_path, caplog):
+def test_the_report_says_which_steps_are_off(tmp_path, caplog):
     pytest.importorskip("lingua")
     pairs = [("3 &#46; fayl&#305; a&ccedil;", "Open file 3"), ("Qovluq", "Folder")]
     source = write(tmp_path / "a.jsonl", pairs, lang="az-Cyrl")
     record = prepare([source], tmp_path / "out", Limits(skip=["numbers", "script"]), test_sources=[])
-    assert record["entities"] == {"az-Cyrl-en": 1}
     assert record["off"] == {"language": {"az-Cyrl": "the identifier does not know it in Cyrl"}}
     assert "'language' is off for az-Cyrl (2 pairs)" in caplog.text
     [table] = shards(tmp_path / "out")
     assert table["source"].to_pylist() == ["3 . faylı aç", "Qovluq"]
     page = (tmp_path / "out" / "prepare.html").read_text("utf-8")
-    assert "decoded in 1 pairs of az-Cyrl-en" in page and "for az-Cyrl: the identifier" in page
+    assert "for az-Cyrl: the identifier" in page
 
 
 def test_one_language_under_two_codes_is_one_language(tmp_path):
@@ -376,33 +375,25 @@ def cut_short(*given, **options):
         prepare(*given, **options)
 
 
-@pytest.fixture
-def interrupted(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK", 25)
-    monkeypatch.setattr(pipeline, "CHUNK", 25)
-    source = write(tmp_path / "a.jsonl", [*sentences(38), *sentences(38)[:3]])
-    cut_short([source], tmp_path / "before", EXACT)
-    prepare([source], tmp_path / "whole", EXACT)
-    return source, tmp_path / "before", contents(tmp_path / "whole")
-
-
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_other_text_of_the_same_size_and_time_is_judged_again(interrupted, monkeypatch):
-    source, before, _ = interrupted
-    path = Path(source)
+def test_other_text_of_the_same_size_and_time_is_judged_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", 25)
+    monkeypatch.setattr(pipeline, "CHUNK", 25)
+    path = Path(write(tmp_path / "a.jsonl", sentences(38)))
+    cut_short([str(path)], tmp_path / "out", EXACT)
     *_, word = path.read_text("utf-8").splitlines()[30].split('"target": "')[1].split('"')[0].split()
     stat = path.stat()
     path.write_bytes(path.read_bytes().replace(word.encode(), b"z" * len(word)))
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     judged, judge = [], chunks._judge
     monkeypatch.setattr(chunks, "_judge", lambda chunk, *rest: judged.append(chunk.number) or judge(chunk, *rest))
-    prepare([source], before, EXACT)
+    prepare([str(path)], tmp_path / "out", EXACT)
     assert path.stat().st_size == stat.st_size and judged == [1]
-    prepare([source], before.with_name("fresh"), EXACT)
-    assert contents(before) == contents(before.with_name("fresh"))
+    prepare([str(path)], tmp_path / "fresh", EXACT)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
 def test_test_text_of_the_same_number_is_read_again(tmp_path):
@@ -420,15 +411,12 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path):
     [
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
         ({"sources": ["de=*.nothing"]}, "no file matches this name"),
-        ({"sources": ["de=a.tsv"]}, "a.tsv: no such file"),
         (
             {"sources": ["de=empty.tsv", "de=blank.jsonl"]},
             "empty.tsv, de=blank.jsonl: there are no sentence pairs in it",
         ),
         ({"output": "a.jsonl"}, "a.jsonl is not a folder. Give another path"),
-        ({"output": "a.jsonl/out"}, "a.jsonl is not a folder"),
         ({"workers": 0}, "at least 1"),
-        ({"shard_pairs": 0}, "at least 1"),
     ],
 )
 def test_bad_input_leaves_no_folder(tmp_path, monkeypatch, options, said):

@@ -32,7 +32,7 @@ from hf_xalign.builtin import find_builtin
 from hf_xalign.cache import read_json, replacing
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError, explained
-from hf_xalign.tables import is_count
+from hf_xalign.score import Score
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ def find_warnings(record: Record) -> list[str]:
     """
     scores, losses = record["scores"], record.get("losses") or {}
     before = scores.get("before") or {}
-    metric = next((name for values in before.values() for name in values if not is_count(name)), "")
+    metric = next((name for values in before.values() for name in values if not Score.read(name).is_count), "")
     metric = record["task"]["metric"] if record.get("task") else metric
     start, end = (
         {code: values.get(metric) for code, values in (scores.get(stage) or {}).items()}

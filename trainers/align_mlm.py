@@ -30,6 +30,7 @@ from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
+from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
@@ -207,7 +208,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         if self.eval_dataset is not None:
             record = cast(Run, self.run).record
             record.setdefault("losses", {})[when], _ = self.losses(self.eval_dataset)
-        yield {language: {"embedding_alignment": share} for language, share in self.alignment().items()}
+        yield {language: {Score("embedding", "alignment").name: share} for language, share in self.alignment().items()}
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return L_MLM per language and overall, its perplexity, and the mean alignment of `test_entries` if given."""

@@ -45,6 +45,7 @@ from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import find_warnings, phase, start_record
+from hf_xalign.score import Score
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
 from hf_xalign.trainers.base.opening import base_name, describe_encoder, describe_pairs, open_model
 from hf_xalign.trainers.base.run import (
@@ -193,7 +194,7 @@ class MapLearner:
     def _headline(self) -> str:
         """Return the name of the score by which `compare` compares the run, that of the last layer."""
         layers = self.args.layers
-        return f"retrieval_{self.args.pooling}" + (f", layer {layers[-1]}" if len(layers) > 1 else "")
+        return Score("retrieval", self.args.pooling, layer=layers[-1] if len(layers) > 1 else None).name
 
     def learn_all(self) -> None:
         """Learn the maps of all languages."""
@@ -222,26 +223,27 @@ class MapLearner:
             scores[language], intervals[language] = {}, {}
             for k, layer in enumerate(args.layers):
                 project = _projection(None if maps is None else maps[language].of([layer]), args.direction)
-                word_examples: dict[str, Any] = {}
-                name = f"retrieval_{args.pooling}"
-                retrieved = words.score(name, self.protocols, layer=k, project=project, examples=word_examples)
-                bounds: dict[str, list[float]] = {}
+                score = Score("retrieval", args.pooling, layer=layer if len(args.layers) > 1 else None)
+                word_examples = None if examples is None else examples.setdefault(language, {})
+                scores[language] |= words.score(
+                    score, self.protocols, layer=k, project=project, examples=word_examples
+                )
                 if language in self.test_dictionary:
                     protocols = [protocol for protocol in self.protocols if protocol.cosine or not protocol.name]
-                    induced, bounds = self.induction(language, k, project, protocols)
-                    retrieved |= induced
-                end = f", layer {layer}" if len(args.layers) > 1 else ""
-                scores[language] |= {name + end: value for name, value in retrieved.items()}
-                intervals[language] |= {name + end: value for name, value in bounds.items()}
-                if examples is not None:
-                    named = {name + end: word_scores for name, word_scores in word_examples.items()}
-                    examples.setdefault(language, {}).update(named)
+                    induced, bounds = self.induction(language, k, project, protocols, replace(score, task="bli"))
+                    scores[language] |= induced
+                    intervals[language] |= bounds
         return scores, intervals
 
     def induction(
-        self, language: str, layer: int, project: Projection, protocols: Sequence[Protocol]
+        self,
+        language: str,
+        layer: int,
+        project: Projection,
+        protocols: Sequence[Protocol],
+        score: Score,
     ) -> tuple[dict[str, float], dict[str, list[float]]]:
-        """Score lexicon induction of one layer in both directions: scores, and 95% intervals."""
+        """Score lexicon induction of one layer in both directions: scores named after `score`, and 95% intervals."""
         anchors, pivot = self.anchors[language], self.anchors[self.pivot]
         source, target = project(anchors.vectors[:, layer], pivot.vectors[:, layer])
         test = self.test_dictionary[language]
@@ -258,13 +260,15 @@ class MapLearner:
             from_pivot = lexicon_induction(
                 target, source, pivot.words, anchors.words, back, more=known_back, **options
             )
-            for name in _PRECISIONS:
-                scores[f"bli_{name}{protocol.end}"] = (to_pivot[name] + from_pivot[name]) / 2
-                for direction, directed in (("to_pivot", to_pivot), ("from_pivot", from_pivot)):
-                    scored = f"bli_{name}_{direction}{protocol.end}"
-                    scores[scored], bounds[scored] = directed[name], [directed[f"{name}_{end}"] for end in _ENDS]
-            scores[f"bli_coverage{protocol.end}"] = to_pivot["coverage"]
-            scores[f"pool_bli{protocol.end}"] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
+            score = replace(score, protocol=protocol.name)
+            for precision in _PRECISIONS:
+                mean, *directions = replace(score, pooling=precision).directions()
+                scores[mean.name] = (to_pivot[precision] + from_pivot[precision]) / 2
+                for one, found in zip(directions, (to_pivot, from_pivot)):
+                    scores[one.name] = found[precision]
+                    bounds[one.name] = [found[f"{precision}_{end}"] for end in _ENDS]
+            scores[replace(score, pooling="coverage").name] = to_pivot["coverage"]
+            scores[score.pool().name] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
         return scores, bounds
 
     def save_maps(self, folder: Path) -> dict[str, str]:

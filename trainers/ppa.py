@@ -35,6 +35,7 @@ from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
 from hf_xalign.record import cite
+from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import Run, pivot_sentences
@@ -321,7 +322,7 @@ class PPATrainer(AlignmentTrainer):
     @staticmethod
     def headline(args: Any) -> str:
         """Return the name of the headline score under these settings."""
-        return f"sentence_{args.sentence_pooling}"
+        return Score("sentence", args.sentence_pooling).name
 
     def _score(self, dataset: Dataset) -> Scores:
         return self._score_by(score_sentences, dataset)

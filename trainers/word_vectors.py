@@ -20,6 +20,7 @@ from hf_xalign.mapping.word2vec import write_word2vec
 from hf_xalign.modeling.loading import choose_device
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.record import phase
+from hf_xalign.score import Score
 from hf_xalign.trainers.base.run import Reporting, finish
 from hf_xalign.trainers.mapping import Entries, MapLearner, check_entries
 from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
@@ -114,7 +115,8 @@ class WordVectorTrainer(MapLearner):
                     self.anchors[code], vectors=map_in_place(self.anchors[code].vectors, learned, side)
                 )
         with phase(self.record, "scoring"):
-            scores, bounds = self.induction(language, 0, lambda *vectors: vectors, read_protocols(["cosine"]))
+            protocols = read_protocols(["cosine"])
+            scores, bounds = self.induction(language, 0, lambda *vectors: vectors, protocols, Score("bli"))
             self.show(f"scored   {scores['bli_coverage']:.1%} of the test entries, those with both vectors")
             self.record["scores"]["after"] = {language: scores}
             self.record["intervals"] = {"before": {}, "after": {language: bounds}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from hf_xalign.modeling.checkpoint import reads_forward
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.word_vectors import SentenceMeans, WordVectors, extract_pooled
+from hf_xalign.score import Score
 from hf_xalign.search.csls import as_tensor, index_pairs, nearest_neighbours
 from hf_xalign.statistics.examples import ExampleScores
 
@@ -50,11 +52,6 @@ class Protocol(NamedTuple):
     legacy: bool = False
     cosine: bool = False
 
-    @property
-    def end(self) -> str:
-        """End of the names of its scores."""
-        return self.name and f", {self.name}"
-
 
 def merge_scores(scores: Scores, more: Scores) -> Scores:
     """Merge two sets of scores by language."""
@@ -65,9 +62,11 @@ def merge_scores(scores: Scores, more: Scores) -> Scores:
 def fill_words(scores: dict[str, Any], pooling: str) -> None:
     """Fill in the scores of word vectors before training, which equal those of the bare encoder's pooled tokens."""
     for language, before in scores["before"].items():
-        for end in ("", "_to_pivot", "_from_pivot", "_types"):
-            if f"retrieval_words{end}" in scores["after"][language] and f"retrieval_{pooling}{end}" in before:
-                before[f"retrieval_words{end}"] = before[f"retrieval_{pooling}{end}"]
+        for end in ("", "_types"):
+            words, tokens = (Score("retrieval", f"{name}{end}").directions() for name in ("words", pooling))
+            for word, token in zip(words, tokens, strict=True):
+                if word.name in scores["after"][language] and token.name in before:
+                    before[word.name] = before[token.name]
 
 
 def read_protocols(names: Sequence[str] | None) -> tuple[Protocol, ...]:
@@ -223,13 +222,14 @@ def score_vectors(
         links, kinds, words = _flat_links(dataset.select(row_ids), *ends, specials)
         scored_rows = None if examples is None else examples.setdefault(language, {})
         for pooling in sides["source"]:
-            source, target, name = sides["source"][pooling], sides["target"][pooling], f"retrieval_{pooling}"
+            source, target, score = sides["source"][pooling], sides["target"][pooling], Score("retrieval", pooling)
             if pooling not in scored:
                 held_out = HeldOutWords.of(source, target, links, kinds, words)
-                scores[language] |= held_out.score(name, protocols, device, examples=scored_rows)
+                scores[language] |= held_out.score(score, protocols, device, examples=scored_rows)
             if all_occurrences and pooling != "words":
                 ours = links[~kinds.any(1)]
-                scores[language] |= _score_all(source, target, ours, specials, f"{name}_all", device, scored_rows)
+                every = replace(score, pooling=f"{pooling}_all")
+                scores[language] |= _score_all(source, target, ours, specials, every, device, scored_rows)
     return scores
 
 
@@ -271,7 +271,7 @@ class HeldOutWords(NamedTuple):
 
     def score(
         self,
-        name: str,
+        score: Score,
         protocols: Sequence[Protocol] = (Protocol(),),
         device: torch.device | None = None,
         *,
@@ -281,6 +281,7 @@ class HeldOutWords(NamedTuple):
     ) -> dict[str, float]:
         """Score word retrieval by each protocol, after `project` has mapped the vectors of both sides.
 
+        `score` has the pooling of the vectors and, if several layers are scored, the number of `layer`.
         `examples` is filled with the scores of every sentence by metric.
         """
         scores: dict[str, float] = {}
@@ -294,18 +295,18 @@ class HeldOutWords(NamedTuple):
             check_pool(len(queried), "words")
             hits: list[torch.Tensor] = []
             retrieved = word_retrieval(source, target, links, hits=hits, **options)
+            mean, to_pivot, from_pivot = replace(score, protocol=protocol.name).directions()
             if examples is not None:
                 found = _with_misses(hits[0], self.present[asked])
-                examples[name + protocol.end] = sentence_examples(found, self.sentences[asked], self.texts)
+                examples[mean.name] = sentence_examples(found, self.sentences[asked], self.texts)
             share = len(queried) / len(asked)
-            directions = {
-                name: retrieved["mean"] * share,
-                f"{name}_to_pivot": retrieved["source_to_target"] * share,
-                f"{name}_from_pivot": retrieved["target_to_source"] * share,
-                f"{name}_types": retrieved["type_mean"] * share,
-                "pool": (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
+            scores |= {
+                mean.name: retrieved["mean"] * share,
+                to_pivot.name: retrieved["source_to_target"] * share,
+                from_pivot.name: retrieved["target_to_source"] * share,
+                replace(mean, pooling=f"{score.pooling}_types").name: retrieved["type_mean"] * share,
+                mean.pool().name: (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
             }
-            scores |= {metric + protocol.end: value for metric, value in directions.items()}
         return scores
 
 
@@ -392,7 +393,7 @@ def _score_all(
     target: WordVectors,
     links: torch.Tensor,
     specials: bool,
-    name: str,
+    score: Score,
     device: torch.device,
     examples: dict[str, ExampleScores] | None,
 ) -> dict[str, float]:
@@ -416,9 +417,11 @@ def _score_all(
     )
     if examples is not None:
         found = _with_misses(hits[0], present)
-        examples[name] = sentence_examples(found, _sentences(source, links), len(source.offsets) - 1)
-    mean = retrieved["mean"] * (len(hits[0]) / len(links))
-    return {name: mean, "pool_all": (retrieved["source_pool"] + retrieved["target_pool"]) / 2}
+        examples[score.name] = sentence_examples(found, _sentences(source, links), len(source.offsets) - 1)
+    return {
+        score.name: retrieved["mean"] * (len(hits[0]) / len(links)),
+        Score("pool", "all").name: (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
+    }
 
 
 Measure = Literal["cosine", "csls", "margin"]
@@ -527,16 +530,15 @@ def score_sentences(
             source, target = (sides[side][pooling] for side in SIDES)
             check_pool(len(source), f"different sentences in {language}")
             for similarity in similarities:
-                name = f"sentence_{pooling}" + ("" if similarity == "cosine" else f"_{similarity}")
+                score = Score("sentence", pooling if similarity == "cosine" else f"{pooling}_{similarity}")
                 hits = sentence_hits(source, target, similarity, device)
                 shares = directions("", *hits.T)
                 if examples is not None:
                     scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))
-                    examples.setdefault(language, {})[name] = scored
-                language_scores[name] = shares["mean"]
-                language_scores[f"{name}_to_pivot"] = shares["source_to_target"]
-                language_scores[f"{name}_from_pivot"] = shares["target_to_source"]
-        scores[language] = language_scores | {"pool_sentences": len(source)}
+                    examples.setdefault(language, {})[score.name] = scored
+                for directed, key in zip(score.directions(), ("mean", "source_to_target", "target_to_source")):
+                    language_scores[directed.name] = shares[key]
+        scores[language] = language_scores | {Score("sentence").pool().name: len(source)}
     return scores
 
 

@@ -13,7 +13,8 @@ from hf_xalign.cache import read_json
 from hf_xalign.record import portable, read_record, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.charts import render
-from hf_xalign.tables import is_count, score_rows, view
+from hf_xalign.score import Score
+from hf_xalign.tables import score_rows, view
 
 FILENAME = "report.html"
 
@@ -105,7 +106,7 @@ def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]
         scores = []
         for _, metric, *cells in rows:
             before, after = (stage.get(language, {}).get(metric) for stage in stages)
-            count, moved = is_count(metric), cells[-1].strip("+-0.")
+            count, moved = Score.read(metric).is_count, cells[-1].strip("+-0.")
             scores.append(
                 {
                     "metric": metric,

@@ -17,8 +17,9 @@ import numpy as np
 
 from hf_xalign.cache import inside, read_mark, write_mark
 from hf_xalign.errors import InputError
+from hf_xalign.score import Score
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tables import Metric, table
+from hf_xalign.tables import table
 from hf_xalign.tasks.task import TaskScores
 
 SCORES = "scores.json"
@@ -84,13 +85,12 @@ def write_examples(
 def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: Path, place: str) -> None:
     """Write example scores of retrieval, by language and metric, to folders `folder/METRIC/place`.
 
-    In METRIC, a dash replaces the comma before a protocol: `retrieval_last-mao`.
+    METRIC is the folder of a [`~hf_xalign.score.Score`]: `retrieval_last-mao`.
     """
     for metric in dict.fromkeys(metric for by_metric in examples.values() for metric in by_metric):
         by_language = {language: by_metric[metric] for language, by_metric in examples.items() if metric in by_metric}
-        write_examples(
-            folder / metric.replace(", ", "-") / place, by_language, task=Metric.parse(metric).task, metric=metric
-        )
+        score = Score.read(metric)
+        write_examples(folder / score.folder / place, by_language, task=score.title, metric=metric)
 
 
 def _agreeing(path: Path, fields: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -20,8 +20,8 @@ from hf_xalign.links import predict_links
 from hf_xalign.modeling import set_language
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.word_vectors import extract_pooled, extract_word_vectors
+from hf_xalign.score import Score
 from hf_xalign.statistics.significance import check_same_test
-from hf_xalign.tables import is_count
 
 # Additions and multiplications on the longest path through the encoder: two layers of products with 16 and 32 inputs,
 # of attention over at most 64 tokens, and of two norms over 16 numbers; the norms keep numbers below 8.
@@ -260,7 +260,9 @@ def test_sentences_against_a_loop():
             assert scores[f"sentence_{pooling}"] == (forward + backward) / 2
             assert 0 < forward < 1 and (forward != backward or pooling == "cls")
         assert scores["sentence_mean"] != scores["sentence_cls"] and "sentence_last" not in scores
-        assert [name for name in scores if is_count(name)] == ["pool_sentences"] and scores["pool_sentences"] == 8
+        assert [name for name in scores if Score.read(name).is_count] == ["pool_sentences"] and scores[
+            "pool_sentences"
+        ] == 8
 
 
 def test_a_decoder_is_scored_by_its_last_token(tmp_path):

@@ -25,6 +25,7 @@ from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
 from hf_xalign.recipes.parts.mapping_data import Lexicons
+from hf_xalign.score import Score
 from hf_xalign.trainers import MappingConfig, WordVectorTrainer
 from hf_xalign.trainers.mapping import MapLearner
 
@@ -211,7 +212,9 @@ def test_an_encoder_for_each_side_and_anchors_of_text_alone(files, tmp_path):
         own = extract_word_vectors(model, make_tokenizer(), links[f"{side}_words"][:])
         first = own.vectors[links[0]["links"][0][side == "target"]]
         assert_rounding(getattr(sides, side)[0], first, operations=64, scale=8.0)
-    assert record["scores"]["before"]["de"]["retrieval_mean"] == sides.score("x")["x"]
+    assert (
+        record["scores"]["before"]["de"]["retrieval_mean"] == sides.score(Score("retrieval", "mean"))["retrieval_mean"]
+    )
     with pytest.raises(InputError, match="anchor_pairs=false: no text in en"):
         run(files, tmp_path / "no", *options, *alone, text[0])
 

@@ -15,6 +15,7 @@ from hf_xalign.data.sources import BUILTIN
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.probes import probe_encoder
 from hf_xalign.evaluation.scores import Examples, Scores
+from hf_xalign.score import Score
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks import examples as texts
 from hf_xalign.tasks.results import save_examples, write_examples
@@ -45,7 +46,7 @@ class Probe:
     def scores(self, examples: Mapping[str, ExampleScores]) -> Scores:
         """Return the totals of [`examples`], as a record has them."""
         return {
-            language: {f"probe_{self.name}": language_examples.score()}
+            language: {Score("probe", self.name).name: language_examples.score()}
             for language, language_examples in examples.items()
         }
 

@@ -35,7 +35,8 @@ from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import SentencePooling
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
-from hf_xalign.tables import Metric, before_table
+from hf_xalign.score import Score
+from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.base.probes import Probe, keep_examples
@@ -380,7 +381,7 @@ def weights_digest(folder: Path) -> str | None:
 
 def compared_by(metric: str) -> dict[str, str]:
     """Return what `compare` compares of an alignment by this score; no labels were learned from."""
-    return {"task": Metric.parse(metric).task, "metric": metric, "train_language": ""}
+    return {"task": Score.read(metric).title, "metric": metric, "train_language": ""}
 
 
 def headlines(examples: Examples, metric: str) -> dict[str, TaskScores]:

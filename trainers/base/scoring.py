@@ -16,6 +16,7 @@ from transformers.trainer_utils import BestRun
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.objectives.term import Objective
+from hf_xalign.score import Score
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.base.run import Run, compared_by, given_entries, headlines
 from hf_xalign.trainers.base.saving import SavingTrainer
@@ -91,14 +92,14 @@ class ScoringTrainer(SavingTrainer):
         metrics = {
             f"{language}_{key}": values[key]
             for language, values in scores.items()
-            for key in (name, f"{name}_to_pivot", f"{name}_from_pivot")
+            for key in [score.name for score in Score.read(name).directions()]
         }
         return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
     @staticmethod
     def headline(args: Any) -> str:
         """Return the name of the headline score under these settings."""
-        return f"retrieval_{args.eval_pooling}"
+        return Score("retrieval", args.eval_pooling).name
 
     def _score(self, dataset: Dataset) -> Scores:
         """Return the scores of each language."""

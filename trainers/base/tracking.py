@@ -152,7 +152,7 @@ def _score_table(scores: Mapping[str, Any]) -> tuple[list[str | int], list[list[
     stages = [stage for stage in ("before", "untrained", "after") if scores.get(stage)]
     # W&B refuses a column with two types, such as counts and shares.
     rows = [
-        [language, metric, *(None if value is None else float(value) for value in values)]
-        for language, metric, *values in score_values(scores, stages)
+        [score.language, score.name, *(None if value is None else float(value) for value in values)]
+        for score, *values in score_values(scores, stages)
     ]
     return ["language", "metric", *stages, "change"], rows

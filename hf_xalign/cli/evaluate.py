@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,9 +12,11 @@ from hf_xalign.cache import check_output
 from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
 from hf_xalign.cli.pairs import TextOptions
+from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
     from hf_xalign.evaluation.scores import Examples
+    from hf_xalign.trainers.base.probes import Probe
 
 DESCRIPTION = """Score a model, and compare it with its base.
 
@@ -92,8 +95,7 @@ def run(args: Arguments) -> None:
     protocols = read_protocols(args.protocol or (job.setting("protocol") if job else None))
     device = choose_device(args.device)
     probes = read_probes([word for words in args.probe or () for word in words], args.max_pairs)
-    if args.examples:
-        check_output(args.examples)
+    seed = _check_examples(args, job, probes) if args.examples else 0
     text, lines = None, list[str]()
     if not probes or args.data or args.links:
         text, lines = pairs.read_text(args, job, linked="words" in args.tasks)
@@ -124,7 +126,6 @@ def run(args: Arguments) -> None:
     fill_words(scores, pooling)
     if args.examples:  # written at the end, so that an interrupted command can be run again
         fill_words(examples, pooling)
-        seed = job.record.get("seed", 0) if job else 0
         keep_examples(Path(args.examples), seed, examples, probes, probed)
     record = {"scores": scores}
     rows = [score_columns(record), *score_rows(record)]
@@ -155,3 +156,18 @@ def _options(args: Arguments, job: pairs.Run | None) -> tuple[dict[str, Any], li
         poolings.append(job.setting("eval_pooling", "mean"))
     shared = {"layer": layer if args.layer is None else args.layer, "batch_size": args.batch_size or batch_size}
     return shared, list(dict.fromkeys(poolings)), args.layer is None and not mapping
+
+
+def _check_examples(args: Arguments, job: pairs.Run | None, probes: Sequence[Probe]) -> int:
+    """Return the seed in the names of example scores (of a run, or 0), if there are no such scores yet."""
+    assert args.examples is not None
+    check_output(args.examples)
+    seed = job.record.get("seed", 0) if job else 0
+    stages = ("before", "after") if args.base or (job and job.base) else ("after",)
+    names = [probe.name for probe in probes]
+    if not probes or args.data or args.links:
+        names += ["retrieval_*" if task == "words" else "sentence_*" for task in args.tasks]
+    patterns = [f"{name}/{stage}/seed-{seed}" for name in names for stage in stages]
+    if there := [folder for pattern in patterns for folder in Path(args.examples).glob(pattern)]:
+        raise InputError(f"{there[0]}: there are example scores already. Give another folder to --examples.")
+    return seed

@@ -148,6 +148,8 @@ def test_retrieval_is_compared_by_sentence(models, capsys, tmp_path):
         out = " ".join(capsys.readouterr().out.split())
         kind = metric.partition("_")[0].replace("retrieval", "word") + " retrieval"
         assert f"{kind}, {metric}; mean over seeds 0, in points." in out and f"by the {test} over examples" in out
+    assert main(argv) == 2
+    assert "before/seed-0: there are example scores already" in capsys.readouterr().err
 
 
 def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):

@@ -63,6 +63,7 @@ FORMS = {
     "tico-19": {"a.csv": "sourceLang,targetLang,source,target\n" + lines("en,de,{en},{de}")},
     "flores": {"a.jsonl": records(DE), "b.jsonl": records(EN, -1)},
     "two tables whose ids repeat": {"a.jsonl": records(DE).replace(": 1,", ": 0,"), "b.jsonl": records(EN)},
+    "ids that repeat": {"a.csv": "id,text\n" + lines("1,{de}"), "b.csv": "id,text\n" + lines("1,{en}")},
     "flores as csv": {"a.csv": "id,text\n" + lines("{n},{de}"), "b.csv": "id,text\n" + lines("{n},{en}")},
     "flores as tsv": {"a.tsv": "id\ttext\n" + lines("{n}\t{de}"), "b.tsv": "id\ttext\n" + lines("{n}\t{en}")},
     "one sentence a line": {"a.tsv": lines("{de}"), "b.tsv": lines("{en}")},

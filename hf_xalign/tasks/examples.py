@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import itertools
 import json
 import logging
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -427,8 +430,9 @@ def read_examples(
         item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
             for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset. `PATH`
             may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
-            [`~hf_xalign.tasks.examples.LAYOUTS`] need no column names; a TSV or CSV file needs a header. `builtin:de`
-            is tagged text inside the package.
+            [`~hf_xalign.tasks.examples.LAYOUTS`] need no column names; a TSV or CSV file needs a header. Its
+            cells hold words parted by blanks, or lists as Python and JSON write them. `builtin:de` is tagged text
+            inside the package.
         kind: `token` for word labels, `sequence` for one label for a text or a pair of texts.
         text_columns: one column of words (default `tokens`), or one or two columns of texts (default `text_a` and
             `text_b`, or `text`).
@@ -582,7 +586,9 @@ def _words(
     label_column = label_column or ("upos" if "upos" in record and "labels" not in record else "labels")
     words, labels = (value_of(record, name, where) for name in (column, label_column))
     if isinstance(words, str) and isinstance(labels, str):
-        words, labels = ([piece for piece in text.split(" ") if piece] for text in (words, labels))
+        printed = _is_printed(labels)
+        words = _entries(words, printed and _is_printed(words), f"{where}: column {column!r}")
+        labels = _entries(labels, printed, f"{where}: column {label_column!r}")
     for name, values in ((column, words), (label_column, labels)):
         if not isinstance(values, list) or not values:
             raise InputError(f"{where}: column {name!r} holds {values!r:.60}, not a list with an entry for each word")
@@ -592,6 +598,25 @@ def _words(
         "tokens": [clean_text(readers.text_of(word, column, where)) for word in words],
         "labels": [label_of(label, label_column, where, IGNORED, classes) for label in labels],
     }
+
+
+def _is_printed(cell: str) -> bool:
+    return cell.startswith("[") and cell.endswith("]")
+
+
+def _entries(cell: str, printed: bool, where: str) -> list[Any]:
+    """Return the entries of a cell of a table: parted by blanks, or a list as Python prints it."""
+    if not printed:
+        return [piece for piece in cell.split(" ") if piece]
+    try:
+        values = ast.literal_eval(cell)
+    except (SyntaxError, ValueError):
+        values = None
+    # NumPy prints no commas, and Python joins strings that follow one another.
+    tokens = tokenize.generate_tokens(io.StringIO(cell).readline) if isinstance(values, list) else ()
+    if not values or sum(token.type in (tokenize.STRING, tokenize.NUMBER) for token in tokens) != len(values):
+        raise InputError(f"{where} holds {cell!r:.60}, which is no list of Python or JSON. Save lists as JSON Lines.")
+    return values
 
 
 def _texts(

@@ -513,6 +513,13 @@ PUBLISHED = {
     "one word a row": (
         "sl.csv", "sentence_id,word,tag\n1,Maja,B-PER\n1,poje,O\n2,Da,O\n", {}, ["Maja", "poje"], ["B-PER", "O"]
     ),
+    "lists as Python prints them in a table": (
+        "ga.csv", "tokens,ner_tags\n\"['Tá', 'Áine']\",\"['O', 'B-PER']\"\n",
+        {"label_column": "ner_tags"}, ["Tá", "Áine"], ["O", "B-PER"],
+    ),
+    "printed labels next to a sentence": (
+        "ga.csv", "tokens,labels\nTá Áine,\"[\"\"O\"\", \"\"B-PER\"\"]\"\n", {}, ["Tá", "Áine"], ["O", "B-PER"]
+    ),
     "numbers and their names": (
         "et.jsonl", '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}',
         {"label_names": ["O", "B-LOC", "I-LOC"]}, ["Tartu", "on"], ["B-LOC", "O"],
@@ -541,6 +548,14 @@ def test_published_forms_of_labelled_words(tmp_path, form):
     row = read(path, **options).rows[0]
     assert (row["tokens"], row["labels"]) == (tokens, labels)
     assert len(read(path, **options)) == (2 if form == "one word a row" else 1)
+
+
+def test_lists_as_numpy_prints_them_are_refused(tmp_path):
+    """Without commas, Python would join their words."""
+    path = tmp_path / "ga.csv"
+    path.write_text("tokens,labels\n\"['Tá' 'Áine']\",\"['O' 'B-PER']\"\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"ga\.csv, line 2: column .tokens. holds .* no list of Python"):
+        read(path)
 
 
 def test_texts_of_published_forms_and_texts_without_a_label(tmp_path, caplog, monkeypatch):

@@ -227,6 +227,8 @@ def _load_object(data: Any, asked: readers.Columns, max_pairs: int | None, on_em
         pairs = read_dataset(data, name, asked.source_lang, asked.target_lang)
     else:
         pairs = _convert(as_dataset(data, name), name, asked)
+    if "source_lang" not in pairs.column_names:
+        raise InputError(f'{name}: the rows have no language. Give source_lang=, or the rows by it: {{"de": rows}}.')
     empty = [number for number, row in enumerate(zip(pairs["source"], pairs["target"], strict=True)) if not all(row)]
     if empty and on_empty == "error":
         raise InputError(f"{name}, row {empty[0]}: empty side. Fill it, or drop such pairs by on_empty='drop'.")
@@ -256,8 +258,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
             language column already.
     """
     dataset = as_dataset(data, name)
-    # Pairs of words or of token ids need no text; other rows without `source` have it under other names.
-    if not {"source", "source_words", "source_ids"} & {*dataset.column_names}:
+    if _is_named_otherwise(dataset, target_lang):
         return _convert(dataset, name, readers.Columns(source_lang, target_lang or "en"))
     for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
         language = language and check_language(language, column)
@@ -272,6 +273,17 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
     for column in held & {*dataset.column_names}:
         check_values(dataset, column, name, HELD)
     return _one_code(dataset, name)
+
+
+def _is_named_otherwise(dataset: Dataset, target_lang: str | None) -> bool:
+    """Return whether text or languages are in other columns, or the sides of rows are turned."""
+    columns = {*dataset.column_names}
+    if {"source_words", "source_ids"} & columns:
+        return False  # pairs of words or of token ids need no text
+    if "source_lang" not in columns:
+        return "source" not in columns or bool(columns & readers.SAY_LANGUAGES - {"target_lang"})
+    codes = dataset.unique("source_lang") if target_lang and "target_lang" in columns else ()
+    return "source" not in columns or any(same_language(str(code), str(target_lang)) for code in codes)
 
 
 def _one_code(pairs: Dataset, name: str) -> Dataset:

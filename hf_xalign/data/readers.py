@@ -408,7 +408,7 @@ class Columns:
             return names  # each row's language may name its column
         if pair is None and "translation" not in names:
             raise self.missing(names, name)
-        wanted = {"translation", *_SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
+        wanted = {"translation", *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
         return [column for column in names if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -483,7 +483,7 @@ def _say_turned(name: str) -> None:
 
 
 # Columns that may hold the language of a side, or both.
-_SAY_LANGUAGES = {forms.DIRECTION, *itertools.chain(*forms.LANGUAGES.values())}
+SAY_LANGUAGES = {forms.DIRECTION, *itertools.chain(*forms.LANGUAGES.values())}
 
 
 def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
@@ -491,7 +491,7 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
 
     The columns of `text` hold sentences, also where their names could be those of languages.
     """
-    said = (_SAY_LANGUAGES & record.keys()).difference(text)
+    said = (SAY_LANGUAGES & record.keys()).difference(text)
     if not said:
         return {}
     record = {name: record[name] for name in said}

@@ -146,3 +146,12 @@ def test_rows_in_memory_are_read_by_the_rules_of_files():
         assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
     both = load_parallel(["builtin:de", table.to_list()], max_pairs=1)
     assert [entry["pairs"] for entry in sources(both.select([0]))] == [1, 1]
+    for said in (
+        {"lp": ["en-de"] * 2},
+        {"sl": ["en"] * 2, "tl": ["de"] * 2},
+        {"source_lang": ["en"] * 2, "target_lang": ["de"] * 2},
+    ):
+        pairs = load_parallel(Dataset.from_dict({"source": EN, "target": DE, **said}))
+        assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
+    with pytest.raises(InputError, match="no language"):
+        load_parallel(Dataset.from_dict({"source": DE, "target": EN}))

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1633, 25),
     "core": (2887, 54),
-    "data": (7086, 133),
+    "data": (7119, 134),
     "evaluation": (2071, 20),
     "explore": (336, 3),
     "hub": (392, 11),

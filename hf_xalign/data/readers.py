@@ -542,6 +542,8 @@ def read_file(path: Path, columns: Columns) -> Rows:
             return _parquet(path, columns)
         case ".tmx":
             return _tmx(path, columns)
+        case ".xml":
+            return _test_set(path)
         case suffix if suffix in forms.CONVERTERS:
             raise InputError(f"{path}: convert it to TMX, by {forms.CONVERTERS[suffix]} of the Translate Toolkit.")
         case suffix:
@@ -683,6 +685,36 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
         sentences.append((record.get("id"), text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
     return sentences
+
+
+_OF_BOTH = re.compile(
+    r"<doc\b[^>]*?\bid=[\"'](?P<document>[^\"']*)|<(?P<side>src|ref|hyp)\b[^>]*?\blang=[\"'](?P<lang>[^\"']*)"
+    r"|<seg\b[^>]*?\bid=[\"'](?P<number>[^\"']*)[^>]*>(?P<text>.*?)</seg>",
+    re.S,
+)
+
+
+def _test_set(path: Path) -> Rows:
+    """Yield the segments of WMT's XML of source and references, each with the first reference of its document."""
+    segments: dict[tuple[str, str], dict[str, str]] = {}
+    languages: dict[str, str] = {}
+    document, side, sides = "", "", set[str]()
+    for match in _OF_BOTH.finditer("\n".join(line for _, line in read_lines(path))):
+        if match["document"] is not None:
+            document, sides = match["document"], set()
+        elif match["side"]:
+            side = match["side"] if match["side"] not in sides else ""  # a second reference, or another system
+            sides.add(match["side"])
+            languages.setdefault(side, match["lang"])
+        else:
+            segments.setdefault((document, match["number"]), {})[side] = html.unescape(match["text"]).strip()
+    pairs = [segment for segment in segments.values() if {"src", "ref"} <= segment.keys()]
+    if not pairs:
+        raise InputError(
+            f"{path}: not a test set of WMT with <src> and <ref>. Name the files of both sides: A.xml,B.xml"
+        )
+    said = {"source_lang": languages["src"], "target_lang": languages["ref"]}
+    yield from enumerate(({"source": pair["src"], "target": pair["ref"], **said} for pair in pairs), 1)
 
 
 def _join_words(sentence: Mapping[str, list[str]]) -> str:

@@ -11,6 +11,7 @@ A source of text is written in one of these ways, on the command line, in YAML a
 
 Text may be compressed by bzip2 and xz too. A plain file may hold lines `source ||| target`. Two files may also have
 one column of text each (.jsonl, .csv, .json, .parquet, .conllu), or be WMT's .sgm and .xml: they are joined by id.
+WMT's .xml with source and references is one file.
 
 The language of its source side is a prefix, `de=pairs.tsv`, unless the rows have `source_lang` themselves.
 """

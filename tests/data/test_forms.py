@@ -23,6 +23,15 @@ def segments(texts):
     return f'<srcset setid="x"><doc docid="a">{inner}</doc></srcset>'
 
 
+def both_sides(sources, targets):
+    def segs(texts):
+        return "".join(f'<seg id="{n}">{text.replace("&", "&amp;")}</seg>' for n, text in enumerate(texts, 1))
+
+    second = f'<ref lang="de" translator="B"><p>{segs(["x", "y"])}</p></ref>'
+    inner = f'<src lang="en"><p>{segs(sources)}</p></src><ref lang="de" translator="A"><p>{segs(targets)}</p></ref>'
+    return f'<dataset id="wmt22"><doc origlang="en" id="d1">{inner}{second}</doc></dataset>'
+
+
 def records(texts, order=1):
     return "".join(f'{{"id": {n}, "text": "{text}", "topic": "x"}}\n' for n, text in list(enumerate(texts))[::order])
 
@@ -71,6 +80,7 @@ FORMS = {
     "flores as parquet": {f"{side}.parquet": parquet(texts) for side, texts in (("a", DE), ("b", EN))},
     "treebanks": {f"{side}.conllu": treebank(texts) for side, texts in (("a", DE), ("b", EN))},
     "iwslt": {"a.xml": segments(DE), "b.xml": segments(EN)},
+    "wmt22": {"a.xml": both_sides(EN, DE)},
     "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},
     "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
     "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},

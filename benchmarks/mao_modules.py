@@ -32,14 +32,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 from datasets import disable_progress_bars
 from kept import open_runs, write_runs
+from text import Text, open_text
 from transformers import set_seed
 
 from hf_xalign.config import parse
 from hf_xalign.evaluation.scores import Scores, score_retrieval
+from hf_xalign.links.frozen import make_evaluation_links
 from hf_xalign.modeling.freezing import model_fingerprint, remove_autocast
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.command import run, settle_cpu
-from hf_xalign.recipes.parts.parallel import Corpus, load_word_corpus
+from hf_xalign.recipes.parts.parallel import load_word_corpus
 from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 MODULES: dict[str, dict[str, str]] = {
@@ -82,11 +84,11 @@ def settings(module: str, objective: str, seed: int, overrides: dict[str, str]) 
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]
 
 
-def train(corpus: Corpus, options: list[str], encoder: str) -> Run:
+def train(text: Text, options: list[str], encoder: str) -> Run:
     """Train and score a fresh module, and take it off the encoder again.
 
     Args:
-        corpus: the encoder without a module, and the text.
+        text: the encoder without a module, and the text.
         options: settings of [`MAOConfig`], as command line.
         encoder: fingerprint of the encoder.
 
@@ -96,17 +98,17 @@ def train(corpus: Corpus, options: list[str], encoder: str) -> Run:
     Raises:
         RuntimeError: the encoder is not what it was.
     """
-    size = sum(p.numel() for p in corpus.model.parameters())
+    size = sum(p.numel() for p in text.model.parameters())
     with tempfile.TemporaryDirectory() as folder:
         (args,) = parse((MAOConfig,), [*options, "--output_dir", folder])
         set_seed(args.seed)
         start = time.perf_counter()
         trainer = MAOTrainer(
-            corpus.encoder(args),
+            text.model,
             args,
-            train_dataset=corpus.train,
-            eval_dataset=corpus.evaluation,
-            processing_class=corpus.tokenizer,
+            train_dataset=text.train,
+            eval_dataset=text.evaluation,
+            processing_class=text.tokenizer,
         )
         prepared = time.perf_counter()
         trainer.train()
@@ -115,12 +117,12 @@ def train(corpus: Corpus, options: list[str], encoder: str) -> Run:
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     remove_autocast(model)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    corpus.model = model
-    scores = score(corpus, word_view=args.top == "transformer")
+    text.model = model
+    scores = score(text, word_view=args.top == "transformer")
     for values in scores.values():  # a linear map of a mean is the mean of the linear maps
         values.setdefault("retrieval_words", values["retrieval_mean"])
-    corpus.model = model.unload()
-    if model_fingerprint(corpus.model) != encoder:
+    text.model = model.unload()
+    if model_fingerprint(text.model) != encoder:
         raise RuntimeError(f"the frozen encoder was changed by {' '.join(options)}")
     return {
         "preparing": round(prepared - start, 2),
@@ -131,12 +133,12 @@ def train(corpus: Corpus, options: list[str], encoder: str) -> Run:
     }
 
 
-def score(corpus: Corpus, *, word_view: bool) -> Scores:
+def score(text: Text, *, word_view: bool) -> Scores:
     """Word retrieval of the model as it is now, mean subword."""
     return score_retrieval(
-        corpus.model,
-        corpus.tokenizer,
-        corpus.evaluation,
+        text.model,
+        text.tokenizer,
+        text.evaluation,
         word_view=word_view,
         batch_size=int(COMMON["per_device_eval_batch_size"]),
         desc="Scoring",
@@ -217,28 +219,31 @@ def main() -> None:
         args = [parse((MAOConfig,), [*option, "--output_dir", folder])[0] for option in options]
         settle_cpu(args[0].device.type)
         corpus = load_word_corpus(data, args[0])
-    encoder = model_fingerprint(corpus.model)
+    text = open_text(corpus, args[0])
+    linked = args[0].linking(corpus.linking).apply(corpus.train, model=text.model, tokenizer=text.tokenizer)
+    text.train, text.evaluation = linked.pairs, make_evaluation_links(corpus.evaluation, corpus.train)
+    encoder = model_fingerprint(text.model)
     setup = {
         "encoder": encoder,
-        "links": corpus.link_counts,
-        "held out": len(corpus.evaluation),
+        "links": linked.counts,
+        "held out": len(text.evaluation),
         "settings": {**COMMON, **arguments.set},
     }
     found = open_runs(arguments.output, setup)
     if "untouched" not in found:
-        found["untouched"] = score(corpus, word_view=False)
+        found["untouched"] = score(text, word_view=False)
         write_runs(arguments.output, found)
     todo = missing(found, wanted)
     for number, (module, objective, seed) in enumerate(todo, start=1):
         print(f"{number}/{len(todo)}: {module}, {objective}, seed {seed}", flush=True)
-        result = train(corpus, settings(module, objective, seed, arguments.set), encoder)
+        result = train(text, settings(module, objective, seed, arguments.set), encoder)
         found["runs"].append({"module": module, "objective": objective, "seed": seed, **result})
         write_runs(arguments.output, found)
     chosen = [one for one in found["runs"] if _key(one) in wanted]
-    pairs = ", ".join(f"{counts['pairs']} pairs of {name}" for name, counts in corpus.link_counts.items())
+    pairs = ", ".join(f"{counts['pairs']} pairs of {name}" for name, counts in linked.counts.items())
     print(
         f"\n{torch.get_num_threads()} CPU threads, torch {torch.__version__}, {pairs}, "
-        f"{len(corpus.evaluation)} held out\n\n{table(found['untouched'], chosen)}"
+        f"{len(text.evaluation)} held out\n\n{table(found['untouched'], chosen)}"
     )
 
 

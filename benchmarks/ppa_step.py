@@ -46,12 +46,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 from datasets import disable_progress_bars
 from ppa_variants import HEADS, PASSES, Action, Batch, Heads, Step, head_batches, mlm_model
+from text import Text, open_text
 
 from hf_xalign.config import parse
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.recipes.parts.arguments import TextArguments
 from hf_xalign.recipes.parts.command import run, settle_cpu
-from hf_xalign.recipes.parts.parallel import Corpus, load_sentence_corpus
+from hf_xalign.recipes.parts.parallel import load_sentence_corpus
 from hf_xalign.trainers import PPAConfig
 
 CONFIG = Path(__file__).resolve().parents[1] / "recipes" / "configs" / "ppa_builtin.yaml"
@@ -197,7 +198,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def compare_heads(arguments: argparse.Namespace, corpus: Corpus, args: PPAConfig, path: str) -> str:
+def compare_heads(arguments: argparse.Namespace, text: Text, args: PPAConfig, path: str) -> str:
     """Time both heads; the table. With `memory_of`, the peak memory of one alone."""
     heads = Heads(
         mlm_model(path, base=arguments.shape == "base"),
@@ -205,8 +206,8 @@ def compare_heads(arguments: argparse.Namespace, corpus: Corpus, args: PPAConfig
         bf16=args.bf16,
         device=args.device,
     )
-    corpus.model = heads.base  # the one that was loaded goes, so that memory has one encoder
-    batches = head_batches(corpus, args, arguments.head_pairs, max(MEMORY_PASSES, arguments.repeats))
+    text.model = heads.base  # the one that was loaded goes, so that memory has one encoder
+    batches = head_batches(text, args, arguments.head_pairs, max(MEMORY_PASSES, arguments.repeats))
     if arguments.memory_of:
         return str(peak_memory(heads, arguments.memory_of, batches, arguments.device))
     memory = {} if arguments.skip_memory else {name: peak_memory_apart(name) for name in HEADS}
@@ -231,9 +232,9 @@ def main() -> None:
         data, args = parse((TextArguments, PPAConfig), ["--config", str(arguments.config), *words])
         settle_cpu(args.device.type)
         path = resolve_model(data.model_name_or_path)
-        corpus = load_sentence_corpus(data, args)
+        text = open_text(load_sentence_corpus(data, args), args)
         if arguments.memory_of:
-            print(compare_heads(arguments, corpus, args, path))
+            print(compare_heads(arguments, text, args, path))
             return
         where = (
             torch.cuda.get_device_name() if args.device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
@@ -245,8 +246,8 @@ def main() -> None:
         )
         if arguments.only != "head":
             if arguments.shape == "base":
-                corpus.model = mlm_model(path, base=True).base_model.to(args.device)
-            step = Step(corpus, args)
+                text.model = mlm_model(path, base=True).base_model.to(args.device)
+            step = Step(text, args)
             turns = measure(
                 step.actions(), step.batches(arguments.steps), arguments.repeats, step.clear, arguments.device
             )
@@ -257,7 +258,7 @@ def main() -> None:
             )
             del step
         if arguments.only != "step":
-            print(f"\n{compare_heads(arguments, corpus, args, path)}")
+            print(f"\n{compare_heads(arguments, text, args, path)}")
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from text import Text
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PPACollator
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs, sentence_frame
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
-from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.trainers import PPAConfig, PPATrainer
 
 # Layers and widths of XLM-R base and BERT base.
@@ -58,30 +59,30 @@ class Step:
     """PPA's trainer, and a bare encoder beside it with the same weights, frozen in the same parts.
 
     Args:
-        corpus: encoder and text.
+        text: encoder and text.
         args: settings, with a queue and a word objective.
 
     Raises:
         InputError: the settings have no queue, or no hidden words.
     """
 
-    def __init__(self, corpus: Corpus, args: PPAConfig):
+    def __init__(self, text: Text, args: PPAConfig):
         if args.contrast != "moco" or args.words == "none":
             raise InputError("the bare passes are those of contrast=moco with words=tlm or mlm")
         self.device = args.device
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=args.bf16)
-        self.bare = copy.deepcopy(corpus.model)
+        self.bare = copy.deepcopy(text.model)
         if not args.dropout:
             disable_dropout(self.bare)
         freeze(self.bare, embeddings=args.freeze_embeddings)
         self.bare.train()
         self.key = copy.deepcopy(self.bare).eval()
         self.trainer = PPATrainer(
-            corpus.encoder(args),
+            text.model,
             args,
-            train_dataset=corpus.train,
-            eval_dataset=corpus.evaluation,
-            processing_class=corpus.tokenizer,
+            train_dataset=text.train,
+            eval_dataset=text.evaluation,
+            processing_class=text.tokenizer,
         )
         self.trainer.current_gradient_accumulation_steps = 1
         self.wrapped = self.trainer.accelerator.prepare_model(self.trainer.model)
@@ -209,13 +210,13 @@ class Heads:
         self.ours.zero_grad(set_to_none=True)
 
 
-def head_batches(corpus: Corpus, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
+def head_batches(text: Text, args: PPAConfig, pairs: int, count: int) -> list[Batch]:
     """The pairs whose concatenation is nearest to `WIDTH` tokens, `count` times, other tokens hidden each time."""
-    tokenizer = corpus.tokenizer
+    tokenizer = text.tokenizer
     encoded = encode_sentence_pairs(
-        corpus.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
+        text.train, tokenizer, min_tokens=args.min_tokens, max_tokens=args.max_tokens
     ).dataset
-    codes = {code: number for number, code in enumerate(corpus.languages)}
+    codes = {code: number for number, code in enumerate(sorted(count_languages(text.train)))}
     collator = PPACollator(tokenizer, languages=codes, seed=args.seed, contrast=False)
     away = WIDTH - sentence_frame(tokenizer).pair_specials
     lengths = encoded["length"][:]

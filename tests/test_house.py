@@ -42,7 +42,7 @@ CAPS = {
     "search": (831, 9),
     "statistics": (731, 12),
     "tasks": (2779, 56),
-    "trainers": (7573, 102),
+    "trainers": (7574, 102),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

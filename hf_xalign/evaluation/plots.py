@@ -24,7 +24,7 @@ _DPI = 150
 
 def require_matplotlib() -> None:
     """Raise an InputError unless matplotlib is installed; commands call this before they compute a figure."""
-    require("matplotlib.backends.backend_agg", "a figure", "plots")
+    require("matplotlib.figure", "a figure", "plots")
 
 
 def histogram_grid(grid: Mapping[str, Any], path: str | os.PathLike, *, measure: str = "l2", layer: int = -1) -> Path:

@@ -25,8 +25,6 @@ from hf_xalign.recipes.compare import CompareArguments
 from hf_xalign.recipes.continual import ContinualArguments
 from hf_xalign.recipes.distances import DistanceArguments
 from hf_xalign.recipes.finetune import FinetuneArguments
-from hf_xalign.recipes.parts.arguments import TextArguments
-from hf_xalign.recipes.parts.parallel import Corpus
 from hf_xalign.trainers import ContinualConfig, PPAConfig, TaskConfig
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -54,15 +52,6 @@ def script():
             return module
 
         yield load
-
-
-def corpus_of(train, evaluation):
-    return Corpus(TextArguments(), train, evaluation, {}, model=make_encoder(), tokenizer=make_tokenizer())
-
-
-@pytest.fixture
-def sentences():
-    return corpus_of(make_pairs(16), make_pairs(8))
 
 
 def test_downstream_trains_the_systems_alike(script, tmp_path, monkeypatch):
@@ -138,28 +127,29 @@ def test_mao_against_fao(script):
 
 def test_mao_modules(script):
     bench, linked = script("mao_modules"), make_links(16)
-    corpus = corpus_of(linked, linked)
-    encoder = model_fingerprint(corpus.model)
+    text = bench.Text(make_encoder(), make_tokenizer(), linked, linked)
+    encoder = model_fingerprint(text.model)
     settings = bench.settings("linear_per_language", "l2", 0, {"max_steps": "3", "bf16": "false"})
-    result = bench.train(corpus, settings, encoder)
-    assert model_fingerprint(corpus.model) == encoder and result["parameters"] == 2 * 16 * 16
+    result = bench.train(text, settings, encoder)
+    assert model_fingerprint(text.model) == encoder and result["parameters"] == 2 * 16 * 16
     result |= {"module": "linear_per_language", "objective": "l2", "seed": 0}
     assert "| linear_per_language | l2 | 1 |" in bench.table({"de": {"retrieval_mean": 0.5}}, [result])
 
 
-def test_ppa_step(script, sentences, tmp_path):
+def test_ppa_step(script, tmp_path):
     bench = script("ppa_step")
+    text = bench.Text(make_encoder(), make_tokenizer(), make_pairs(16), make_pairs(8))
     settings = {"queue_size": 12, "projection_dim": 6, "min_tokens": 2, "max_tokens": 60, "mlm_probability": 0.3}
     settings |= {"per_device_train_batch_size": 4, "dropout": False, "freeze_embeddings": True, "use_cpu": True}
     args = PPAConfig(output_dir=str(tmp_path), **settings)
-    step = bench.Step(sentences, args)
+    step = bench.Step(text, args)
     turns = bench.measure(step.actions(), step.batches(2), 2, step.clear)
     assert len(turns) == 4 and all(list(turn) == ["query", "key", "pair", "head", "step"] for turn in turns)
     printed = bench.step_table(turns)
     assert printed.count("met") + printed.count("missed") == 2
     model = AutoModelForMaskedLM.from_config(CONFIGS["bert"]())
     heads = bench.Heads(model, freeze_embeddings=False, bf16=False, device=torch.device("cpu"))
-    batches = bench.head_batches(sentences, args, 6, 1)
+    batches = bench.head_batches(text, args, 6, 1)
     heads.check(batches[0], 1e-3)  # both heads give one loss
     turns = bench.measure(heads.actions(), batches, 1, heads.clear)
     assert "| 1.50 | 0.50 |" in bench.head_table(turns, {"encoder": 2**30, "ours": 3 * 2**29, "plain": 2**32})

@@ -168,17 +168,17 @@ def test_round_trip(family, settings, tmp_path):
     assert half(**INPUTS, labels=LABELS).loss.isfinite()
 
 
-def test_on_mapped_layers(tmp_path):
-    tagger = with_alignment(make_tagger(), make_rotated(layers=(-2, -1)))
+def test_on_mapped_layers(tmp_path, float64):
+    tagger = with_alignment(make_tagger(), make_rotated(layers=(-2, -1), dtype=torch.float64))
     with torch.no_grad():
         english, german = (tagger(**INPUTS, language=language).logits for language in ("en", "de"))
     assert (english - german).abs().max() > 1e-3
-    assert torch.equal(tagger(**INPUTS, language=["en", "de", "de"]).logits[0], english[0])
+    assert_rounding(tagger(**INPUTS, language=["en", "de", "de"]).logits[0], english[0], 2 * PASS)
     set_language(tagger, "en")
-    assert torch.equal(tagger(**INPUTS).logits, english)
+    assert_rounding(tagger(**INPUTS).logits, english, 2 * PASS)
     tagger.save_pretrained(tmp_path)
     loaded = hf_xalign.load(tmp_path)
-    assert torch.equal(loaded(**INPUTS, language="en").logits, english)
+    assert_rounding(loaded(**INPUTS, language="en").logits, english, 2 * PASS)
 
 
 def test_with_a_module_of_mao(tmp_path, float64):

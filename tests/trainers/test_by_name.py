@@ -1,5 +1,6 @@
 """Trainers from a model's name and plain pairs, as a script of five lines has them."""
 
+import logging
 import shutil
 from functools import partial
 
@@ -171,11 +172,12 @@ def test_adapters_that_do_not_train_the_encoder():
         hf_xalign.FAOTrainer(model, args, train_dataset=pairs(), processing_class=make_tokenizer())
 
 
-def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(caplog):
+def test_python_says_what_it_reads_and_takes_one_layer_as_a_list(monkeypatch, caplog):
     args = hf_xalign.FAOConfig(preset="mao", layers=1, max_steps=1, **QUIET)
     assert args.layers == [1]
-    with caplog.at_level("INFO", logger="hf_xalign"):
-        trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    caplog.set_level(logging.INFO, logger="transformers")
+    trainer = hf_xalign.FAOTrainer("tiny", args, train_dataset=pairs(), linking=Linking(max_pairs=4))
     assert "text     de-en: " in caplog.text and "first " in caplog.text
     assert sum(counts["pairs"] for counts in trainer.link_counts.values()) == 4
 

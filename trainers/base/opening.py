@@ -22,7 +22,6 @@ from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start, sketch_base
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import base_entry
-from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
@@ -142,7 +141,6 @@ def find_model(
             raise InputError("model is None. Give a model, or model_init, a function that returns one.")
         model = make_model(trainer.make_model, trainer.args)
     if isinstance(model, str):
-        check_output_dir(trainer.args)
         with trainer.args.main_process_first(desc="loading the model"):
             path = resolve_model(model)
             encoder = trainer._load_model(path, revision)

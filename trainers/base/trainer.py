@@ -139,6 +139,7 @@ class AlignmentTrainer(ScoringTrainer):
         check_output(args.output_dir)
         set_verbosity(args.get_process_log_level())  # as the Trainer does, which is made after the text is shown
         fsdp.check_sharding(args, self.can_shard)
+        given = model
         base_model, model, processing_class = opening.find_model(self, model, processing_class, revision)
         for fault in opening.adapter_faults(model, peft_config):
             raise InputError(fault)
@@ -149,6 +150,8 @@ class AlignmentTrainer(ScoringTrainer):
         if isinstance(model, PeftModel) and "learning_rate" not in args.changed() and self.adapter_rate != 1:
             self.args = args = replace(args, learning_rate=self.adapter_rate * args.learning_rate)
             self.show(f"adapter  learning rate {args.learning_rate:g}, {self.adapter_rate:g} times the preset's")
+        if isinstance(given, str):
+            checkpoints.check_output_dir(args)
         if args.push_to_hub:
             self._check_push(model)
         if self.trains_encoder:

@@ -24,9 +24,9 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1633, 25),
+    "cli": (1627, 25),
     "core": (2887, 54),
-    "data": (7119, 134),
+    "data": (7103, 134),
     "evaluation": (2071, 20),
     "explore": (336, 3),
     "hub": (392, 11),

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1627, 25),
     "core": (2887, 54),
-    "data": (7103, 134),
+    "data": (7002, 133),
     "evaluation": (2071, 20),
     "explore": (336, 3),
     "hub": (392, 11),
@@ -35,14 +35,14 @@ CAPS = {
     "metrics": (483, 2),
     "model_cards": (632, 0),
     "modeling": (4868, 77),
-    "objectives": (1264, 13),
+    "objectives": (1241, 13),
     "prepare": (980, 4),
     "recipes": (2859, 34),
     "report": (450, 2),
     "search": (831, 9),
     "statistics": (731, 12),
     "tasks": (2779, 56),
-    "trainers": (7574, 102),
+    "trainers": (7509, 100),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

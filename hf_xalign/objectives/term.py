@@ -62,19 +62,16 @@ class Vectors:
     embeddings: torch.Tensor
     entries: torch.Tensor
     heads: Callable[[str], nn.Module]
-    _note: Callable[..., None] | None
 
     def __init__(
         self,
         batch: dict[str, torch.Tensor],
         *,
         heads: Callable[[str], nn.Module] | None = None,
-        note: Callable[..., None] | None = None,
         **computed: Any,
     ):
         self.batch = batch
         self.heads = heads or nn.ModuleDict().__getitem__
-        self._note = note
         self.__dict__.update(computed)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,14 +85,6 @@ class Vectors:
         """Return the vectors of both words of each link, source and target, each (links, layers, dim)."""
         links = self.batch["links"]
         return self.words[links[:, 0]], self.words[links[:, 1]]
-
-    def report_links(self, losses: torch.Tensor, *, gathered: bool = False) -> None:
-        """Report the loss of each link, float (links,), from which `language_sampling=ucb` learns.
-
-        With `gathered`, these are the losses of all processes, in the order of `gather_rows`.
-        """
-        if self._note is not None and "link_languages" in self.batch:
-            self._note(losses, self.batch["link_languages"], gathered)
 
     def at(self, positions: Sequence[int] | None) -> Vectors:
         """Return the vectors of the layers at these positions, or of all if None."""
@@ -174,7 +163,6 @@ class Term(ABC):
     reads: ClassVar[tuple[Read, ...]] = ()
     gathers: ClassVar[bool] = False  # the sum is over the items of all processes, as in a contrast
     one_layer: ClassVar[bool] = False  # the term compares vectors of one layer
-    reports_links: ClassVar[bool] = False  # the term reports the loss of each link
 
     def __post_init__(self) -> None:
         check(self)
@@ -279,11 +267,6 @@ class Objective(Sequence[Term]):
         for term in self:
             if missing := sorted(term.needs - set(supplied)):
                 raise InputError(f"objective: {term.name} reads {missing[0]}, {otherwise}")
-
-    @property
-    def reports_links(self) -> bool:
-        """True if a term reports the loss of each link."""
-        return any(term.reports_links for term in self)
 
     def formula(self) -> str:
         """Return the sum as plain text, a term a line."""

@@ -177,7 +177,6 @@ class WordDistance(Distance):
 
     name: ClassVar[str] = "align"
     reads: ClassVar[tuple[Read, ...]] = ("links",)
-    reports_links: ClassVar[bool] = True
 
     @property
     def needs(self) -> frozenset[Read]:
@@ -200,9 +199,7 @@ class WordDistance(Distance):
             target = vectors.f0[vectors.batch["kept_links"]]
         elif self.target == "frozen":
             source = vectors.f0[vectors.batch["kept_links"]]
-        distances = self.distance(source, target)
-        vectors.report_links(distances)
-        return self.add_up(distances, vectors.batch.get("link_divisors"))
+        return self.add_up(self.distance(source, target), vectors.batch.get("link_divisors"))
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""
@@ -236,7 +233,6 @@ class WordContrast(Term):
     reads: ClassVar[tuple[Read, ...]] = ("links",)
     gathers: ClassVar[bool] = True
     one_layer: ClassVar[bool] = True
-    reports_links: ClassVar[bool] = True
 
     def head(self, size: int) -> nn.Module | None:
         """Return the projection head, or None."""
@@ -255,9 +251,7 @@ class WordContrast(Term):
                 words = head(words.to(head.out.weight.dtype))
             source, target = map(gather_rows, words.chunk(2))
             groups = gather_rows(pairs) if self.negatives == "other_sentences" else None
-            loss = word_infonce(source, target, temperature=self.temperature, groups=groups)
-            vectors.report_links(loss.view(2, -1).mean(0), gathered=True)
-            return loss.sum()
+            return word_infonce(source, target, temperature=self.temperature, groups=groups).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""

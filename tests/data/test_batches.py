@@ -1,7 +1,6 @@
 """Batches: collators against slow loops and by hand, and seeded orders."""
 
 import itertools
-import json
 import pickle
 from collections import Counter
 
@@ -30,7 +29,6 @@ from hf_xalign.data.batches.pairs import (
     link_rows,
 )
 from hf_xalign.data.batches.sampling import (
-    LanguageBandit,
     PairedCollator,
     PairedRow,
     PairedSampler,
@@ -39,7 +37,6 @@ from hf_xalign.data.batches.sampling import (
     lengths_and_languages,
 )
 from hf_xalign.data.pretraining.rows import TokenEntries
-from hf_xalign.errors import InputError
 
 
 def make_row(ids, spans, links, lang):
@@ -545,37 +542,6 @@ def test_lengths_of_pairs_that_are_encoded_when_read():
     sides = ((row["source_words"], row["target_words"]) for row in pairs)
     assert lengths.tolist() == [max(len("".join(words)) for words in both) for both in sides]
     assert [names[code] for code in languages] == pairs["source_lang"][:] and names == ["de", "xde"]
-
-
-def test_a_bandit_gives_more_to_languages_that_gain():
-    """German's loss falls and Bengali's does not; Dutch has a link in the first windows and the last alone."""
-    bandit, again = LanguageBandit(3), LanguageBandit(3)
-    for k in range(7):
-        bandit.learn(np.array([4 * 0.8**k, 4.0, 2.0]), np.array([4.0, 4.0, 4.0 * (k in (0, 1, 6))]))
-        if k == 4:
-            again.load_state_dict(json.loads(json.dumps(bandit.state_dict())))
-    for k in (5, 6):
-        again.learn(np.array([4 * 0.8**k, 4.0, 2.0]), np.array([4.0, 4.0, 4.0 * (k == 6)]))
-    assert bandit.slots == again.slots and bandit.slots[:2] == [[17, 17, 16]] * 2
-    assert all(sum(slots) == 50 and min(slots) >= 8 for slots in bandit.slots)
-    german, bengali, dutch = np.sum(bandit.slots[3:], axis=0)
-    assert german > 1.5 * bengali and german > 1.5 * dutch
-
-
-def test_a_window_has_the_bandits_shares():
-    bandit = LanguageBandit(2)
-    sampler = PairSampler(LENGTHS, CODES, step_pairs=8, seed=1, language_sampling="ucb", bandit=bandit)
-    indices = list(itertools.islice(sampler, 800))
-    assert sampler.windows == 3
-    assert [sum(CODES[i] == "bn" for i in indices[k : k + 400]) for k in (0, 400)] == [200, 200]
-    with pytest.raises(InputError, match="lower dataloader_num_workers"):
-        list(sampler)
-    bandit.slots.append([10, 40])
-    epoch = list(sampler)
-    assert epoch[:800] == indices and len(epoch) == 1003
-    assert Counter(CODES[i] for i in epoch[800:]) == {"de": 162, "bn": 41}
-    bengali = Counter(i for i in epoch if CODES[i] == "bn")
-    assert set(bengali.values()) == {2, 3} and len(bengali) == 203
 
 
 TASK = PairSampler([5] * 10, ["en"] * 10, step_pairs=4, seed=3)

@@ -174,7 +174,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         r"regularizer_weight=3\.0: objective= defines the loss": ([AllWords()], {"regularizer_weight": 3.0}),
         "WordContrast compares vectors of one layer": ([WordContrast(layers=[1, 2])], {}),
         "layers .9.: the encoder has layers 0": ([WordDistance(layers=[9])], {}),
-        "language_sampling=ucb: no term": ([AllWords()], {"language_sampling": "ucb"}),
     }
     for message, (objective, settings) in trainers.items():
         with pytest.raises(ValueError, match=message):

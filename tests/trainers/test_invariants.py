@@ -31,7 +31,6 @@ FROZEN = {"trainer": "fao", "preset": "joint", "objective": "infonce", "freeze_l
 PAGE = {**FAO, "page": True}  # the objective of the page on adding one
 BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
 TEMPERATURE = {"trainer": "fao", **BY_LENGTH, "language_sampling": "temperature", "count": 28}
-UCB = {**TEMPERATURE, "language_sampling": "ucb", "count": 16}
 OTHERS = {"objective": "infonce", "negatives": "other_sentences"}
 
 
@@ -108,24 +107,6 @@ def test_accumulation_takes_in_batch_negatives_away_and_chunks_do_not(tmp_path):
     assert_rounding(parts[0][:, 3], whole[0][:, 3], STEP)
 
 
-def test_languages_by_ucb_whether_divided_or_resumed(tmp_path, monkeypatch):
-    """Seven steps an epoch, so windows of three, three and one; the checkpoint of step 8 lies within a window."""
-    monkeypatch.setattr(PairSampler, "WINDOW_STEPS", 3)
-    settings = {**UCB, "count": 28, "max_steps": 16}
-    with exact():
-        whole = train(tmp_path / "whole", **divided(settings, 4, 1))
-        same(outcome(whole), outcome(train(tmp_path / "parts", **divided(settings, 1, 4))), OPERATIONS * 4, MAGNIFIED)
-    slots = whole.bandit.slots
-    assert len(slots) == 2 + 6 and slots[0] == slots[1] == [25, 25] and len(set(map(tuple, slots))) > 3
-    settings = {**STOPPED, **settings, "objective": "infonce", "save_steps": 8}
-    whole = train(tmp_path / "saved", **settings)
-    train(tmp_path / "stopped", **settings, callbacks=[Stop(11)])
-    resumed = make(tmp_path / "stopped", **settings)
-    resumed.train(resume_from_checkpoint=True)
-    identical(outcome(whole), outcome(resumed))
-    assert whole.bandit.slots == resumed.bandit.slots
-
-
 class _Onlooker(TrainerCallback):
     """Compute the loss of a batch after every micro-batch and every step."""
 
@@ -139,7 +120,7 @@ class _Onlooker(TrainerCallback):
 
 
 ONLOOKED = {
-    "fao": {**UCB, "objective": "l2"},
+    "fao": {**TEMPERATURE, "count": 16, "objective": "l2"},
     "align_mlm": ACCUMULATED["align_mlm"],
     "continual": {"trainer": "continual", "alpha": 0.3, "dropout": 0.2},
     "ppa": {"trainer": "ppa", "words": "none"},
@@ -233,8 +214,6 @@ TWO = {
 CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
 MORE_TWO = {
     "fao joint": JOINT,
-    "fao ucb": {**UCB, "preset": "joint"},
-    "mao ucb": {**UCB, **RANDOM, "batch_of": "links"},
     # 21 rows for two processes: the last 5 fill no step of 2 x 4 and are left out of the epoch.
     **{f"{name} uneven": {**own, "count": 21} for name, own in ACCUMULATED.items()},
     **MORE_ACCUMULATED,

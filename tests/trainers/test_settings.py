@@ -21,7 +21,6 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import AutoModel, Trainer, TrainerCallback
 from transformers.trainer_utils import SaveStrategy
 
-from hf_xalign.data.batches.sampling import PairSampler
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import encode_sentences, encode_words
 from hf_xalign.modeling.loading import load_encoder
@@ -280,19 +279,6 @@ def test_weights_alone_are_not_resumed(method, tmp_path):
         "by name": (lambda: made().train(resume_from_checkpoint=one), f"checkpoint-1: .*it was saved {message}"),
     }
     assert_refused(table)
-
-
-@pytest.mark.parametrize(("count", "accumulation"), [(26, 1), (27, 2), (23, 1)])
-def test_ucb_counts_the_steps_that_drop_last_leaves(count, accumulation, tmp_path, monkeypatch):
-    """Windows of two steps, six epochs: a window that never ends would be learned in another epoch."""
-    monkeypatch.setattr(PairSampler, "WINDOW_STEPS", 2)
-    settings = {"language_sampling": "ucb", "train_sampling_strategy": "group_by_length", "num_train_epochs": 6}
-    settings |= {"dataloader_drop_last": True, "gradient_accumulation_steps": accumulation}
-    trainer = make(tmp_path, "fao", count=count, **settings)
-    trainer.train()
-    steps = -(-(count // 4) // accumulation)
-    assert trainer.state.global_step == 6 * steps
-    assert len(trainer.bandit.slots) == 2 + 6 * -(-steps // 2)
 
 
 def test_no_full_batch(tmp_path):

@@ -22,7 +22,7 @@ from transformers.trainer_utils import IntervalStrategy
 from transformers.utils.logging import set_verbosity
 
 from hf_xalign.cache import check_output
-from hf_xalign.data.batches.sampling import LanguageBandit, PairSampler, lengths_and_languages
+from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import only_language
@@ -218,8 +218,6 @@ class AlignmentTrainer(ScoringTrainer):
             self.objective = Objective(args.terms() if objective is None else objective)
             reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
             self.objective.require(self.computes, reason)
-        if args.language_sampling == "ucb" and not (self.objective and self.objective.reports_links):
-            raise InputError("language_sampling=ucb: no term of this objective reports the loss of links")
 
     def _complete(self) -> None:
         """Make the method's parts in addition to the model, when the Trainer is made."""
@@ -295,15 +293,10 @@ class AlignmentTrainer(ScoringTrainer):
             group_by_length=strategy == "group_by_length",
             language_sampling=self.args.language_sampling,
             alpha=self.args.language_alpha,
-            bandit=self._make_bandit(names) if self.args.language_sampling == "ucb" else None,
             shuffle=strategy != "sequential",
             multiple=batch if whole_batches else 1,
         )
         return self.sampler
-
-    def _make_bandit(self, languages: list[str]) -> LanguageBandit:
-        """Return a new bandit over these languages, which learns from the loss of each."""
-        raise NotImplementedError
 
     # ---- Loss ----
 

@@ -14,7 +14,7 @@ from transformers.optimization import get_scheduler
 from transformers.trainer_utils import SaveStrategy
 from transformers.training_args import TrainingArguments
 
-from hf_xalign.checks import GIVEN, SettingError, check, check_choice, excludes, needs, setting, show
+from hf_xalign.checks import SettingError, check, check_choice, excludes, needs, setting, show
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.batches.sampling import LanguageSampling
@@ -126,12 +126,9 @@ _BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
 
 SAMPLING = (
     "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
-    "language of n rows counts as n ** language_alpha. ucb: languages whose loss falls most come more often."
+    "language of n rows counts as n ** language_alpha."
 )
-SAMPLING_RULES = [
-    excludes("ucb counts the rows of an epoch", "ucb", ignore_data_skip=GIVEN),
-    excludes("that draws every row", ("temperature", "ucb"), train_sampling_strategy="sequential"),
-]
+SAMPLING_RULES = [excludes("that draws every row", "temperature", train_sampling_strategy="sequential")]
 Draw = Literal["first", "seed"]
 DRAW = "With a maximum number of pairs per source: take the first that the filters keep (first), or a sample (seed)."
 # Schedule of transformers' example scripts, with warm-up and decay.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,12 +19,10 @@ from transformers import PreTrainedModel
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.arrow import count_languages
-from hf_xalign.data.batches.pairs import LinkCollator, PairCollator, TokenIndex
-from hf_xalign.data.batches.sampling import LanguageBandit
+from hf_xalign.data.batches.pairs import PairCollator, TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
 from hf_xalign.data.load import concatenate
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.distributed import gather_rows
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
 from hf_xalign.evaluation.scores import (
@@ -49,7 +46,6 @@ from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Vectors
-from hf_xalign.record import write_text
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
@@ -63,7 +59,6 @@ logger = logging.getLogger(__name__)
 SUB_BATCH = 4
 # More pairs are encoded when they are drawn, because encoding ahead takes over a minute, and 500 bytes per pair.
 ENCODED_AHEAD = 200_000
-_BANDIT_FILE = "language_bandit.json"
 # {cached vectors of the encoder before training in a batch: their name in terms}
 _CACHED = {"reference": "f0", "sentences0": "sentences0"}
 
@@ -172,8 +167,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
     reference: PreTrainedModel | None = None
     # States of the frozen layers of all training sentences, if they are computed once.
     frozen_states: FrozenStates | None = None
-    # Chooses the languages, if language_sampling is ucb.
-    bandit: LanguageBandit | None = None
 
     def __init__(
         self,
@@ -334,54 +327,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
         self._drawn = None if linking.max_pairs is None else count_languages(linked.pairs)
         return linked.pairs
 
-    def _make_bandit(self, languages: list[str]) -> LanguageBandit:
-        self.bandit = LanguageBandit(len(languages))
-        cast(LinkCollator, self.data_collator).language_ids = {name: number for number, name in enumerate(languages)}
-        # Sums and counts of each language's losses since the bandit last learned.
-        self._losses = torch.zeros(2, len(languages), device=self.args.device)
-        return self.bandit
-
-    def _note(self, losses: torch.Tensor, languages: torch.Tensor, gathered: bool) -> None:
-        """Add the losses of links, float (links,), to their languages, int64 (links,)."""
-        if not self._in_step:
-            return
-        if gathered:
-            languages = gather_rows(languages)
-        processes = self.args.world_size if gathered else 1
-        losses = losses.detach().to(self._losses.dtype)
-        self._losses.index_add_(1, languages, torch.stack([losses, torch.ones_like(losses)]) / processes)
-
-    def advance(self) -> None:
-        """Give the bandit, if there is one, the losses of a window at its end."""
-        if self.bandit is None:
-            return
-        sampler = self.sampler
-        steps = -(-len(sampler) // sampler.step_pairs)
-        step = (self.state.global_step - 1) % steps + 1
-        if step == steps or step % sampler.WINDOW_STEPS == 0:
-            losses, counts = self.accelerator.reduce(self._losses, reduction="sum").double().cpu().numpy()
-            self.bandit.learn(losses, counts)
-            self._losses.zero_()
-
-    def save_state(self, folder: Path) -> None:
-        """Save the bandit, and the losses that it has not learned from."""
-        if self.bandit is not None:
-            self._hold(self.accelerator.reduce(self._losses, reduction="sum"))
-            if self.args.should_save:
-                state = self.bandit.state_dict() | {"window": self._losses.tolist()}
-                write_text(folder / _BANDIT_FILE, json.dumps(state))
-
-    def load_state(self, folder: Path) -> None:
-        """Load the bandit and its losses."""
-        if self.bandit is not None:
-            state = json.loads((folder / _BANDIT_FILE).read_text(encoding="utf-8"))
-            self.bandit.load_state_dict(state)
-            self._hold(torch.tensor(state["window"], dtype=self._losses.dtype, device=self.args.device))
-
-    def _hold(self, losses: torch.Tensor) -> None:
-        """Move the losses of all processes to the first, as in a resumed run, so that sums round equally."""
-        self._losses = losses if self.args.process_index == 0 else torch.zeros_like(losses)
-
     def word_loss(
         self, inputs: dict[str, torch.Tensor], computed: dict[str, torch.Tensor], counts: torch.Tensor | int | None
     ) -> torch.Tensor:
@@ -390,7 +335,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
             inputs = inputs | {"link_pairs": inputs["link_pairs"] * self.args.world_size + self.args.process_index}
-        vectors = Vectors(inputs, heads=self.head, note=self._note, **computed)
+        vectors = Vectors(inputs, heads=self.head, **computed)
         return self.objective(vectors, counts, self.log_term, self._places)
 
     def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:

@@ -107,12 +107,11 @@ class LinkCollator:
     `linked_tokens`: `words`, [CLS] (`cls`), [CLS] and [SEP] (`cls_sep`), or `all` three are linked.
     `regularized_words` of `regularized_side` are kept near the encoder before training, f0: `all` of its words and the
     linked special tokens (Cao et al. 2020), `all_specials` (all words, [CLS] and [SEP], as in the published code), or
-    only `linked` words (MAO eq. 3, ROTATE). Three settings add tensors to a batch:
+    only `linked` words (MAO eq. 3, ROTATE). Two settings add tensors to a batch:
 
     - `every_word` uses all words of both sides: `word_sentences` int64 (W,), the row of `input_ids` of each word;
     - `sub_batch` divides losses by the counts of this many consecutive pairs: `link_divisors` int64 (L,) and
-      `kept_divisors` int64 (G,), the number of links or of regularized words in the item's group;
-    - `language_ids` of the source languages: `link_languages` int64 (L,).
+      `kept_divisors` int64 (G,), the number of links or of regularized words in the item's group.
     """
 
     pad_token_id: int
@@ -121,7 +120,6 @@ class LinkCollator:
     regularized_words: RegularizedWords = "linked"
     every_word: bool = field(default=False, kw_only=True)
     sub_batch: int | None = field(default=None, kw_only=True)
-    language_ids: dict[str, int] | None = field(default=None, init=False)
 
     def _sentences(self, rows: list[EncodedRow]) -> tuple[list[np.ndarray], list[Sentence]]:
         """Return the links of each pair, and the sentences, all sources and then all targets."""
@@ -161,9 +159,6 @@ class LinkCollator:
         pairs = [row.get("pair", k) for k, (row, _, _) in enumerate(sentences[:size])]
         counts = [len(pair) for pair in links]
         extra = {}
-        if self.language_ids is not None:
-            row_languages = [self.language_ids[row["source_lang"]] for row, _, _ in sentences[:size]]
-            extra["link_languages"] = torch.from_numpy(np.repeat(row_languages, counts))
         if self.sub_batch is not None:
             kept_counts = [len(used) for _, _, used in kept_sentences]
             extra["link_divisors"] = _divisors(counts, self.sub_batch)
@@ -368,7 +363,6 @@ class CachedLinkCollator:
     regularized_side: Side = "target"
     languages: dict[str, int] | None = None
     pivot: str | None = None
-    language_ids: dict[str, int] | None = field(default=None, init=False)
 
     def __call__(self, rows: list[EncodedRow]) -> dict[str, torch.Tensor]:
         """Collate `rows`."""
@@ -382,8 +376,6 @@ class CachedLinkCollator:
             "kept_words": link_ids + size * SIDES.index(self.regularized_side),
             "kept_links": link_ids,
         }
-        if self.language_ids is not None:
-            batch["link_languages"] = torch.tensor([self.language_ids[row["source_lang"]] for row in rows])
         if self.languages is not None:
             batch["language"] = _languages(rows, self.languages, self.pivot).unsqueeze(0)
         return batch

@@ -1,4 +1,4 @@
-"""Length-grouped, language-balanced and learned sampling of batches, and streams of several data sets."""
+"""Length-grouped and language-balanced sampling of batches, and streams of several data sets."""
 
 from __future__ import annotations
 
@@ -14,71 +14,8 @@ from torch.utils.data import Sampler
 
 from hf_xalign.data.arrow import scan_columns
 from hf_xalign.data.batches.pairs import EncodedRow, PairCollator
-from hf_xalign.errors import InputError
 
-
-class LanguageBandit:
-    """Choose each language's share of a window of steps, by discounted UCB (Garivier and Moulines 2008).
-
-    A window has 50 slots; a slot is one optimizer step's number of pairs. Half of the slots are divided equally. Each
-    other slot goes to the language with the largest mean gain + sqrt(2 log(1 + N) / n). The gain of a window is the
-    relative drop of the language's loss since the window before; mean gains are divided by the largest one. n is the
-    number of slots that the language has had, in windows, and N the sum over all languages. Each window discounts
-    counts and gains by 0.9.
-
-    `slots` has one list for each window, with the slots of each language. The first two windows are divided equally;
-    window w + 2 is decided after window w was trained. So a decision does not depend on how many batches the
-    dataloader prefetches, and a resumed run repeats it.
-
-    Example:
-        >>> bandit = LanguageBandit(2)
-        >>> for loss in (1.0, 0.8, 0.6):  # the first language learns, the second does not
-        ...     bandit.learn(np.array([loss, 1.0]), np.array([1.0, 1.0]))
-        >>> bandit.slots
-        [[25, 25], [25, 25], [25, 25], [38, 12], [38, 12]]
-    """
-
-    SLOTS = 50
-    DISCOUNT = 0.9
-
-    def __init__(self, languages: int):
-        even = [self.SLOTS // languages + (code < self.SLOTS % languages) for code in range(languages)]
-        self.slots = [even, list(even)]
-        self._state = np.zeros((3, languages))  # of each language: count, gain and loss
-
-    def learn(self, losses: np.ndarray, counts: np.ndarray) -> None:
-        """Record one trained window and decide the next: summed `losses` and `counts` of pairs, float (languages,)."""
-        seen, before = counts > 0, self._state[2]
-        means = np.where(seen, losses / np.where(seen, counts, 1), before)
-        comparable = seen & (before > 0)
-        gains = np.where(comparable, 1 - means / np.where(comparable, before, 1), 0)
-        trained = np.array(self.slots[-2]) / self.SLOTS * seen
-        self._state = np.stack([*(self.DISCOUNT * self._state[:2] + [trained, trained * gains]), means])
-        self.slots.append(self._decide())
-
-    def _decide(self) -> list[int]:
-        means = self._state[1] / np.maximum(self._state[0], 1e-12)
-        means /= max(np.abs(means).max(), 1e-12)
-        counts = self._state[0] + np.array(self.slots[-1]) / self.SLOTS
-        slots = np.full(len(counts), self.SLOTS // (2 * len(counts)))
-        counts += slots / self.SLOTS
-        for _ in range(self.SLOTS - int(slots.sum())):
-            bonus = np.sqrt(2 * np.log1p(counts.sum()) / np.maximum(counts, 1e-12))
-            chosen = int(np.argmax(means + bonus))
-            slots[chosen] += 1
-            counts[chosen] += 1 / self.SLOTS
-        return slots.tolist()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state in JSON types."""
-        return {"slots": self.slots, "state": self._state.tolist()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state that `state_dict` returned."""
-        self.slots, self._state = state["slots"], np.array(state["state"])
-
-
-LanguageSampling = Literal["proportional", "each", "temperature", "ucb"]
+LanguageSampling = Literal["proportional", "each", "temperature"]
 
 
 @dataclass(eq=False, repr=False)
@@ -95,8 +32,7 @@ class PairSampler(Sampler[int]):
     `language_sampling` decides how often each language is drawn. `proportional` draws every pair once. `each` gives
     each language an equal part of every step, and repeats shorter corpora until the longest has been seen once.
     `temperature` draws as many pairs as there are, with a share in proportion to n ** `alpha` for a language of n
-    pairs: short corpora are repeated, and each epoch draws another part of long ones. `ucb` draws as many pairs, with
-    the shares that `bandit` decides for each window.
+    pairs: short corpora are repeated, and each epoch draws another part of long ones.
     """
 
     WINDOW_STEPS: ClassVar[int] = 50
@@ -109,7 +45,6 @@ class PairSampler(Sampler[int]):
     group_by_length: bool = True
     language_sampling: LanguageSampling = "proportional"
     alpha: float = 0.3
-    bandit: LanguageBandit | None = None
     shuffle: bool = True
     multiple: int = 1
     epoch: int = field(default=0, init=False)
@@ -151,36 +86,8 @@ class PairSampler(Sampler[int]):
             quotas = zip(self._corpora(), _quotas(self.sizes**self.alpha, len(self.lengths)), strict=True)
             drawn = [np.resize(rng.permutation(corpus), quota) for corpus, quota in quotas]
             yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
-        elif self.bandit is not None:
-            yield from self._decided(self.bandit, rng)
         else:
             yield from self._ordered(np.arange(len(self.lengths), dtype=np.int32), self.step_pairs, rng)
-
-    @property
-    def windows(self) -> int:
-        """Number of windows in an epoch."""
-        return -(-len(self) // (self.WINDOW_STEPS * self.step_pairs))
-
-    def _decided(self, bandit: LanguageBandit, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield windows of the bandit's choice from an endless stream of each language."""
-        streams = list(self._corpora())
-        left = [stream[:0] for stream in streams]
-        window = self.WINDOW_STEPS * self.step_pairs
-        for number in range(self.windows):
-            turn = self.epoch * self.windows + number
-            if turn >= len(bandit.slots):
-                raise InputError(
-                    f"language_sampling=ucb decides {self.WINDOW_STEPS} steps ahead, but the dataloader prefetches "
-                    "more than that: lower dataloader_num_workers or dataloader_prefetch_factor"
-                )
-            drawn = []
-            size = min(window, len(self.lengths) - number * window)
-            for code, quota in enumerate(_quotas(np.array(bandit.slots[turn]), size)):
-                while len(left[code]) < quota:
-                    left[code] = np.concatenate([left[code], rng.permutation(streams[code])])
-                drawn.append(left[code][:quota])
-                left[code] = left[code][quota:]
-            yield from self._ordered(np.concatenate(drawn), self.step_pairs, rng)
 
     def _corpora(self) -> Iterator[np.ndarray]:
         """Yield the indices of each language."""

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1638, 25),
     "core": (2833, 54),
-    "data": (7002, 133),
+    "data": (6939, 129),
     "evaluation": (2071, 20),
     "explore": (336, 3),
     "hub": (392, 11),
@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4868, 77),
     "objectives": (1241, 13),
     "prepare": (980, 4),
-    "recipes": (2859, 34),
+    "recipes": (2841, 34),
     "report": (450, 2),
     "search": (831, 9),
     "statistics": (731, 12),

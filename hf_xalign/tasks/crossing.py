@@ -132,7 +132,7 @@ def derive_examples(
         rows = with_trees(rows, source, split=split, revision=revision)
     labels = "labels" if "labels" in rows.column_names else None
     with explained(examples.name):
-        derived = derive(rows, replace(language, on_unknown="keep"), _texts(rows), labels=labels)
+        derived = derive(rows, language, _texts(rows), labels=labels)
     fingerprint = digest(examples.fingerprint, str(language))
     return replace(examples, language=language.code, rows=derived, fingerprint=fingerprint)
 

@@ -18,7 +18,7 @@ from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
-from hf_xalign.data.load import load_parallel, source_entry
+from hf_xalign.data.load import source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
@@ -107,7 +107,7 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
         if "transliteration" in data.derive:
             alphabet = Alphabet.of([*_texts(corpora), *_texts(held_out)], tokenizer)
             for texts in (corpora, held_out):
-                notes += _unknown_characters(texts, alphabet, data.on_unknown)
+                notes += _unknown_characters(texts, alphabet)
             natural_tokenizer = tokenizer
             tokenizer, counterparts = extend_tokenizer(tokenizer, alphabet)
             if data.shared:
@@ -123,16 +123,13 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
             shared=shared,
             alphabet=alphabet,
             word_order=order,
-            on_unknown="keep" if data.on_unknown == "keep" else "error",
         )
-        if args.objective == "xlm" and not data.parallel:
+        if args.objective == "xlm":
             pairs = derive_pairs(natural, derived, _column(natural))
         languages.append(derived.code)
         for texts in (corpora, held_out):
             if texts:
                 texts[derived.code] = derive(texts[languages[0]], derived, [_column(texts[languages[0]])])
-    if data.parallel:
-        pairs = load_parallel(data.parallel, **data.columns())
     model = _encoder(data, tokenizer, old_ids, args.seed)
     if args.has_language_embeddings:
         add_language_embeddings(model, languages)
@@ -182,22 +179,17 @@ def _cells(corpus: Dataset) -> list[str]:
     return [" ".join(cell) if isinstance(cell, list) else cell or "" for cell in cells]
 
 
-def _unknown_characters(corpora: dict[str, Dataset], alphabet: Alphabet, on_unknown: str) -> list[str]:
-    """Describe the rows with characters beyond the alphabet, and leave them out of the text for `drop`."""
+def _unknown_characters(corpora: dict[str, Dataset], alphabet: Alphabet) -> list[str]:
+    """Describe the rows with characters beyond the alphabet, which stay in both languages."""
     lines = []
     for language, corpus in corpora.items():
-        unknown = [alphabet.unknown(text) for text in _cells(corpus)]
-        rows = np.flatnonzero([*map(bool, unknown)])
-        if not len(rows) or on_unknown == "error":
-            continue
-        count = len({character for characters in unknown for character in characters})
-        treated = "are left out" if on_unknown == "drop" else "keep them in both languages"
-        lines.append(
-            f"letters  {count:,} characters beyond the {len(alphabet):,} most frequent: the {len(rows):,} rows of "
-            f"{language} with one {treated} (on_unknown={on_unknown})"
-        )
-        if on_unknown == "drop":
-            corpora[language] = corpus.select(np.setdiff1d(np.arange(len(corpus)), rows))
+        unknown = list(filter(None, map(alphabet.unknown, _cells(corpus))))
+        if unknown:
+            count = len(set().union(*unknown))
+            lines.append(
+                f"letters  {count:,} characters beyond the {len(alphabet):,} most frequent stay in both languages, in "
+                f"{len(unknown):,} rows of {language}"
+            )
     return lines
 
 

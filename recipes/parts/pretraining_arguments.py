@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
+from hf_xalign.recipes.parts.arguments import SmokeTest, option
 
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig
@@ -19,7 +19,7 @@ _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 
 
 @dataclass
-class PretrainingArguments(PairColumns, SmokeTest):
+class PretrainingArguments(SmokeTest):
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(
@@ -28,12 +28,14 @@ class PretrainingArguments(PairColumns, SmokeTest):
         [],
     )
     eval_corpus: list[str] = option(_TEXT, "Held-out text, written the same way.", [])
+    target_lang: str = option(_TEXT, "The pivot language, that of a dictionary's first column.", "en")
+    dataset_revision: str | None = option(_TEXT, "Branch, tag or commit of Hub datasets.", None)
     text_column: str = option(_TEXT, "Column with the text, or with its words, where the format has names.", "text")
     max_sentences: int | None = option(_TEXT, "Use the first n sentences of each corpus.", None, least=1)
     max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None, least=1)
     derive: list[str] = option(
         _TEXT,
-        "Derive a second language from the corpus: syntax, inversion or permutation, transliteration.",
+        "Derive a second language from the corpus: syntax, inversion, transliteration.",
         [],
         rules=[
             needs(when="syntax", order_of=GIVEN),
@@ -49,20 +51,8 @@ class PretrainingArguments(PairColumns, SmokeTest):
         most=1,
         rules=[needs("of the pieces that it changes", derive="transliteration")],
     )
-    on_unknown: Literal["keep", "drop", "error"] = option(
-        _TEXT,
-        "transliteration: characters beyond the 6,136 most frequent stay (keep), their sentences are left out (drop), "
-        "or they are refused (error).",
-        "keep",
-    )
     order_of: list[str] = option(
         _TEXT, "syntax: CoNLL-U files of the language with the word order.", [], rules=[needs(derive="syntax")]
-    )
-    parallel: list[str] = option(
-        _TEXT,
-        "xlm: sentence pairs, as in hf-xalign train fao. Default with derive: the corpus and the derived text.",
-        [],
-        rules=[needs(objective="xlm")],
     )
     pair_share: float = option(_TEXT, "xlm: ratio of rows of sentence pairs to rows of text.", 0.25)
     pair_halves: Literal["packed", "padded"] = option(
@@ -106,7 +96,7 @@ class PretrainingArguments(PairColumns, SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         check_models([self.model_name_or_path])
-        check_files([*self.corpus, *self.eval_corpus, *self.dictionary, *self.test_dictionary, *self.parallel])
+        check_files([*self.corpus, *self.eval_corpus, *self.dictionary, *self.test_dictionary])
         check_files(self.order_of)
 
     def check(self, args: AlignMLMConfig) -> None:
@@ -125,7 +115,7 @@ class PretrainingArguments(PairColumns, SmokeTest):
         for name, known in (("dictionary", "corpus"), ("test_dictionary", "dictionary")):
             if unknown := [language for language in languages[name] if language not in languages[known]]:
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
-        if args.objective == "xlm" and not self.derive and not self.parallel:
-            raise InputError("objective=xlm needs sentence pairs: --parallel LANG=FILE")
+        if args.objective == "xlm" and not self.derive:
+            raise InputError("objective=xlm needs sentence pairs, which --derive makes")
         if self.target_lang in languages["dictionary"]:
             raise InputError(f"dictionary of {self.target_lang}: that is the pivot; name the language of column two")

@@ -13,11 +13,10 @@ import pytest
 import torch
 from support.families import CONFIGS
 from support.ppa import make_pairs
-from support.tiny import make_encoder, make_links, make_tokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer, train_unigram
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from hf_xalign.config import parse
-from hf_xalign.data.pretraining.vocabulary import train_tokenizer
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import model_fingerprint
 from hf_xalign.recipes import fao, mao, mapping
@@ -96,7 +95,7 @@ def test_extend_vocabulary(script, tmp_path, capsys):
     rows = [("নতুন ফাইল খোলো", "open new file"), ("ফাইল খোলো", "open file"), ("নতুন ঘর", "new house")] * 8
     pairs = f"bn={tmp_path / 'pairs.tsv'}"
     (tmp_path / "pairs.tsv").write_text("bn\ten\n" + "".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")
-    base = train_tokenizer([text for row in rows for text in row], 60, kind="unigram")
+    base = train_unigram([text for row in rows for text in row], 60)
     make_encoder().save_pretrained(tmp_path / "base")
     base.save_pretrained(tmp_path / "base")
     words = ["--model", str(tmp_path / "base"), "--pairs", pairs, "--train", pairs, "--eval", pairs, "--pieces", "40"]

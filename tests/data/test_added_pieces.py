@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from support.refusals import assert_refused, calls
-from support.tiny import byte_level, make_tokenizer
+from support.tiny import byte_level, make_tokenizer, train_unigram
 from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
@@ -29,7 +29,7 @@ def byte_fallback():
 
 
 KINDS = {
-    "unigram": partial(train_tokenizer, ENGLISH, 60, kind="unigram"),
+    "unigram": partial(train_unigram, ENGLISH, 60),
     "wordpiece": make_tokenizer,
     "bpe": partial(train_tokenizer, ENGLISH, 60),
     "byte_level": partial(byte_level, ENGLISH),

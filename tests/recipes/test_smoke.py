@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.recipe import command, on_files, pretraining_command, task_command
+from support.recipe import DERIVE, command, on_files, pretraining_command, task_command
 
 from hf_xalign.cli.train import METHODS
 
@@ -15,11 +15,10 @@ NOISE = r"Warning|LOAD REPORT|MISSING|UNEXPECTED|pin_memory|were not passed to `
 
 
 def words(method, files):
-    derived = ("--derive", "inversion", "transliteration")
     table = {
         "ppa": lambda: command(files, "--queue_size", "64", "--min_tokens", "2"),
         "mapping": lambda: [*on_files(files), "--device", "cpu"],
-        "align_mlm": lambda: pretraining_command(files, *derived),
+        "align_mlm": lambda: pretraining_command(files, *DERIVE),
         "finetune": lambda: task_command(files, "--seeds", "3", "4"),
         "continual": lambda: task_command(files, "--reference", f"{files}/base", "--pairs", f"de={files}/train.jsonl"),
     }

@@ -36,6 +36,13 @@ def command(folder, *options, out="out"):
     ]  # fmt: skip
 
 
+# A derived language, and an encoder with a vocabulary that can be transliterated.
+DERIVE = (
+    *("--derive", "inversion", "transliteration", "--model_name_or_path", "new", "--vocabulary", "train"),
+    *("--vocab_size", "80", "--hidden_size", "16", "--attention_heads", "2", "--layers", "2"),
+)
+
+
 def pretraining_command(folder, *options, out="out", corpus=("en=en.txt",)):
     return [
         "--model_name_or_path", str(folder / "base"),

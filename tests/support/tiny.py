@@ -12,6 +12,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
+from hf_xalign.data.pretraining.vocabulary import SPLIT_AT_BLANKS, roberta_tokenizer
 from hf_xalign.modeling.languages import add_language_embeddings
 
 _post_init = PreTrainedModel.post_init
@@ -73,6 +74,17 @@ def byte_level(lines, pre_tokenizer=None):
         lines, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
     )
     return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
+
+
+def train_unigram(texts, size):
+    """Return a Unigram tokenizer with the frame of XLM-R's; ids differ a little each time that it is trained."""
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    backend = Tokenizer(models.Unigram())
+    backend.normalizer = normalizers.NFKC()
+    backend.pre_tokenizer = SPLIT_AT_BLANKS
+    options = {"special_tokens": specials, "unk_token": "<unk>", "show_progress": False}
+    backend.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=size, **options))
+    return roberta_tokenizer(backend, specials, 512)
 
 
 TWO_SEPARATORS = "[CLS] $A [SEP] [SEP] $B [SEP]"

@@ -1,6 +1,6 @@
 """Derived languages: a natural language with another script, another word order, or both.
 
-These are the languages of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn) and of Deshpande et al. (2022).
+These are the languages of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn).
 
     english = load_monolingual("wikitext.txt")["text"]
     language = DerivedLanguage("en", ("inversion", "transliteration"), alphabet=Alphabet.of(english))
@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
-import operator
 import os
 import random
 import re
@@ -101,8 +99,7 @@ class SharedPieces:
     `tokenizer` is the natural language's tokenizer for text that is already split into words, as the JSON of
     `tokenizers`. `pieces` are ids of its vocabulary, in ascending order.
 
-    Text in which all other pieces are transliterated is split like the natural text. The pre-tokenizer `Whitespace`
-    is an exception: it keeps punctuation marks together, but splits between a mark and a letter.
+    Text in which all other pieces are transliterated is split like the natural text.
     """
 
     tokenizer: str
@@ -151,13 +148,13 @@ def _table(characters: str) -> dict[int, int]:
     return dict(zip(map(ord, characters), LETTERS))
 
 
-Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
+Operation = Literal["syntax", "inversion", "transliteration"]
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
 
 _FORMAT, _VERSION = "derived_language", 1
-_SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
+_SUBTAGS = {"syntax": "syntax", "inversion": "inv", "transliteration": "trans"}
 
 
 @dataclass(frozen=True)
@@ -173,13 +170,12 @@ class DerivedLanguage:
 
             - `syntax`: reorder the dependents of nouns and verbs by `word_order`; needs trees, so it comes first.
             - `inversion`: reverse the words of each sentence.
-            - `permutation`: put the words of each sentence in random order.
-            - `transliteration`: replace each character by `alphabet`; hides sentence ends, so it comes last.
-        seed: seed of the random orders.
+            - `transliteration`: replace each character by `alphabet`, others stay; hides sentence ends, so it comes
+              last.
+        seed: seed of the orders that `syntax` draws.
         shared: pieces of the vocabulary that stay the same in both languages; all other pieces are transliterated.
         alphabet: alphabet of the transliteration, from `Alphabet.of(words)`.
         word_order: learned by `WordOrder.learn` from the trees of the language whose order is wanted.
-        on_unknown: `error` refuses a character outside the alphabet, `keep` leaves it unchanged.
     """
 
     base: str
@@ -193,7 +189,6 @@ class DerivedLanguage:
     )
     alphabet: Alphabet | None = setting(None, rules=[needs(operations="transliteration")])
     word_order: WordOrder | None = setting(None, rules=[needs(operations="syntax")])
-    on_unknown: Literal["error", "keep"] = "error"
 
     def __post_init__(self) -> None:
         operations = tuple(self.operations)
@@ -221,37 +216,21 @@ class DerivedLanguage:
         for operation in self.operations:
             if operation == "syntax":
                 order = self._syntax(words, tree)
-            elif operation != "transliteration":
+            elif operation == "inversion":
                 moved: list[int] = []
                 for start, end, stop in sentences([words[i] for i in order]):
-                    body = order[start:end]
-                    if operation == "inversion":
-                        body.reverse()
-                    else:
-                        draw = _generator(self.seed, operation, [words[i] for i in body])
-                        keys = [draw() for _ in body]
-                        body = [body[k] for k in sorted(range(len(body)), key=keys.__getitem__)]
-                    moved += body + order[end:stop]
+                    moved += order[start:end][::-1] + order[end:stop]
                 order = moved
         return order
 
     def spell(self, word: str) -> str:
-        """Return a word in the derived language's script.
-
-        Raises:
-            InputError: a character is outside the alphabet, and `on_unknown` is `error`.
-        """
+        """Return a word in the derived language's script."""
         if self.alphabet is None:
             return word
-        stays = self.shared.stays(word) if self.shared else (False,) * len(word)
-        changed = "".join(itertools.compress(word, map(operator.not_, stays)))
-        if self.on_unknown == "error" and (unknown := self.alphabet.unknown(changed)):
-            raise InputError(
-                f"{unknown[0]!r} (U+{ord(unknown[0]):04X}) in {word!r} is not in the alphabet of "
-                f"{len(self.alphabet):,} characters. Make the alphabet from this text too, or keep such characters "
-                "by on_unknown=keep."
-            )
         letters = self.alphabet.translate(word)
+        if self.shared is None:
+            return letters
+        stays = self.shared.stays(word)
         return "".join(old if stay else new for old, new, stay in zip(word, letters, stays, strict=True))
 
     def words(self, words: Sequence[str], tree: Tree | None = None) -> list[str]:
@@ -283,7 +262,7 @@ class DerivedLanguage:
         assert self.word_order is not None  # checked in the constructor
         if tree is None or list(tree.words) != list(words):
             raise InputError(f"syntax needs the dependency tree of this sentence: {' '.join(words)!r}")
-        order = self.word_order.order(tree, _generator(self.seed, "syntax", words))
+        order = self.word_order.order(tree, _generator(self.seed, words))
         last = len(words) - 1
         if words and words[last] in SENTENCE_ENDS:
             order.remove(last)
@@ -302,7 +281,7 @@ def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
         yield start, len(words), len(words)
 
 
-def _generator(seed: int, purpose: str, words: Sequence[str]) -> Callable[[], float]:
+def _generator(seed: int, words: Sequence[str]) -> Callable[[], float]:
     """Return a function that draws numbers in [0, 1), seeded by the words."""
-    key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
+    key = hashlib.blake2b("\n".join([str(seed), "syntax", *words]).encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(key)).random

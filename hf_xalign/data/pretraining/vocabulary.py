@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -39,16 +39,13 @@ _PRIVATE = 0xF0000  # start of Unicode's private planes of 65,534 characters eac
 _ROUNDS = 4  # rounds in which Unigram pieces are scored
 
 
-def train_tokenizer(
-    texts: Sequence[str], vocab_size: int, *, kind: Literal["bpe", "unigram"] = "bpe", max_length: int = 512
-) -> PreTrainedTokenizerFast:
-    """Train a tokenizer on texts, with RoBERTa's special tokens and templates.
+def train_tokenizer(texts: Sequence[str], vocab_size: int, *, max_length: int = 512) -> PreTrainedTokenizerFast:
+    """Train a BPE tokenizer on texts, as in ALIGN-MLM, with RoBERTa's special tokens and templates.
 
     Text is NFKC-normalized and split at blanks; "▁" marks the start of a word, as in XLM-R. No piece crosses a blank,
     and every character of the texts has a piece. Special tokens are `<s> <pad> </s> <unk> <mask>`, ids 0 to 4.
 
-    `vocab_size` counts special tokens too; `max_length` is the tokenizer's `model_max_length`. ALIGN-MLM uses `bpe`.
-    Training `unigram` sums scores in random order, so ids differ slightly between runs: save the tokenizer.
+    `vocab_size` counts special tokens too; `max_length` is the tokenizer's `model_max_length`.
     """
     *_, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     normalizer = normalizers.NFKC()
@@ -58,18 +55,12 @@ def train_tokenizer(
     characters = {c for c in characters if not c.isspace()}
     with explained("special tokens and the characters of the text"):
         check_range(least=len(specials) + len(characters | {WORD_START}), vocab_size=vocab_size)
-    options: Spec = {
-        "vocab_size": vocab_size,
-        "special_tokens": [*specials[:-1], AddedToken(mask, lstrip=True)],
-        "show_progress": int(os.environ.get("RANK", "0")) == 0,
-    }
-    trainer: trainers.Trainer
-    if kind == "bpe":
-        tokenizer = Tokenizer(models.BPE(unk_token=unk))
-        trainer = trainers.BpeTrainer(**options)
-    else:
-        tokenizer = Tokenizer(models.Unigram())
-        trainer = trainers.UnigramTrainer(unk_token=unk, **options)
+    tokenizer = Tokenizer(models.BPE(unk_token=unk))
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[*specials[:-1], AddedToken(mask, lstrip=True)],
+        show_progress=int(os.environ.get("RANK", "0")) == 0,
+    )
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
     tokenizer.train_from_iterator(texts, trainer)
@@ -313,8 +304,8 @@ def _add_merges(model: Spec, words: Counter[str], merges: list[tuple[str, str]],
         start.setdefault(first + second, len(start))
 
 
-# Pre-tokenizers that look at one character at a time, so that a rule for a character can be copied for its letter.
-_SPLITTERS = ("BertPreTokenizer", "Digits", "Metaspace", "Punctuation", "Whitespace", "WhitespaceSplit")
+# Rules that split text at blanks alone, so that they need no rule for letters.
+_AT_BLANKS = {"Sequence", "WhitespaceSplit", "Metaspace"}
 _NOTHING: Spec = {
     "version": "1.0",
     "added_tokens": [],
@@ -327,30 +318,35 @@ def extend_tokenizer(
 ) -> tuple[PreTrainedTokenizerFast, np.ndarray]:
     """Add a transliterated copy of the vocabulary.
 
-    Every piece, and every rule that splits text into pieces, is copied with its characters transliterated. So the
-    tokenizer splits a transliterated word where it splits the natural word, and the two vocabularies correspond one to
-    one, which gives the dictionary of T_trans in Tang et al. (2022).
+    Every piece is copied with its characters transliterated. So the tokenizer splits a transliterated word where it
+    splits the natural word, and the two vocabularies correspond one to one, which gives the dictionary of T_trans in
+    Tang et al. (2022).
 
     - Every piece with a character of the alphabet gets a copy, with the same score (Unigram) or merges of the same
-      rank (BPE). Special tokens get no copy. The marks "▁", "##" and "</w>" stay. Copies get the ids from
-      `len(tokenizer)` on, in the order of their originals.
-    - The normalizer and pre-tokenizer treat a letter like its character. If text is lower-cased, the letter of a
-      capital becomes the letter of the small character; if full stops are split off, so is the letter of a full stop.
+      rank (BPE). Special tokens get no copy, and "▁" stays. Copies get the ids from `len(tokenizer)` on, in the order
+      of their originals.
+    - The normalizer treats a letter like its character. If text is lower-cased, the letter of a capital becomes the
+      letter of the small character.
 
     Text must be in NFC, because the normalizer's rules for sequences of characters are not copied.
 
     `alphabet` is `Alphabet.of(words, tokenizer)`. Returns the tokenizer, and int64 (n, 2) with the id of each natural
     piece and of its copy. The model then needs `model.resize_token_embeddings(len(tokenizer))`.
+
+    Raises:
+        InputError: the tokenizer does not split text at blanks into pieces of characters, or was extended before.
     """
     spec = tokenizer_spec(tokenizer)
     name = tokenizer_name(tokenizer)
     model = spec["model"]
-    pipeline = json.dumps([spec["normalizer"], spec["pre_tokenizer"], spec["decoder"]])
-    instead = "train one by train_tokenizer, or take one whose pieces are characters (XLM-R's, BERT's)"
-    if '"ByteLevel"' in pipeline or model.get("byte_fallback"):
-        raise InputError(f"{name}: the tokenizer works on bytes, which transliteration changes; {instead}")
-    if model["type"] not in ("Unigram", "BPE", "WordPiece"):
-        raise InputError(f"{name}: a vocabulary of the kind {model['type']} cannot be transliterated; {instead}")
+    rules = spec["pre_tokenizer"] or {"type": "Sequence"}
+    kinds = {rules["type"], *(rule["type"] for rule in rules.get("pretokenizers", ()))}
+    bytewise = model.get("byte_fallback") or '"ByteLevel"' in json.dumps([spec["normalizer"], spec["decoder"]])
+    if model["type"] not in ("Unigram", "BPE") or model.get("end_of_word_suffix") or bytewise or kinds - _AT_BLANKS:
+        raise InputError(
+            f"{name}: only a Unigram or BPE tokenizer of characters that splits text at blanks can be transliterated. "
+            "Train one by train_tokenizer (--vocabulary train), or take XLM-R's."
+        )
     unigram = model["type"] == "Unigram"
     vocabulary = {piece: i for i, (piece, _) in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
     if taken := [piece for piece in vocabulary if any(ord(character) in LETTERS for character in piece)]:
@@ -358,21 +354,12 @@ def extend_tokenizer(
             f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
         )
     spec["normalizer"] = _normalizer(spec["normalizer"], alphabet, name)
-    if spec["pre_tokenizer"] is not None:
-        spec["pre_tokenizer"] = _pre_tokenizer(spec["pre_tokenizer"], alphabet, name)
     special = {token["content"] for token in spec["added_tokens"]}
     special.add(model["vocab"][model["unk_id"]][0] if unigram else model["unk_token"])
     scores = [score for _, score in model["vocab"]] if unigram else []
-    prefix, suffix = model.get("continuing_subword_prefix") or "", model.get("end_of_word_suffix") or ""
-
-    def copy(piece: str) -> str:
-        start = len(prefix) if prefix and piece.startswith(prefix) and piece != prefix else 0
-        end = len(piece) - (len(suffix) if suffix and piece.endswith(suffix) else 0)
-        return piece[:start] + alphabet.translate(piece[start:end]) + piece[end:]
-
     counterparts: list[tuple[int, int]] = []
     for piece, natural in sorted(vocabulary.items(), key=lambda item: item[1]):
-        if piece in special or (derived := copy(piece)) == piece:
+        if piece in special or (derived := alphabet.translate(piece)) == piece:
             continue
         counterparts.append((natural, len(vocabulary)))
         vocabulary[derived] = len(vocabulary)
@@ -380,12 +367,11 @@ def extend_tokenizer(
             model["vocab"].append([derived, scores[natural]])
     if not unigram:
         model["vocab"] = vocabulary
-    if model["type"] == "BPE":
         # Right after its original, so that merges apply in the same order in words that keep some characters.
         merges: list[list[str]] = []
-        for first, second in model["merges"]:
-            merges.append([first, second])
-            if (copied := [copy(first), copy(second)]) != merges[-1]:
+        for merge in model["merges"]:
+            merges.append(merge)
+            if (copied := list(map(alphabet.translate, merge))) != merge:
                 merges.append(copied)
         model["merges"] = merges
     return rebuild(tokenizer, spec), np.array(counterparts, dtype=np.int64).reshape(-1, 2)
@@ -414,34 +400,6 @@ def _normalizer(normalizer: Spec | None, alphabet: Alphabet, name: str) -> Spec 
         "type": "Sequence",
         "normalizers": [normalizer, {"type": "Precompiled", "precompiled_charsmap": charsmap}],
     }
-
-
-def _pre_tokenizer(rules: Spec, alphabet: Alphabet, name: str) -> Spec:
-    """Return the pre-tokenizer, extended to split off the letters of characters that it splits off."""
-    if rules["type"] == "Sequence":
-        return {**rules, "pretokenizers": [_pre_tokenizer(inner, alphabet, name) for inner in rules["pretokenizers"]]}
-    unknown = f"{name}: the rules of the pre-tokenizer {rules['type']} cannot be copied for another script. "
-    unknown += "Train a tokenizer by train_tokenizer."
-    if rules["type"] not in _SPLITTERS:
-        raise InputError(unknown)
-    splitter = Tokenizer.from_str(json.dumps({**_NOTHING, "pre_tokenizer": rules})).pre_tokenizer
-    assert splitter is not None
-    single, run = [], []
-    for character in alphabet.characters:
-        pieces = [piece for piece, _ in splitter.pre_tokenize_str(f"a{character}{character}a")]
-        if pieces[1:-1] == [character] * 2:
-            single.append(character)
-        elif pieces[1:-1] == [character * 2]:
-            run.append(character)
-        elif len(pieces) > 1:
-            raise InputError(unknown)
-    split = {"type": "Split", "behavior": "Isolated", "invert": False}
-    splits = [
-        {**split, "pattern": {"Regex": f"[{alphabet.translate(''.join(group))}]{repeat}"}}
-        for group, repeat in ((single, ""), (run, "+"))
-        if group
-    ]
-    return {"type": "Sequence", "pretokenizers": [rules, *splits]} if splits else rules
 
 
 def tokenizer_spec(tokenizer: PreTrainedTokenizerBase) -> Spec:

@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1710, 23),
     "metrics": (483, 2),
     "model_cards": (632, 0),
-    "modeling": (4868, 77),
+    "modeling": (4729, 77),
     "objectives": (1241, 13),
     "prepare": (980, 4),
     "recipes": (2841, 34),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (831, 9),
     "statistics": (731, 12),
     "tasks": (2779, 56),
-    "trainers": (7509, 100),
+    "trainers": (7449, 99),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1638, 25),
     "core": (2833, 54),
-    "data": (6939, 129),
+    "data": (6948, 129),
     "evaluation": (2071, 20),
     "explore": (336, 3),
     "hub": (392, 11),

@@ -35,7 +35,7 @@ class PretrainingArguments(SmokeTest):
     max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None, least=1)
     derive: list[str] = option(
         _TEXT,
-        "Derive a second language from the corpus: syntax, inversion, transliteration.",
+        "Derive a second language from the corpus: syntax, inversion or permutation, transliteration.",
         [],
         rules=[
             needs(when="syntax", order_of=GIVEN),

@@ -54,6 +54,16 @@ def test_inversion_leaves_the_marks_and_is_its_own_inverse():
         assert inverted.words(inverted.words(words)) == words
 
 
+def test_permutation_depends_on_the_seed_and_the_sentence_alone():
+    one, other = language("permutation", seed=1), language("permutation", seed=2)
+    long = WORDS[5]
+    assert sorted(one.order(long)) == list(range(len(long)))
+    assert one.order(long) != other.order(long)
+    assert one.words(long)[-1] == "." and one.words(long) != long
+    # A sentence of a row is permuted as it is alone, within its bounds.
+    assert one.words([*WORDS[0], *long]) == one.words(WORDS[0]) + one.words(long)
+
+
 def test_letters_are_a_bijection_and_plain_text():
     for words in WORDS:
         letters = language("transliteration").words(words)

@@ -1,6 +1,7 @@
 """Derived languages: a natural language with another script, another word order, or both.
 
-These are the languages of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn).
+These are the languages of ALIGN-MLM (Tang et al. 2022: T_trans, T_inv, T_syn), and the random order of Deshpande et
+al. (2022).
 
     english = load_monolingual("wikitext.txt")["text"]
     language = DerivedLanguage("en", ("inversion", "transliteration"), alphabet=Alphabet.of(english))
@@ -148,13 +149,13 @@ def _table(characters: str) -> dict[int, int]:
     return dict(zip(map(ord, characters), LETTERS))
 
 
-Operation = Literal["syntax", "inversion", "transliteration"]
+Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
 
 _FORMAT, _VERSION = "derived_language", 1
-_SUBTAGS = {"syntax": "syntax", "inversion": "inv", "transliteration": "trans"}
+_SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,10 @@ class DerivedLanguage:
 
             - `syntax`: reorder the dependents of nouns and verbs by `word_order`; needs trees, so it comes first.
             - `inversion`: reverse the words of each sentence.
+            - `permutation`: put the words of each sentence in random order.
             - `transliteration`: replace each character by `alphabet`, others stay; hides sentence ends, so it comes
               last.
-        seed: seed of the orders that `syntax` draws.
+        seed: seed of the random orders.
         shared: pieces of the vocabulary that stay the same in both languages; all other pieces are transliterated.
         alphabet: alphabet of the transliteration, from `Alphabet.of(words)`.
         word_order: learned by `WordOrder.learn` from the trees of the language whose order is wanted.
@@ -216,10 +218,17 @@ class DerivedLanguage:
         for operation in self.operations:
             if operation == "syntax":
                 order = self._syntax(words, tree)
-            elif operation == "inversion":
+            elif operation != "transliteration":
                 moved: list[int] = []
                 for start, end, stop in sentences([words[i] for i in order]):
-                    moved += order[start:end][::-1] + order[end:stop]
+                    body = order[start:end]
+                    if operation == "inversion":
+                        body.reverse()
+                    else:
+                        draw = _generator(self.seed, operation, [words[i] for i in body])
+                        keys = [draw() for _ in body]
+                        body = [body[k] for k in sorted(range(len(body)), key=keys.__getitem__)]
+                    moved += body + order[end:stop]
                 order = moved
         return order
 
@@ -262,7 +271,7 @@ class DerivedLanguage:
         assert self.word_order is not None  # checked in the constructor
         if tree is None or list(tree.words) != list(words):
             raise InputError(f"syntax needs the dependency tree of this sentence: {' '.join(words)!r}")
-        order = self.word_order.order(tree, _generator(self.seed, words))
+        order = self.word_order.order(tree, _generator(self.seed, "syntax", words))
         last = len(words) - 1
         if words and words[last] in SENTENCE_ENDS:
             order.remove(last)
@@ -281,7 +290,7 @@ def sentences(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
         yield start, len(words), len(words)
 
 
-def _generator(seed: int, words: Sequence[str]) -> Callable[[], float]:
+def _generator(seed: int, purpose: str, words: Sequence[str]) -> Callable[[], float]:
     """Return a function that draws numbers in [0, 1), seeded by the words."""
-    key = hashlib.blake2b("\n".join([str(seed), "syntax", *words]).encode(), digest_size=16).digest()
+    key = hashlib.blake2b("\n".join([str(seed), purpose, *words]).encode(), digest_size=16).digest()
     return random.Random(int.from_bytes(key)).random

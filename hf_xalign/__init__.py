@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         PPATrainer,
         TaskConfig,
         TaskTrainer,
-        WordVectorTrainer,
         train_seeds,
     )
 
@@ -64,7 +63,6 @@ __all__ = [
     "PPATrainer",
     "TaskConfig",
     "TaskTrainer",
-    "WordVectorTrainer",
     "__version__",
     "align_words",
     "compare",

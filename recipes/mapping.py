@@ -30,13 +30,13 @@ after, and where everything was saved: the maps (`maps/de-en.safetensors`, for `
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
 
 if TYPE_CHECKING:
-    from hf_xalign.trainers import MappingTrainer, WordVectorTrainer
+    from hf_xalign.trainers import MappingTrainer
 
 ARGUMENTS = (MappingText, MappingArguments)
 WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made so far"
@@ -53,29 +53,26 @@ def main(argv: Any = None) -> None:
     if not args.source_vectors:
         data.shrink(args)
         data.check_files()
+    elif data.seeds:
+        raise InputError("seeds: word vectors are mapped in memory, once. Give one --seed a run.")
     args.check_files()
 
     from hf_xalign.modeling.loading import choose_device
-    from hf_xalign.recipes.parts.mapping_data import load_mapping, load_word_vectors
+    from hf_xalign.recipes.parts.mapping_data import load_mapping
     from hf_xalign.trainers.mapping import take_folder
 
     settle_cpu(choose_device(args.device).type)
     if not data.dry_run:
         take_folder(args, data.model_name_or_path)
-    trainer = (load_word_vectors if args.source_vectors else load_mapping)(data, args)
+    trainer = load_mapping(data, args)
     if data.dry_run:
         print("dry run: nothing was learnt or saved")
     elif data.seeds:
-        run_seeds(cast("MappingTrainer", trainer), data, args)
+        run_seeds(trainer, data, args)
     else:
-        run_one(trainer, args)
-
-
-def run_one(trainer: MappingTrainer | WordVectorTrainer, args: MappingArguments) -> None:
-    """Learn the maps, save them, and print the scores before and after."""
-    trainer.train()
-    trainer.save_model(**({"vectors_format": args.vectors_format} if args.source_vectors else {}))
-    print_scores(trainer)
+        trainer.train()
+        trainer.save_model(vectors_format=args.vectors_format)
+        print_scores(trainer)
 
 
 def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments) -> None:
@@ -88,7 +85,7 @@ def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments
     print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: about | {"seed": seed}, after=print_scores)
 
 
-def print_scores(trainer: MappingTrainer | WordVectorTrainer) -> None:
+def print_scores(trainer: MappingTrainer) -> None:
     """Print the scores before and after."""
     from hf_xalign.tables import format_table, interval_rows
 

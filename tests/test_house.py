@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1638, 25),
-    "core": (2833, 54),
+    "core": (2831, 54),
     "data": (6948, 129),
     "evaluation": (2071, 20),
     "explore": (336, 3),
@@ -37,12 +37,12 @@ CAPS = {
     "modeling": (4729, 77),
     "objectives": (1241, 13),
     "prepare": (980, 4),
-    "recipes": (2841, 34),
+    "recipes": (2755, 33),
     "report": (450, 2),
     "search": (831, 9),
     "statistics": (731, 12),
     "tasks": (2779, 56),
-    "trainers": (7449, 99),
+    "trainers": (7304, 94),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hf_xalign.trainers.ppa_config import PPAConfig as PPAConfig
     from hf_xalign.trainers.task import TaskTrainer as TaskTrainer
     from hf_xalign.trainers.task_config import TaskConfig as TaskConfig
-    from hf_xalign.trainers.word_vectors import WordVectorTrainer as WordVectorTrainer
 
 _HOME = {
     "AlignMLM": "align_mlm",
@@ -41,7 +40,6 @@ _HOME = {
 __all__ = [
     "NonFiniteLossError",
     "train_seeds",
-    "WordVectorTrainer",
     *(f"{method}{part}" for method in _HOME for part in ("Config", "Trainer")),
 ]
 
@@ -51,5 +49,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "train_seeds":
         return import_module(f"{__name__}.base.search").train_seeds
-    module = (_HOME | {"WordVector": "word_vectors"})[name.removesuffix("Trainer").removesuffix("Config")]
+    module = _HOME[name.removesuffix("Trainer").removesuffix("Config")]
     return getattr(import_module(f"{__name__}.{module}{'_config' * name.endswith('Config')}"), name)

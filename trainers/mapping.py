@@ -1,24 +1,24 @@
-"""Trainers of linear maps between the word vectors of two languages; encoders and vectors are not trained."""
+"""Trainer of linear maps between the word vectors of two languages; encoders and vectors are not trained."""
 
 from __future__ import annotations
 
 import copy
-import logging
+import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import torch
 from datasets import Dataset
 from peft import PeftModel
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import hf_xalign
 from hf_xalign.cache import check_output, disk_errors, follow_umask, hold_folder, inside
+from hf_xalign.checks import check_choice
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
@@ -27,7 +27,7 @@ from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
 from hf_xalign.evaluation.lexicon import lexicon_induction
-from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, check_protocols, held_out_words
+from hf_xalign.evaluation.scores import Examples, HeldOutWords, Protocol, Scores, held_out_words, read_protocols
 from hf_xalign.evaluation.vectors import language_rows
 from hf_xalign.links.counts import LinkStatistics, link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
@@ -38,8 +38,9 @@ from hf_xalign.mapping.rcsls import rcsls
 from hf_xalign.mapping.self_learning import self_learning
 from hf_xalign.mapping.supervision import Coverage, Matched, dictionary_vectors, linked_vectors
 from hf_xalign.mapping.vecmap import NORMALIZATIONS, vecmap
+from hf_xalign.mapping.word2vec import write_word2vec
 from hf_xalign.modeling.loading import choose_device, load_tokenizer
-from hf_xalign.modeling.maps import LanguageMap
+from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
@@ -58,9 +59,7 @@ from hf_xalign.trainers.base.run import (
     headlines,
     keep_scores,
 )
-from hf_xalign.trainers.mapping_config import MappingConfig
-
-logger = logging.getLogger(__name__)
+from hf_xalign.trainers.mapping_config import MappingConfig, VectorsFormat
 
 Entries = Sequence[tuple[str, str]]
 """Entries of a dictionary: the word of the pivot, the other word."""
@@ -68,57 +67,323 @@ Encoder = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 # Maps vectors of a language and of the pivot to the space in which they are compared.
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-MAPS = "maps"
+MAPS, VECTORS = "maps", "vectors"
 # Precisions that `lexicon_induction` returns with intervals.
 _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
 _ENDS = ("low", "high")
-# A dictionary is refused if reversing its columns would make this many times more entries usable.
-_REVERSED = 2
+# Word vectors without a test dictionary: one source word of the dictionary in so many is held out.
+HELD_OUT = 5
+# Rows of word vectors that are mapped at a time.
+_ROWS = 4096
 
 
-class MapLearner:
-    """Base of the trainers of maps: it learns a map of each language, scores it, and writes record and card.
+class MappingTrainer:
+    """Learn maps between the vectors of an encoder, or between two sets of word vectors, score and save them.
+
+    Maps of an encoder are learnt from linked words, or from a dictionary whose words get averaged vectors (anchors).
+    Maps of word vectors are learnt from a dictionary, as MUSE, VecMap and fastText do. `train` returns the maps by
+    language, and `save_model` writes what `hf-xalign train mapping` does.
 
     Attributes:
         maps: the learnt maps by language.
+        anchors: word vectors by language; given ones are mapped by `train` in their memory.
         coverage: of a map from a dictionary, how many entries were used.
         record: the content of `results.json`.
         examples: scores of every sentence before and after, by language and score.
+
+    Args:
+        model: encoder of both sides, or with `pivot_model` of the others: a Hub id, a folder, `builtin`, a model, a
+            `PeftModel` or a `SentenceTransformer`. Of a task model its encoder is taken. Or word vectors of a language
+            with one layer and a `lang`, as [`~hf_xalign.mapping.read_word2vec`] returns them; they are changed.
+        args: settings; default: `MappingConfig()`. Those about text have no effect on word vectors.
+        train_dataset: sentence pairs, as a dataset or by language; linked by fast_align if they have no links.
+        eval_dataset: held-out pairs to score retrieval on; linked by the fixed evaluation aligner if need be.
+        processing_class: fast tokenizer of the model; default: that of its folder.
+        pivot_model: encoder of the pivot (the target side), if it has one of its own; or its word vectors.
+        pivot_processing_class: its tokenizer.
+        dictionary: {language: [(word of the pivot, other word), ...]} to learn from with `supervision="dictionary"`.
+            Entries in the other order are turned.
+        test_dictionary: dictionaries to score lexicon induction on, of the same form. Default for word vectors:
+            entries of a fixed fifth of the dictionary's source words, which are not learnt from.
+        text: {language: sentences} for anchors, beside those of `train_dataset`.
+        linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
+        name: name of the encoder or the vectors in record and card; default: that of the encoder's checkpoint.
+        protocols: protocols that word retrieval is scored by.
+        reporting: what a script adds to the record of the run.
+        files: names of files in messages and record, by `("dictionary", "test_dictionary" or "vectors", language)`.
+
+    Raises:
+        InputError: text, vectors, dictionaries and settings do not fit each other.
+
+    Example:
+        >>> import tempfile
+        >>> from datasets import Dataset
+        >>> from transformers import BertConfig, BertModel, BertTokenizer
+        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
+        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
+        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
+        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
+        >>> args = MappingConfig(tempfile.mkdtemp(), device="cpu")
+        >>> trainer = MappingTrainer(
+        ...     BertModel(config), args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
+        >>> trainer.train()["de"].source_lang
+        'de'
+
+        Word vectors of German and English:
+
+        >>> vectors = torch.eye(3).unsqueeze(1)
+        >>> german = Anchors(["eins", "zwei", "sechs"], vectors.roll(1, 0), torch.ones(3), lang="de")
+        >>> english = Anchors(["one", "two", "six"], vectors, torch.ones(3), lang="en")
+
+        >>> entries = [("one", "eins"), ("two", "zwei"), ("six", "sechs")]
+        >>> args = MappingConfig(tempfile.mkdtemp(), center=False, device="cpu")
+        >>> trainer = MappingTrainer(german, args, pivot_model=english, dictionary={"de": entries},
+        ...     test_dictionary={"de": entries[2:]})
+        >>> list(trainer.train())
+        ['de']
     """
 
     method: ClassVar[str] = "mapping"
-    args: MappingConfig
 
     def __init__(
         self,
-        args: MappingConfig | None,
-        base_model: str,
-        pivot: str,
-        languages: Sequence[str],
+        model: str | PreTrainedModel | PeftModel | nn.Sequential | Anchors,
+        args: MappingConfig | None = None,
+        *,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        pivot_model: str | PreTrainedModel | PeftModel | nn.Sequential | Anchors | None = None,
+        pivot_processing_class: PreTrainedTokenizerBase | None = None,
+        dictionary: Mapping[str, Entries] | None = None,
+        test_dictionary: Mapping[str, Entries] | None = None,
+        text: Mapping[str, Sequence[str]] | None = None,
+        linking: Linking | None = None,
+        name: str | None = None,
+        protocols: Sequence[Protocol] = (Protocol(),),
         reporting: Reporting | None = None,
         files: Mapping[tuple[str, str], str] | None = None,
     ):
+        start = time.perf_counter()
         self.args = args or MappingConfig()
-        self.base_model, self.pivot, self.languages = base_model, pivot, list(languages)
-        self.dictionary: dict[str, Entries] = {}
-        self.test_dictionary: dict[str, Entries] = {}
-        # Entries that lexicon induction takes for right, beside those of the test.
-        self.known: dict[str, Entries] = {}
+        self.dictionary = {language: list(entries) for language, entries in (dictionary or {}).items()}
+        self.test_dictionary = {language: list(entries) for language, entries in (test_dictionary or {}).items()}
+        self.protocols, self.files = protocols, files or {}
+        self.reporting = reporting or Reporting()
+        self.show, self.seconds = self.reporting.show, {**self.reporting.seconds}
+        self.texts: dict[str, Sequence[str]] = {**(text or {})}
         self.anchors: dict[str, Anchors] = {}
         self.training: dict[str, Matched] = {}
         self.held_out: dict[str, HeldOutWords] = {}
-        self.protocols: Sequence[Protocol] = (Protocol(),)
-        self.reporting = reporting or Reporting()
-        self.show, self.seconds = self.reporting.show, {**self.reporting.seconds}
-        self.text: dict[str, Any] = {}
-        self.files = files or {}
         self.record: dict[str, Any] = {}
         self.examples: dict[str, Examples] = {}
         self.maps: dict[str, LanguageMap] = {}
         self.coverage: dict[str, Coverage | None] = {}
+        self._dictionary_lines: list[str] | None = None
+        self.of_words = isinstance(model, Anchors)
+        if isinstance(model, Anchors):
+            self._take_vectors(model, pivot_model, name)
+            return
+        train, self.pivot = read_pairs(train_dataset, "train_dataset")
+        held_out, held_pivot = read_pairs(eval_dataset, "eval_dataset")
+        if held_pivot != self.pivot:
+            raise InputError(f"eval_dataset: target_lang is {held_pivot}, that of train_dataset is {self.pivot}")
+        self.languages = sorted(count_languages(train))
+        self._check_languages()
+        source = open_encoder(model, processing_class, self.args)
+        target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
+        self.base_model = name or (model if isinstance(model, str) else base_name(source[0]))
+        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
+        for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
+            check_pieces(pairs, source[1], what, target[1])
+        linking = linking or (None if "links" in train.column_names else Linking())
+        given = train, held_out
+        if "links" not in held_out.column_names:
+            check_folder(self.args, self.base_model)
+            more = [] if linking is None or linking.extra_data is None else [linking.extra_data]
+            held_out = make_evaluation_links(held_out, None if linking is None else concatenate([train, *more]))
+        if linking is None:
+            counts, by = link_entries(link_statistics(train)), "given"
+        else:
+            linking = replace(linking, drop_identical=self.args.drop_identical or linking.drop_identical)
+            sources = self.reporting.text.get("data", {}).get("train")
+            train, counts, by = linking.apply(train, sources, model=source[0], tokenizer=source[1])
+        self.train_dataset, self.eval_dataset = train, held_out
+        self._rows = language_rows(train)
+        self._check_pairs(link_statistics(train))
+        drawn = None if linking is None or linking.max_pairs is None else count_languages(train)
+        self.text = given_entries(*given, drawn) | {"links": counts, "linked_by": by}
+        self.seconds["preparing"] = round(time.perf_counter() - start, 3)
 
-    def start(self) -> None:
-        """Take the output folder and start the record."""
+    # ---- Word vectors, text and dictionaries ----
+
+    def _take_vectors(self, source: Anchors, target: Any, name: str | None) -> None:
+        """Take given word vectors, and hold out entries of the dictionary."""
+        for side, given in (("model", source), ("pivot_model", target)):
+            if not isinstance(given, Anchors) or given.lang is None or given.vectors.shape[1] != 1:
+                raise InputError(f"{side}: give word vectors of one layer, and name their language by lang")
+        if source.lang == target.lang:
+            raise InputError(f"both word vectors are in {source.lang}. Give vectors of two languages.")
+        self.base_model, self.pivot, self.languages = name or "word vectors", target.lang, [str(source.lang)]
+        # Rules between settings hold of what is learnt from.
+        self.args = replace(self.args, supervision="dictionary")
+        self.protocols, self.text = read_protocols(["cosine"]), {"license": "unknown"}
+        self._check_languages()
+        for given in (source, target):
+            unit(given.vectors, out=given.vectors)  # as every published method does
+            on_device = given.vectors.to(choose_device(self.args.device))
+            self.anchors[str(given.lang)] = replace(given, vectors=on_device)
+        self.check_dictionaries()
+        [language] = self.languages
+        test = self.test_dictionary.get(language) or [
+            entry for entry in self.dictionary[language] if _is_held_out(entry[1])
+        ]
+        tested = {word for _, word in test}
+        kept = [entry for entry in self.dictionary[language] if entry[1] not in tested]
+        if not kept or not test:
+            raise InputError(
+                f"dictionary: {len(kept)} entries are left to learn from and {len(test)} to test on. Use a larger "
+                "dictionary, or another test_dictionary."
+            )
+        self.dictionary, self.test_dictionary = {language: kept}, {language: test}
+
+    @property
+    def anchored(self) -> list[str]:
+        """Languages whose words need a vector each, the pivot last; none if no dictionary is used."""
+        used = self.dictionary if self.args.supervision == "dictionary" else {}
+        languages = sorted({*self.test_dictionary, *used})
+        return [*languages, self.pivot] if languages else []
+
+    def sentences(self, language: str) -> list[Any]:
+        """Return the text for a language's anchors: its own, then its side of the pairs, as words."""
+        sentences = [*self.texts.get(language, ())]
+        if not self.args.anchor_pairs:
+            return sentences
+        if language == self.pivot:
+            return [*sentences, *self.train_dataset["target_words"][:]]
+        return [*sentences, *self.train_dataset.select(self._rows[language])["source_words"][:]]
+
+    def _check_languages(self) -> None:
+        """Check that dictionaries and text fit the languages of the training pairs or of the word vectors."""
+        there = ", ".join(self.languages)
+        if self.args.direction == "from_pivot" and len(self.languages) > 1:
+            raise InputError(
+                f"direction=from_pivot maps {self.pivot} into the space of one language, but train_data has {there}. "
+                "Keep one."
+            )
+        for name, lexicon in (("dictionary", self.dictionary), ("test_dictionary", self.test_dictionary)):
+            if strange := sorted({*lexicon} - {*self.languages}):
+                raise InputError(f"{name}: there is nothing to map in {strange[0]}, only in {there}. Remove it.")
+        if self.args.supervision == "dictionary" and (missing := sorted({*self.languages} - {*self.dictionary})):
+            raise InputError(f"dictionary: none for {', '.join(missing)}. Give one, in a recipe as {missing[0]}=FILE.")
+        for language, sentences in self.texts.items():
+            if isinstance(sentences, str):
+                raise InputError(f"text[{language!r}] is one string. Give a list of sentences.")
+
+    def _check_pairs(self, linked: Mapping[str, LinkStatistics]) -> None:
+        """Check that every language has linked words to score, and enough pairs for the method."""
+        args, size = self.args, self.encoders["source"][0].config.hidden_size
+        scored = link_statistics(self.eval_dataset)
+        for language in self.languages:
+            pair = f"{language}-{self.pivot}"
+            for name, counts in (("train_data", linked), ("eval_data (or eval_links)", scored)):
+                if pair not in counts or not counts[pair].links:
+                    raise InputError(f"{name}: no linked words in {language}. Add more text.")
+            if args.supervision == "dictionary":
+                pairs, what = len(set(self.dictionary[language])), "dictionary entries"
+            else:
+                pairs, what = linked[pair].links, "linked words"
+            whitens = args.whiten and args.method == "vecmap"
+            if pairs < size and (whitens or args.method == "least_squares"):
+                remedy = "whiten=false, the orthogonal variant" if whitens else "method=procrustes"
+                raise InputError(
+                    f"method={args.method}: {pairs} {what} in {language} are fewer than the encoder's {size} "
+                    f"dimensions. Add more, or set {remedy}."
+                )
+
+    def check_dictionaries(self) -> list[str]:
+        """Put the pivot's word first in every dictionary; describe where its words have their vectors from.
+
+        Raises:
+            InputError: no entry of a dictionary has both words there.
+        """
+        if self._dictionary_lines is not None:
+            return self._dictionary_lines
+        lines: list[str] = []
+        types: dict[str, set[str]] = {}
+        for language in self.anchored:
+            if self.of_words:
+                words, _, size = self.anchors[language].vectors.shape
+                file = self.files.get(("vectors", language))
+                lines.append(
+                    f"vectors  {language}: {words:,} words x {size} dimensions{f' of {file}' if file else ''}"
+                )
+            else:
+                text = self.sentences(language)
+                types[language] = set(count_words(text, language).types)
+                lines.append(f"anchors  {language}: of {len(text):,} sentences, {len(types[language]):,} words")
+
+        def known(language: str, words: Sequence[str]) -> Tensor:
+            """Return which words have a vector, or are in the text, bool (words,)."""
+            if self.of_words:
+                return self.anchors[language].lookup(words) >= 0
+            return torch.tensor([lower_word(word, language) in types[language] for word in words], dtype=torch.bool)
+
+        learnt = "learn" if self.args.supervision == "dictionary" else "known"
+        for what, lexicon in ((learnt, self.dictionary), ("test", self.test_dictionary)):
+            for language in sorted(lexicon.keys() & {*self.anchored}):
+                entries, first = lexicon[language], self.pivot
+                one, two = [a for a, _ in entries], [b for _, b in entries]
+                usable = known(self.pivot, one) & known(language, two)
+                turned = known(language, one) & known(self.pivot, two)
+                if turned.sum() > usable.sum():
+                    usable, first = turned, language
+                    lexicon[language] = list(zip(two, one))
+                name = "test_dictionary" if what == "test" else "dictionary"
+                file = self.files.get((name, language), f"{name} of {language}")
+                if not usable.any():
+                    where = "has a vector" if self.of_words else "is in the text for the anchors"
+                    raise InputError(
+                        f"{name} {file}: no entry of {len(entries)} {where} in {language} and in {self.pivot}. Use a "
+                        "dictionary of these languages, or more words."
+                    )
+                without = [f"{a} / {b}" for (a, b), both in zip(entries, usable.tolist()) if not both][:3]
+                line = f"{what:8} {file}: {len(entries):,} entries, {int(usable.sum()):,} with both words there"
+                lines.append(line + (f", not {'; '.join(without)}" if without else "") + f", {first} first")
+        # Entries that lexicon induction takes for right, beside those of the test.
+        self.known = {language: list(entries) for language, entries in self.dictionary.items()}
+        self._dictionary_lines = lines
+        return lines
+
+    def describe(self) -> list[str]:
+        """Describe encoder and text, the anchors, the maps to learn, and the data that stays unused, one line each."""
+        args, tested = self.args, self.test_dictionary
+        lines = self.check_dictionaries()
+        if self.of_words:
+            [train], [test] = self.dictionary.values(), tested.values()
+            words = len({word for _, word in test})
+            lines = [*lines, f"held out {words:,} source words, {len(test):,} entries; {len(train):,} to learn from"]
+        else:
+            encoder = describe_encoder(self.base_model, self.encoders["source"][0])
+            pairs = describe_pairs(self.train_dataset, self.text["links"], self.eval_dataset)
+            layers = ", ".join(map(str, args.layers))
+            lines = [encoder, *pairs, *lines, f"vectors  of layers {layers}, {args.pooling} pooling"]
+        lines.append(f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}")
+        if not self.of_words:
+            for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
+                lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
+        if tested and (untested := [language for language in self.languages if language not in tested]):
+            lines.append(f"unscored lexicon induction in {', '.join(untested)}: no test_dictionary")
+        return lines
+
+    # ---- Vectors and maps ----
+
+    def prepare(self) -> None:
+        """Start the record, extract the vectors, and score them as they are; `train` does it if need be."""
+        if self.record:
+            return
+        self.check_dictionaries()
         take_folder(self.args, self.base_model)
         self.record = start_record(
             method=self.method,
@@ -131,6 +396,53 @@ class MapLearner:
             **{**self.text, **self.reporting.text, "languages": self.languages, "pivot": self.pivot},
         )
         self.record["times"]["seconds"] |= self.seconds
+        self.record["intervals"] = {"before": {}, "after": {}}
+        if self.of_words:
+            self.record["base_model"]["hub_id"] = None
+            return
+        with phase(self.record, "vectors"):
+            self.extract()
+        with phase(self.record, "scoring"):
+            source, pivot = (model.config.hidden_size for model, _ in self.encoders.values())
+            if source == pivot:  # vectors of different sizes are not comparable before they are mapped
+                self._score("before")
+
+    def extract(self) -> None:
+        """Run the encoders over all text that maps are learnt from and scored on."""
+        args, (source, pivot) = self.args, self.encoders.values()
+        options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
+        held_out = language_rows(self.eval_dataset)
+        for language in self.languages:
+            label, pairs = f"Held-out words, {language}", self.eval_dataset.select(held_out[language])
+            self.held_out[language] = held_out_words(self.encoders, pairs, self.protocols, desc=label, **options)
+            if args.supervision == "parallel":
+                label, pairs = f"Linked words, {language}", self.train_dataset.select(self._rows[language])
+                self.training[language] = linked_vectors(*source, pairs, target_encoder=pivot, desc=label, **options)
+        for language in self.anchored:
+            self.anchors[language] = make_anchors(
+                *(pivot if language == self.pivot else source),
+                self.sentences(language),
+                lang=language,
+                max_words=args.max_words,
+                sentences_per_word=args.sentences_per_word,
+                ray=args.ray,
+                **options,
+            )
+
+    def train(self) -> dict[str, LanguageMap]:
+        """Learn the map of each language, score them, and return them by language; given word vectors are mapped."""
+        if self.of_words and self.maps:
+            raise InputError("train was called before, and the vectors are mapped: make a new trainer of new vectors")
+        self.prepare()
+        with phase(self.record, "mapping"):
+            for language in self.languages:
+                with explained(f"the map of {language}"):
+                    self.maps[language], self.coverage[language] = self.learn(language)
+            if self.of_words:
+                self._map_vectors()
+        with phase(self.record, "scoring"):
+            self._score("after")
+        return self.maps
 
     def learn(self, language: str) -> tuple[LanguageMap, Coverage | None]:
         """Learn the map of one language, in the direction of the settings; of a dictionary also its coverage."""
@@ -178,34 +490,28 @@ class MapLearner:
             maps = maps.linear(all_source, all_target)
         return LanguageMap(maps.source, maps.target, maps.method, layers, source_lang, target_lang), coverage
 
-    def seeded(self, args: MappingConfig) -> Self:
-        """Return a trainer of the same vectors and scores before, for a run of another seed and output folder."""
-        trainer = copy.copy(self)
-        trainer.args, trainer.record = args, copy.deepcopy(self.record) | {"seed": args.seed}
-        trainer.maps, trainer.coverage, trainer.examples = {}, {}, {**self.examples}
-        return trainer
+    def _map_vectors(self) -> None:
+        """Map the word vectors of both languages in their memory, where their size stays."""
+        [language] = self.languages
+        learnt = self.maps[language]
+        if learnt.source.means and learnt.source.steps[0] != "unit":
+            # It was learnt on vectors of length 1, and is for those of the file.
+            steps = ("unit", *learnt.source.steps)
+            learnt = self.maps[language] = replace(learnt, source=replace(learnt.source, steps=steps))
+        for code, side in zip((language, self.pivot), SIDES if self.args.direction == "to_pivot" else SIDES[::-1]):
+            vectors = self.anchors[code].vectors
+            if learnt.project(vectors[:1], side).shape[-1] == vectors.shape[-1]:
+                for part in vectors.split(_ROWS):
+                    part.copy_(learnt.project(part, side))
+            else:
+                vectors = torch.cat([learnt.project(part, side) for part in vectors.split(_ROWS)])
+            self.anchors[code] = replace(self.anchors[code], vectors=vectors)
 
-    def about_scores(self) -> dict[str, Any]:
-        """Return the fields of the run's `scores.json`, before there are scores."""
-        settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
-        text = {**self.text, **self.reporting.text}["data"]
-        return about_scores(compared_by(self._headline()), self.args.seed, settings, text, model=self.base_model)
-
-    def _headline(self) -> str:
-        """Return the name of the score by which `compare` compares the run, that of the last layer."""
-        layers = self.args.layers
-        return Score("retrieval", self.args.pooling, layer=layers[-1] if len(layers) > 1 else None).name
-
-    def learn_all(self) -> None:
-        """Learn the maps of all languages."""
-        with phase(self.record, "mapping"):
-            for language in self.languages:
-                with explained(f"the map of {language}"):
-                    self.maps[language], self.coverage[language] = self.learn(language)
+    # ---- Scores ----
 
     def _score(self, when: str) -> None:
         self.examples[when] = {}
-        maps = None if when == "before" else self.maps
+        maps = None if when == "before" or self.of_words else self.maps  # word vectors are mapped already
         self.record["scores"][when], self.record["intervals"][when] = self.score(maps, self.examples[when])
 
     def score(
@@ -219,15 +525,16 @@ class MapLearner:
         args = self.args
         scores: Scores = {}
         intervals: dict[str, dict[str, list[float]]] = {}
-        for language, words in self.held_out.items():
+        for language in self.languages:
             scores[language], intervals[language] = {}, {}
             for k, layer in enumerate(args.layers):
                 project = _projection(None if maps is None else maps[language].of([layer]), args.direction)
                 score = Score("retrieval", args.pooling, layer=layer if len(args.layers) > 1 else None)
-                word_examples = None if examples is None else examples.setdefault(language, {})
-                scores[language] |= words.score(
-                    score, self.protocols, layer=k, project=project, examples=word_examples
-                )
+                if language in self.held_out:
+                    word_examples = None if examples is None else examples.setdefault(language, {})
+                    scores[language] |= self.held_out[language].score(
+                        score, self.protocols, layer=k, project=project, examples=word_examples
+                    )
                 if language in self.test_dictionary:
                     protocols = [protocol for protocol in self.protocols if protocol.cosine or not protocol.name]
                     induced, bounds = self.induction(language, k, project, protocols, replace(score, task="bli"))
@@ -271,12 +578,42 @@ class MapLearner:
             scores[score.pool().name] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
         return scores, bounds
 
-    def save_maps(self, folder: Path) -> dict[str, str]:
-        """Replace an earlier run by the maps, enter them into the record, and return their folder by its name."""
+    def seeded(self, args: MappingConfig) -> Self:
+        """Return a trainer of the same vectors and scores before, for a run of another seed and output folder."""
+        trainer = copy.copy(self)
+        trainer.args, trainer.record = args, copy.deepcopy(self.record) | {"seed": args.seed}
+        trainer.maps, trainer.coverage, trainer.examples = {}, {}, {**self.examples}
+        return trainer
+
+    def about_scores(self) -> dict[str, Any]:
+        """Return the fields of the run's `scores.json`, before there are scores."""
+        settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
+        text = {**self.text, **self.reporting.text}["data"]
+        return about_scores(compared_by(self._headline()), self.args.seed, settings, text, model=self.base_model)
+
+    def _headline(self) -> str:
+        """Return the name of the score by which `compare` compares the run, that of the last layer."""
+        layers = self.args.layers
+        return Score("retrieval", self.args.pooling, layer=layers[-1] if len(layers) > 1 else None).name
+
+    # ---- Files ----
+
+    def save_model(self, output_dir: str | None = None, vectors_format: VectorsFormat = "safetensors") -> None:
+        """Write the maps, card and record, and what else the run has, in the place of an earlier run.
+
+        Of an encoder, the held-out links are written too, and affine maps on an encoder without adapters also as an
+        adapter. No adapter holds the maps of two encoders. Of word vectors, the mapped vectors of both languages.
+
+        Args:
+            output_dir: the folder; default: that of the settings.
+            vectors_format: of the files of word vectors.
+        """
+        check_choice(get_args(VectorsFormat), vectors_format=vectors_format)
+        folder = Path(output_dir or self.args.output_dir)
         if folder.resolve() != Path(self.args.output_dir).resolve():
             take_folder(replace(self.args, output_dir=str(folder)), self.base_model)
         folder.mkdir(parents=True, exist_ok=True)
-        clear_run(folder)
+        clear_run(folder)  # the old record goes first
         files = {}
         for language, language_map in self.maps.items():
             file = inside(folder / MAPS, f"{language_map.source_lang}-{language_map.target_lang}.safetensors")
@@ -286,291 +623,52 @@ class MapLearner:
         self.record["maps"] = {"files": files, "dictionary": counts}
         for language, counted in counts.items():
             self.show(f"learnt   {language}: from {counted['used']} of {counted['entries']} dictionary entries")
-        return {"maps": str(folder / MAPS)}
-
-
-class MappingTrainer(MapLearner):
-    """Learn maps between the vectors of an encoder, of linked words or of a dictionary's, and save them.
-
-    `train` returns the maps by language, and `save_model` writes what `hf-xalign train mapping` does: the maps
-    (`maps/de-en.safetensors`), a model that holds them where one can, the held-out links, `results.json` and a card.
-
-    Args:
-        model: encoder of both sides, or with `pivot_model` of the others: a Hub id, a folder, `builtin`, a model, a
-            `PeftModel` or a `SentenceTransformer`. Of a task model its encoder is taken.
-        args: settings; default: `MappingConfig()`.
-        train_dataset: sentence pairs, as a dataset or by language; linked by fast_align if they have no links.
-        eval_dataset: held-out pairs to score retrieval on; linked by the fixed evaluation aligner if need be.
-        processing_class: fast tokenizer of the model; default: that of its folder.
-        pivot_model: encoder of the pivot (the target side), if it has one of its own.
-        pivot_processing_class: its tokenizer.
-        dictionary: {language: [(word of the pivot, other word), ...]} to learn from with `supervision="dictionary"`.
-        test_dictionary: dictionaries to score lexicon induction on, of the same form.
-        text: {language: sentences} for anchors, beside those of `train_dataset`.
-        linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
-        name: name of the encoder in record and card; default: that of its checkpoint.
-        protocols: protocols that word retrieval is scored by.
-        reporting: what a script adds to the record of the run.
-        files: names of the dictionaries' files in messages, by `("dictionary" or "test_dictionary", language)`.
-
-    Raises:
-        InputError: text, dictionaries and settings do not fit each other.
-
-    Example:
-        >>> import tempfile
-        >>> from datasets import Dataset
-        >>> from transformers import BertConfig, BertModel, BertTokenizer
-        >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sleeps die katze schläft".split()
-        >>> tokenizer = BertTokenizer(vocab={word: k for k, word in enumerate(words)})
-        >>> config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> pairs = Dataset.from_dict({"source_words": [["die", "katze"]], "target_words": [["the", "cat"]],
-        ...     "links": [[[0, 0], [1, 1]]], "source_lang": ["de"], "target_lang": ["en"]})
-        >>> args = MappingConfig(tempfile.mkdtemp(), device="cpu")
-        >>> trainer = MappingTrainer(
-        ...     BertModel(config), args, train_dataset=pairs, eval_dataset=pairs, processing_class=tokenizer)
-        >>> trainer.train()["de"].source_lang
-        'de'
-    """
-
-    def __init__(
-        self,
-        model: str | PreTrainedModel | PeftModel | nn.Sequential,
-        args: MappingConfig | None = None,
-        *,
-        train_dataset: Any,
-        eval_dataset: Any,
-        processing_class: PreTrainedTokenizerBase | None = None,
-        pivot_model: str | PreTrainedModel | PeftModel | nn.Sequential | None = None,
-        pivot_processing_class: PreTrainedTokenizerBase | None = None,
-        dictionary: Mapping[str, Entries] | None = None,
-        test_dictionary: Mapping[str, Entries] | None = None,
-        text: Mapping[str, Sequence[str]] | None = None,
-        linking: Linking | None = None,
-        name: str | None = None,
-        protocols: Sequence[Protocol] = (Protocol(),),
-        reporting: Reporting | None = None,
-        files: Mapping[tuple[str, str], str] | None = None,
-    ):
-        start = time.perf_counter()
-        train, pivot = read_pairs(train_dataset, "train_dataset")
-        held_out, held_pivot = read_pairs(eval_dataset, "eval_dataset")
-        if held_pivot != pivot:
-            raise InputError(f"eval_dataset: target_lang is {held_pivot}, that of train_dataset is {pivot}")
-        super().__init__(args, "", pivot, sorted(count_languages(train)), reporting, files)
-        self.protocols = protocols
-        self.dictionary = check_entries(dictionary or {}, "dictionary")
-        self.test_dictionary = check_entries(test_dictionary or {}, "test_dictionary")
-        self.known = self.dictionary
-        self.texts: dict[str, Sequence[str]] = {**(text or {})}
-        for language, sentences in self.texts.items():
-            if isinstance(sentences, str):
-                raise InputError(f"text[{language!r}] is one string. Give a list of sentences.")
-        check_languages(self.dictionary, self.test_dictionary, self.texts, self.languages, self.pivot, self.args)
-        source = open_encoder(model, processing_class, self.args)
-        target = source if pivot_model is None else open_encoder(pivot_model, pivot_processing_class, self.args)
-        self.base_model = name or (model if isinstance(model, str) else base_name(source[0]))
-        self.encoders: dict[str, Encoder] = dict(zip(SIDES, (source, target)))
-        for pairs, what in ((train, "train_dataset"), (held_out, "eval_dataset")):
-            check_pieces(pairs, source[1], what, target[1])
-        linking = linking or (None if "links" in train.column_names else Linking())
-        given = train, held_out
-        if "links" not in held_out.column_names:
-            check_folder(self.args, self.base_model)
-            more = [] if linking is None or linking.extra_data is None else [linking.extra_data]
-            held_out = make_evaluation_links(held_out, None if linking is None else concatenate([train, *more]))
-        if linking is None:
-            counts, by = link_entries(link_statistics(train)), "given"
+        saved = {"maps": str(folder / MAPS)}
+        if self.of_words:
+            saved = self._save_vectors(folder, vectors_format) | saved
         else:
-            linking = replace(linking, drop_identical=self.args.drop_identical or linking.drop_identical)
-            sources = self.reporting.text.get("data", {}).get("train")
-            train, counts, by = linking.apply(train, sources, model=source[0], tokenizer=source[1])
-        self.train_dataset, self.eval_dataset = train, held_out
-        self._rows = language_rows(train)
-        self._check_pairs(link_statistics(train))
-        drawn = None if linking is None or linking.max_pairs is None else count_languages(train)
-        self.text = given_entries(*given, drawn) | {"links": counts, "linked_by": by}
-        self.seconds["preparing"] = round(time.perf_counter() - start, 3)
-        self._anchor_lines: list[str] | None = None
-
-    # ---- Text and dictionaries ----
-
-    @property
-    def anchored(self) -> set[str]:
-        """Languages that need anchors, without the pivot."""
-        return anchored(self.dictionary, self.test_dictionary, self.args)
-
-    def sentences(self, language: str) -> list[Any]:
-        """Return the text for a language's anchors: its own, then its side of the pairs, as words."""
-        sentences = [*self.texts.get(language, ())]
-        if not self.args.anchor_pairs:
-            return sentences
-        if language == self.pivot:
-            return [*sentences, *self.train_dataset["target_words"][:]]
-        return [*sentences, *self.train_dataset.select(self._rows[language])["source_words"][:]]
-
-    def _check_pairs(self, linked: Mapping[str, LinkStatistics]) -> None:
-        """Check that every language has linked words to score, and enough pairs for the method."""
-        args, size = self.args, self.encoders["source"][0].config.hidden_size
-        scored = link_statistics(self.eval_dataset)
-        for language in self.languages:
-            pair = f"{language}-{self.pivot}"
-            for name, counts in (("train_data", linked), ("eval_data (or eval_links)", scored)):
-                if pair not in counts or not counts[pair].links:
-                    raise InputError(f"{name}: no linked words in {language}. Add more text.")
-            if args.supervision == "dictionary":
-                pairs, what = len(set(self.dictionary[language])), "dictionary entries"
-            else:
-                pairs, what = linked[pair].links, "linked words"
-            whitens = args.whiten and args.method == "vecmap"
-            if pairs < size and (whitens or args.method == "least_squares"):
-                remedy = "whiten=false, the orthogonal variant" if whitens else "method=procrustes"
-                raise InputError(
-                    f"method={args.method}: {pairs} {what} in {language} are fewer than the encoder's {size} "
-                    f"dimensions. Add more, or set {remedy}."
-                )
-
-    def check_dictionaries(self) -> list[str]:
-        """Look up the dictionaries' words in the text for the anchors; describe each language that needs them."""
-        if self._anchor_lines is not None:
-            return self._anchor_lines
-        languages = sorted(self.anchored)
-        words: dict[str, set[str]] = {}
-        lines: dict[str, str] = {}
-        for language in (*languages, self.pivot) if languages else ():
-            text = self.sentences(language)
-            words[language] = set(count_words(text, language).types)
-            lines[language] = f"anchors  {language}: of {len(text):,} sentences, {len(words[language]):,} words"
-        lexicons = {"test_dictionary": self.test_dictionary}
-        if self.args.supervision == "dictionary":
-            lexicons = {"dictionary": self.dictionary, **lexicons}
-        for name, lexicon in lexicons.items():
-            for language, entries in lexicon.items():
-                pairs = list(dict.fromkeys(entries))
-                without = _without_words(pairs, words, self.pivot, language)
-                usable = len(pairs) - len(without)
-                backwards = len(pairs) - len(_without_words(pairs, words, language, self.pivot))
-                what = f"{name} {self.files.get((name, language), f'of {language}')}"
-                if backwards > _REVERSED * usable:
-                    raise InputError(
-                        f"{what}: {usable} of {len(pairs)} entries have both words in the text, {backwards} with the "
-                        f"columns reversed. Put the words of {self.pivot} first in each entry, or in a recipe set the "
-                        "other dictionary_order."
-                    )
-                if not usable:
-                    raise InputError(
-                        f"{what}: none of {len(pairs)} entries has its words in {self.pivot} and in {language} in the "
-                        "text for the anchors. Add more text, or use a dictionary of these languages."
-                    )
-                lines[language] += (
-                    f"; {usable:,} of {len(pairs):,} entries of {name} have both words there{name_three(without)}"
-                )
-        self._anchor_lines = list(lines.values())
-        return self._anchor_lines
-
-    def describe(self) -> list[str]:
-        """Describe encoder and text, the anchors, the maps to learn, and the data that stays unused, one line each."""
-        args, tested = self.args, self.test_dictionary
-        lines = [
-            describe_encoder(self.base_model, self.encoders["source"][0]),
-            *describe_pairs(self.train_dataset, self.text["links"], self.eval_dataset),
-            *self.check_dictionaries(),
-            f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}",
-            f"vectors  of layers {', '.join(map(str, args.layers))}, {args.pooling} pooling",
-        ]
-        for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
-            lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
-        if tested and (untested := [language for language in self.languages if language not in tested]):
-            lines.append(f"unscored lexicon induction in {', '.join(untested)}: no test_dictionary")
-        return lines
-
-    # ---- Vectors, maps and scores ----
-
-    def extract(self) -> None:
-        """Run the encoders over all text that maps are learnt from and scored on."""
-        args, (source, pivot) = self.args, self.encoders.values()
-        for _, tokenizer in (source, pivot):
-            check_protocols(self.protocols, tokenizer, self.eval_dataset)
-        options: dict[str, Any] = {"layers": args.layers, "pooling": args.pooling, "batch_size": args.batch_size}
-        held_out = language_rows(self.eval_dataset)
-        for language in self.languages:
-            label, pairs = f"Held-out words, {language}", self.eval_dataset.select(held_out[language])
-            self.held_out[language] = held_out_words(self.encoders, pairs, self.protocols, desc=label, **options)
-            if args.supervision == "parallel":
-                label, pairs = f"Linked words, {language}", self.train_dataset.select(self._rows[language])
-                self.training[language] = linked_vectors(*source, pairs, target_encoder=pivot, desc=label, **options)
-        for language in [*sorted(self.anchored), self.pivot] if self.anchored else []:
-            self.anchors[language] = make_anchors(
-                *(pivot if language == self.pivot else source),
-                self.sentences(language),
-                lang=language,
-                max_words=args.max_words,
-                sentences_per_word=args.sentences_per_word,
-                ray=args.ray,
-                **options,
-            )
-
-    def prepare(self) -> None:
-        """Start the record, extract the vectors, and score them as they are; `train` does it if need be."""
-        if self.record:
-            return
-        self.check_dictionaries()
-        self.start()
-        with phase(self.record, "vectors"):
-            self.extract()
-        with phase(self.record, "scoring"):
-            self.record["intervals"] = {"before": {}, "after": {}}
-            source, pivot = (model.config.hidden_size for model, _ in self.encoders.values())
-            if source == pivot:  # vectors of different sizes are not comparable before they are mapped
-                self._score("before")
-
-    def train(self) -> dict[str, LanguageMap]:
-        """Learn the map of each language, score them, and return them by language."""
-        self.prepare()
-        self.learn_all()
-        with phase(self.record, "scoring"):
-            self._score("after")
-        return self.maps
-
-    # ---- Files ----
-
-    def save_model(self, output_dir: str | None = None) -> None:
-        """Write maps, model, held-out links, card and record, in the place of an earlier run.
-
-        Affine maps on an encoder without adapters are also saved as an adapter. No adapter holds the maps of two
-        encoders.
-
-        Args:
-            output_dir: the folder; default: that of the settings.
-        """
-        folder = Path(output_dir or self.args.output_dir)
-        (model, tokenizer), (pivot_model, _) = self.encoders.values()
-        saved = self.save_maps(folder)
-        if model is not pivot_model:
-            self.show("model    none: the two languages have an encoder each; LanguageMap.load reads the maps")
-        else:
-            with disk_errors(folder):
-                tokenizer.save_pretrained(folder)
-                try:
-                    saved |= self._save_model(model, folder)
-                except InputError as error:
-                    self.show(f"model    none: {error}")
-        finish(self.record, folder, {**saved, **keep_links(self.eval_dataset, folder)})
+            saved |= self._save_adapter(folder) | keep_links(self.eval_dataset, folder)
+        finish(self.record, folder, saved)
         if scores := headlines(self.examples.get("after", {}), self._headline()):
             warnings = find_warnings(self.record)
             keep_scores(folder, scores, self.examples, self.args.seed, about=self.about_scores, warnings=warnings)
 
-    def _save_model(self, encoder: Any, folder: Path) -> dict[str, str]:
-        """Save the maps as an adapter; its name on the summary, and its folder."""
-        adapter = map_adapter(encoder, {str(one.source_lang): one for one in self.maps.values()})
-        config = adapter.active_peft_config
-        config.revision = self.record["settings"].get("model_revision")  # at which `hf_xalign.load` loads the encoder
-        try:
-            adapter.save_pretrained(str(folder))
-        finally:
-            adapter.unload()  # the encoder is the caller's, and that of other seeds
-        follow_umask(folder)
-        self.record["adapter"] = adapter_entry(config)
-        return {"adapter": str(folder)}
+    def _save_vectors(self, folder: Path, vectors_format: VectorsFormat) -> dict[str, str]:
+        """Write the mapped vectors of both languages, in the place of earlier ones."""
+        for path in (folder / VECTORS).glob("*"):
+            path.unlink()
+        written = {}
+        for code, anchors in self.anchors.items():
+            file = inside(folder / VECTORS, f"{code}.{vectors_format}")
+            cpu = replace(anchors, vectors=anchors.vectors.cpu())
+            cpu.save(file) if vectors_format == "safetensors" else write_word2vec(cpu, file)
+            written[code] = f"{VECTORS}/{file.name}"
+        names = {code: self.files.get(("vectors", code), f"vectors of {code}") for code in self.anchors}
+        self.record["maps"]["vectors"] = {"from": names, "files": written}
+        return {"mapped vectors": str(folder / VECTORS)}
+
+    def _save_adapter(self, folder: Path) -> dict[str, str]:
+        """Write the tokenizer, and the maps as an adapter where one can hold them; return its folder by its name."""
+        (model, tokenizer), (pivot_model, _) = self.encoders.values()
+        if model is not pivot_model:
+            self.show("model    none: the two languages have an encoder each; LanguageMap.load reads the maps")
+            return {}
+        with disk_errors(folder):
+            tokenizer.save_pretrained(folder)
+            try:
+                adapter = map_adapter(model, {str(one.source_lang): one for one in self.maps.values()})
+            except InputError as error:
+                self.show(f"model    none: {error}")
+                return {}
+            config = adapter.active_peft_config
+            config.revision = self.record["settings"].get("model_revision")  # at which `hf_xalign.load` loads it
+            try:
+                adapter.save_pretrained(str(folder))
+            finally:
+                adapter.unload()  # the encoder is the caller's, and that of other seeds
+            follow_umask(folder)
+            self.record["adapter"] = adapter_entry(config)
+            return {"adapter": str(folder)}
 
 
 def take_folder(args: MappingConfig, encoder: str) -> None:
@@ -608,83 +706,25 @@ def read_pairs(data: Any, name: str) -> tuple[Dataset, str]:
 
 
 def open_encoder(
-    model: str | PreTrainedModel | PeftModel | nn.Sequential,
-    tokenizer: PreTrainedTokenizerBase | None,
-    args: MappingConfig,
-    revision: str | None = None,
+    model: Any, tokenizer: PreTrainedTokenizerBase | None, args: MappingConfig, revision: str | None = None
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
-    opened: Any
     if isinstance(model, str):
-        opened = hf_xalign.load(model, revision=revision, dtype=torch.float32)
-        name, tokenizer = model, tokenizer or load_tokenizer(model, revision=revision)
+        opened: Any = hf_xalign.load(model, revision=revision, dtype=torch.float32)
+        tokenizer = tokenizer or load_tokenizer(model, revision=revision)
     else:
         opened, tokenizer = open_model(model, tokenizer)
-        name = base_name(opened)
     inner = base_of(opened)
     if backbone_of(inner) is not inner:
-        if any(isinstance(module, BaseTunerLayer) for module in opened.modules()):
-            raise InputError(
-                f"model_name_or_path={name} has a task head and an adapter. Name the encoder or the adapter."
-            )
         opened = backbone_of(inner)
     layer_index(args.layers, opened.config.num_hidden_layers)  # raises for an unknown layer
     word_tokenizer(tokenizer)  # raises for a slow one
     return opened.to(choose_device(args.device)).eval(), tokenizer
 
 
-def check_entries(lexicon: Mapping[str, Entries], name: str) -> dict[str, Entries]:
-    """Return dictionaries by language. A string of two letters, which is no entry, would be taken for two words."""
-    for language, entries in lexicon.items():
-        for number, entry in enumerate(entries):
-            if isinstance(entry, str) or len(entry) != 2:
-                raise InputError(
-                    f"{name}[{language!r}], entry {number}: {entry!r} is not two words. Give a list of (word of the "
-                    "pivot, other word)."
-                )
-    return {language: [(word, other) for word, other in entries] for language, entries in lexicon.items()}
-
-
-def _without_words(entries: Entries, words: Mapping[str, set[str]], first: str, second: str) -> Entries:
-    """Return the entries of which a word, of the languages `first` and `second`, is not in the text."""
-    there, others = words[first], words[second]
-    return [(a, b) for a, b in entries if lower_word(a, first) not in there or lower_word(b, second) not in others]
-
-
-def name_three(entries: Entries) -> str:
-    """Name up to three entries of a dictionary that cannot be used, to be added to a count of those that can."""
-    return f", not {'; '.join(f'{a} / {b}' for a, b in entries[:3])}" if entries else ""
-
-
-def anchored(
-    dictionary: Mapping[str, Entries], test_dictionary: Mapping[str, Entries], args: MappingConfig
-) -> set[str]:
-    """Return the languages that need anchors, without the pivot."""
-    return {*test_dictionary, *(dictionary if args.supervision == "dictionary" else ())}
-
-
-def check_languages(
-    dictionary: Mapping[str, Entries],
-    test_dictionary: Mapping[str, Entries],
-    texts: Iterable[str],
-    languages: Collection[str],
-    pivot: str,
-    args: MappingConfig,
-) -> None:
-    """Check that dictionaries, and texts by language, fit the languages of the training pairs."""
-    there = ", ".join(sorted(languages))
-    if args.direction == "from_pivot" and len(languages) > 1:
-        raise InputError(
-            f"direction=from_pivot maps {pivot} into the space of one language, but train_data has {there}. Keep one."
-        )
-    for name, lexicon in (("dictionary", dictionary), ("test_dictionary", test_dictionary)):
-        if strange := sorted({*lexicon} - {*languages}):
-            raise InputError(f"{name}: train_data has no {strange[0]}, only {there}. Remove this dictionary.")
-    if args.supervision == "dictionary" and (missing := sorted({*languages} - {*dictionary})):
-        raise InputError(f"dictionary: none for {', '.join(missing)}. Give one, in a recipe as {missing[0]}=FILE.")
-    needed = anchored(dictionary, test_dictionary, args)
-    if not args.anchor_pairs and (missing := sorted((needed and needed | {pivot}) - {*texts})):
-        raise InputError(f"anchor_pairs=false: no text in {', '.join(missing)}. Add some, in a recipe by text.")
+def _is_held_out(word: str) -> bool:
+    """Return whether a source word is for testing. A hash decides, so that every run has the same split."""
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "big") % HELD_OUT == 0
 
 
 def _projection(language_map: LanguageMap | None, direction: str) -> Projection:

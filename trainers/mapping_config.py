@@ -74,7 +74,7 @@ _SELF_LEARNING = cite(
 
 @dataclass
 class MappingConfig:
-    """Settings of a [`~hf_xalign.trainers.MappingTrainer`] or a [`~hf_xalign.trainers.WordVectorTrainer`].
+    """Settings of a [`~hf_xalign.trainers.MappingTrainer`].
 
     Raises:
         SettingError: a value, or a combination of values, is not allowed.

@@ -29,7 +29,7 @@ class MappingArguments(MappingConfig):
     source_vectors: str | None = option(
         "Word vectors",
         "Map this file of word vectors, FILE or LANG=FILE: .vec or .txt of word2vec, fastText or GloVe, .bin of "
-        "word2vec, each also .gz. No encoder and no text is read, and the dictionary's columns may come in any order.",
+        "word2vec, each also .gz. No encoder and no text is read, and dictionaries need no LANG.",
         None,
         rules=[needs(target_vectors=GIVEN)],
     )
@@ -53,15 +53,14 @@ class MappingArguments(MappingConfig):
         rules=[needs(source_vectors=GIVEN)],
     )
     draw: Literal["first", "seed"] = option("Word links", "max_train_pairs: the first pairs, or a draw.", "seed")
-    dictionary: list[str] = option("Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE.", [])
+    dictionary: list[str] = option(
+        "Dictionaries", "Training dictionaries in MUSE's format, LANG=FILE; the columns may come in any order.", []
+    )
     test_dictionary: list[str] = option(
         "Dictionaries",
         "Dictionaries for scoring lexicon induction, of the same format. Word vectors: by default a fixed fifth of "
         "the source words of dictionary, which are then not learnt from.",
         [],
-    )
-    dictionary_order: Literal["pivot_first", "other_first"] = option(
-        "Dictionaries", "Whose word is first in each line of both: of MUSE's, en-de or de-en.", "pivot_first"
     )
     text: list[str] = option(
         "Anchors",

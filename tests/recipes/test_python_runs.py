@@ -122,7 +122,6 @@ def test_maps_of_what_does_not_fit(files, tmp_path):
     both = texts(files)
     rows = [
         ({"train_dataset": Dataset.from_list(mixed)}, {}, "target_lang is en and fr"),
-        ({"dictionary": {"de": {"cat": "Katze"}}}, {}, r"dictionary\['de'\], entry 0: 'cat' is not two words"),
         ({"text": {"de": "die Katze"}}, {}, r"text\['de'\] is one string"),
         ({"eval_dataset": Dataset.from_list(mixed[1:])}, {}, "target_lang is fr, that of train_dataset is en"),
         ({"model": None}, {}, "model is None. Give a model"),

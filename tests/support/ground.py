@@ -240,15 +240,15 @@ def stand_tables(commands):
             language, _, names = word.rpartition("=")
             for path in map(Path, names.split(",")):
                 if not word.startswith(("--", "runs/")) and path.suffix and "/" in names and not path.exists():
-                    make_file(path, language, option, pairs, reverse="other_first" in command.words)
+                    make_file(path, language, option, pairs)
 
 
-def make_file(path, language, option, pairs, *, reverse):
+def make_file(path, language, option, pairs):
     """Write the file that an option of a command names; `pairs` if its text is sentence pairs."""
     if option == "--pairs" or (pairs and option in ("--train_data", "--eval_data")):
         write_pairs(path, language)
     elif "dictionary" in option:
-        write(path, ["\t".join(entry.split("\t")[:: -1 if reverse else 1]) for entry in ENTRIES])
+        write(path, ENTRIES)
     elif option == "--text":
         write(path, [sentence[language == "en"] for sentence in SENTENCES * 3])
     elif template := next((file for part, file in TEMPLATES.items() if part in str(path)), None):

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import language_embedding
-from hf_xalign.search.csls import Similarity, as_tensor, check_shapes, index_pairs
+from hf_xalign.search.csls import Similarity, as_tensor, index_pairs
 from hf_xalign.search.ranking import nearest
 from hf_xalign.statistics.significance import interval
 
@@ -59,8 +59,7 @@ def alignment_of_entries(
     `similarity` is "cosine" as published, or "csls" against hubs, with the sources as the neighbourhood. `hits` and
     `nearest` follow the order in which `entries` first name each source token.
     """
-    source_vectors, target_vectors = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
-    check_shapes(source=source_vectors, target=target_vectors)
+    source_vectors, target_vectors = as_tensor(source_vectors), as_tensor(target_vectors)
     pairs = index_pairs(entries, "entries", (len(source_vectors), len(target_vectors)))
     if isinstance(candidates, Tensor):
         candidates = candidates.cpu().numpy()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hf_xalign.checks import check_distinct, check_lengths, check_range
 from hf_xalign.errors import InputError
-from hf_xalign.search.csls import Similarity, as_tensor, check_shapes
+from hf_xalign.search.csls import Similarity, as_tensor
 from hf_xalign.search.ranking import nearest
 from hf_xalign.statistics.significance import interval
 
@@ -84,8 +84,7 @@ def lexicon_induction(
     check_distinct(ks=ks)
     check_range(least=1, ks=tuple(ks))
     check_range(least=0, bootstrap=bootstrap)
-    source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
-    check_shapes(source=source, target=target)
+    source, target = as_tensor(source_vectors), as_tensor(target_vectors)
     source_row, target_row = _rows(source_words, len(source), "source"), _rows(target_words, len(target), "target")
     pairs: dict[tuple[str, str], None] = {}  # without repetitions
     for word, translation in entries:

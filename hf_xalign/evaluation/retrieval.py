@@ -66,7 +66,7 @@ def word_retrieval(
         1.0
     """
     check_choice(("linked", "all"), pool=pool)
-    source, target = as_tensor(source_vectors, "source"), as_tensor(target_vectors, "target")
+    source, target = as_tensor(source_vectors), as_tensor(target_vectors)
     gold = check_links(links, len(source), len(target))
     check_lengths("source row", source_words=source_words, source_vectors=source)
     check_lengths("target row", target_words=target_words, target_vectors=target)
@@ -127,7 +127,7 @@ def _stack(
     matrices: list[Tensor] = []
     starts = [0]
     for row, vectors in enumerate(rows):
-        matrix = as_tensor(vectors, name).float()
+        matrix = as_tensor(vectors).float()
         if words is not None:
             check_lengths(f"word of row {row}", **{name: matrix, words_name: words[row]})
         if len(matrix):

@@ -470,7 +470,7 @@ def sentence_hits(
     source: Tensor | ArrayLike, target: Tensor | ArrayLike, similarity: Measure, device: Any, k: int | None = None
 ) -> Tensor:
     """Return which target and which source sentences [`sentence_retrieval`] finds, bool (n, 2)."""
-    source, target = as_tensor(source, "source"), as_tensor(target, "target")
+    source, target = as_tensor(source), as_tensor(target)
     check_lengths("sentence pair", source=source, target=target)
     k = NEIGHBOURS.get(similarity, 1) if k is None else k
     neighbours = nearest_neighbours(source, target, similarity=similarity, k=k, device=device)

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from hf_xalign.search.csls import BLOCK
-
 # The list of a query has 64 candidates, or one in 800 in a large space, where the scores lie closer together.
 _LISTED, _SHARE = 64, 800
 _ROWS = 4096  # candidates copied at a time
+_BLOCK = 16  # candidates of which the largest score is looked at first
 _COARSE = 2**-8 * 1.01  # bfloat16 rounds each factor by at most 2^-9 of it; sums are float32
 
 
@@ -57,7 +56,7 @@ class Neighbourhoods:
             for chunks_of_rows in (moved, chunks)
         )
         self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
-        self.blocks = max(self.listed, len(candidates) // BLOCK)
+        self.blocks = max(self.listed, len(candidates) // _BLOCK)
         self.rows = max(1, chunk // len(candidates))
         self.searched: Tensor | None = None
 

@@ -1,12 +1,11 @@
 """The n best candidates of every query by cosine or CSLS: exact, in bounded memory, on CPU or GPU.
 
-`csls.py` finds the nearest neighbours of both sides; this module ranks candidates for one side. For CSLS each tile of
+`csls.py` finds the nearest neighbours of both sides; this module ranks candidates for one side. For CSLS each band of
 cosines is used twice: its largest values give r(x), and after subtracting r(y) they give the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -15,6 +14,8 @@ from torch import Tensor
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.search import csls
 
+NO_KEY = torch.iinfo(torch.int64).min  # key of an empty place
+_INDEX = 2**32 - 1  # key of the last index
 _MOST_COPIES = 2**21  # keys expanded at once where candidates are equal: 16 MiB
 # If `neighbourhood` has 32 times as many rows as the queries, and all r would need 2^28 cosines, only the r of near
 # candidates are computed.
@@ -61,7 +62,6 @@ def nearest(
     sides = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
         sides["neighbourhood"] = neighbourhood
-    csls.check_shapes(**sides)
     device = torch.device(device) if device is not None else queries.device
     with csls.plain_float32(device):
         units = {name: csls.unit_rows(side.detach().to(device, torch.float32), name) for name, side in sides.items()}
@@ -90,22 +90,21 @@ def _distinct(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rank(x: Tensor, y: Tensor, copies: Tensor, n: int, k: int, crowding: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return indices and scores of the n best y of every x, by CSLS if `crowding` (the r of every y) is given."""
-    best = csls.no_keys(x, len(x), n)
+    best, near = [], []
+    for _, values in csls.bands(x, y, "ranking"):
+        if crowding is not None:
+            near.append(_largest_keys(values, k))
+            values.mul_(2).sub_(crowding)
+        best.append(_largest_keys(values, n))
+    keys = torch.cat(best)
     if crowding is None:
-        for rows, columns, tile in _padded_tiles(x, y, "ranking"):
-            _enter(best[rows], tile, columns.start)
-        return csls.key_indices(best), csls.key_scores(best)
-    near = csls.no_keys(x, len(x), min(k, len(y)))
-    for rows, columns, tile in _padded_tiles(x, y, "ranking"):
-        _enter(near[rows], tile, columns.start)
-        tile_r = crowding[columns]
-        tile.mul_(2)[:, : len(tile_r)].sub_(tile_r)
-        _enter(best[rows], tile, columns.start)
+        return key_indices(keys), key_scores(keys)
     # The mean is over k neighbours with their copies, so each y counts as often as it occurs, until there are k.
-    count = copies[csls.key_indices(near)]
+    nearest_keys = torch.cat(near)
+    count = copies[key_indices(nearest_keys)]
     count = torch.minimum(count, (k - count.cumsum(1) + count).clamp_min(0))
-    query_r = (csls.key_scores(near) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
-    return csls.key_indices(best), csls.key_scores(best) - query_r
+    query_r = (key_scores(nearest_keys) * count).sum(1, keepdim=True) / count.sum(1, keepdim=True)
+    return key_indices(keys), key_scores(keys) - query_r
 
 
 def _crowding_of_best(x: Tensor, y: Tensor, copies: Tensor, others: Tensor, n: int, k: int) -> Tensor:
@@ -156,26 +155,37 @@ def _least_crowding(y: Tensor, others: Tensor, k: int) -> Tensor:
 
 
 def _mean_of_nearest(x: Tensor, others: Tensor, k: int) -> Tensor:
-    near = csls.no_keys(x, len(x), min(k, len(others)))
-    for rows, columns, tile in _padded_tiles(x, others, "CSLS: neighbourhoods"):
-        _enter(near[rows], tile, columns.start)
-    return csls.key_scores(near).mean(1)
+    products = csls.bands(x, others, "CSLS: neighbourhoods")
+    return torch.cat([csls.largest(values, k, 1).mean(1) for _, values in products])
 
 
-def _padded_tiles(left: Tensor, right: Tensor, what: str) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield tiles of left @ right.T whose columns fill whole blocks; added columns hold -inf, which enters no list."""
-    added = -len(right) % csls.BLOCK
-    if added:
-        right = torch.cat([right, right.new_zeros(added, right.shape[1])])
-    for rows, columns, tile in csls.tiles(left, right, what):
-        tile[:, len(right) - added - columns.start :] = -torch.inf
-        yield rows, columns, tile
+def keys_of(scores: Tensor, indices: Tensor) -> Tensor:
+    """Return int64 keys that sort by score; of equal scores the lower index has the larger key."""
+    bits = (scores + 0.0).view(torch.int32)  # -0.0 becomes 0.0: equal scores, equal bits
+    # The bits of negative floats sort in reverse.
+    return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32) | (_INDEX - indices)
 
 
-def _enter(keys: Tensor, tile: Tensor, offset: int) -> None:
-    """Merge a tile (lines, columns), whose first column is candidate `offset`, into the keys (lines, n) so far."""
-    values = tile.view(len(tile), csls.BLOCK, -1)  # interleaved blocks, see csls._blocks
-    csls.enter(keys, values, values.amax(1), offset)
+def key_scores(keys: Tensor) -> Tensor:
+    """Return the float32 scores of keys."""
+    ordered = (keys >> 32).int()
+    return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32)
+
+
+def key_indices(keys: Tensor) -> Tensor:
+    """Return the int64 indices of keys."""
+    return _INDEX - (keys & _INDEX)
+
+
+def _largest_keys(values: Tensor, n: int) -> Tensor:
+    """Return the keys of the n largest values of each line (all if there are fewer), int64 (lines, n)."""
+    floor = csls.largest(values, n, 1)[:, -1:]
+    line, column = (values >= floor).nonzero(as_tuple=True)
+    count = torch.bincount(line)
+    slot = torch.arange(len(line), device=line.device) - (count.cumsum(0) - count)[line]
+    keys = torch.full((len(values), int(count.max())), NO_KEY, device=line.device)
+    keys[line, slot] = keys_of(values[line, column], column)
+    return keys.topk(min(n, values.shape[1])).values
 
 
 def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -196,7 +206,7 @@ def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tu
     queries = max(1, _MOST_COPIES // (indices.shape[1] * width))
     for distinct, score in zip(indices.split(queries), scores.split(queries)):
         wide = copies[distinct]
-        keys = torch.where(wide < 0, csls.NO_KEY, csls.keys_of(score[:, :, None].expand_as(wide), wide))
+        keys = torch.where(wide < 0, NO_KEY, keys_of(score[:, :, None].expand_as(wide), wide))
         lists.append(keys.flatten(1).topk(n).values)
     keys = torch.cat(lists)
-    return csls.key_indices(keys), csls.key_scores(keys)
+    return key_indices(keys), key_scores(keys)

@@ -35,15 +35,12 @@ def test_word_retrieval():
         ({"links": [[0, 1], [1, 6]]}, r"links, row 1: \[1, 6\] is out of range, .* 6 target"),
         ({"links": [[0, 1], [2, 3], [0, 2]]}, r"link 0 \(0-1\): the source word has 2 links"),
         ({"links": []}, "links: give at least one pair"),
-        ({"links": [[0.0, 1.0]]}, "expected integers"),
         ({"pool": "some"}, "pool=some: choose one of"),
         ({"source_words": words[:3], "target_words": words}, "3 source_words, 5 source_vectors"),
-        ({"source_vectors": [[1.0, 0.0], [1.0]]}, "source vectors: every row needs the same number of dimensions"),
     ]
     row = [[1.0, 0.0], [0.0, 1.0]]
     rows = [
         (([row, row], [row, row], [[[0, 0]], [[0, 2]]]), r"row 1, links, row 0: \[0, 2\] is out of range.* 2 target"),
-        (([row], [row], [[[0, 1, 1]]]), "row 0, links: expected integers"),
         (([row], [row, row], [[[0, 0]]]), "1 source_vectors, 2 target_vectors, 1 links"),
         (([row], [row], [[[0, 0]]], [["a"]], [["b", "c"]]), "2 source_vectors, 1 source_words: one .* of row 0"),
     ]
@@ -71,7 +68,6 @@ def test_lexicon():
 def test_embedding_alignment():
     entries = [
         (([],), "entries: give at least one pair"),
-        (([[0, 1, 2]],), "expected integers of shape"),
         (([[0, 1], [1, 9]],), r"entries, row 1: \[1, 9\] is out of range, .* 4 target"),
         (([[0, 1], [1, 2]], [1, 3]), r"entry 1 \(1 -> 2\): the counterpart is not among the 2 candidates"),
     ]

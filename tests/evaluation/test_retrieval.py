@@ -81,8 +81,8 @@ def sentences(seed, rows=60, dim=10, noise=0.5, hubs=True):
 
 def test_sentences_against_brute_force(monkeypatch):
     source, target = sentences(1)
-    for tile in (4096, 32):
-        monkeypatch.setattr(csls, "_TILE", tile)
+    for band in (2**26, 1000):
+        monkeypatch.setattr(csls, "_BAND", band)
         for similarity, k in (("cosine", 1), ("csls", 10), ("margin", 4), ("margin", 1)):
             table = scores(source, target, similarity, k)
             right = [np.mean(nearest == np.arange(60)) for nearest in (table.argmax(1), table.argmax(0))]
@@ -128,8 +128,8 @@ def loop_lexicon(source, target, source_words, target_words, entries, depths, si
 
 def test_against_a_loop(vocabulary, monkeypatch):
     depths = (1, 5, 10, 500)  # more than the vocabulary is the vocabulary
-    for tile, similarity in ((4096, "csls"), (32, "csls"), (32, "cosine")):
-        monkeypatch.setattr(csls, "_TILE", tile)
+    for band, similarity in ((2**26, "csls"), (1000, "csls"), (1000, "cosine")):
+        monkeypatch.setattr(csls, "_BAND", band)
         found = lexicon_induction(*vocabulary, ks=depths, similarity=similarity, k=6, bootstrap=0)
         wanted = loop_lexicon(*vocabulary, depths, similarity, 6)
         assert found.keys() == wanted.keys()

@@ -20,11 +20,10 @@ from hf_xalign.search import csls, ranking
 from hf_xalign.search.csls import nearest_neighbours
 from hf_xalign.search.ranking import nearest
 
-NONE = csls.NO_KEY
 SIMILARITIES = ("csls", "cosine")
 NEIGHBOURS = st.sampled_from((1, 2, 3, 8, 100))
-# Of a tile's side, blocks looked into and copies expanded at once.
-LIMITS = ((csls, "_TILE"), (csls, "_MOST_BLOCKS"), (ranking, "_MOST_COPIES"))
+# Of a band's values, a block's values and copies expanded at once.
+LIMITS = ((csls, "_BAND"), (csls, "_BLOCK"), (ranking, "_MOST_COPIES"))
 
 
 def check(source, target, found, similarity="csls", k=10, bound=None):
@@ -53,7 +52,7 @@ def check_lists(found, table, n, bound=0.0):
 
 
 def rising():
-    """Vectors of which every later one is nearer to the others: the best so far are replaced in each tile."""
+    """Vectors of which every later one is nearer to the others: the best so far are replaced in each band."""
     angle = torch.linspace(1.5, 0.0, 150)
     return torch.stack([angle.cos(), angle.sin(), torch.zeros(150)], 1)
 
@@ -66,10 +65,10 @@ def rising():
     target=points(40),
     k=NEIGHBOURS,
     similarity=st.sampled_from((*SIMILARITIES, "margin")),
-    tile=st.sampled_from((16, 32, 4096)),
-    cost=st.sampled_from((0, 10**9)),
+    band=st.sampled_from((1, 100, 2**26)),
+    kept=st.sampled_from((0, 10**9)),
 )
-def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile, cost):
+def test_nearest_of_vectors_that_tie(source, target, k, similarity, band, kept):
     scale = 4
     if similarity == "margin":
         source, target = source.abs(), target.abs()
@@ -79,16 +78,17 @@ def test_nearest_of_vectors_that_tie(source, target, k, similarity, tile, cost):
                 nearest_neighbours(source, target, k=k, similarity=similarity)
             return
         scale = 2 * (1 + scores(source, target, similarity, k).max()) / lowest
-    with patch.object(csls, "_TILE", tile), patch.object(csls, "_SINGLE_COST", cost):
+    with patch.object(csls, "_BAND", band), patch.object(csls, "_KEPT", kept):
         found = nearest_neighbours(source, target, k=k, similarity=similarity)
     exact = similarity == "cosine" or is_exact(k, len(source), len(target))
     check(source, target, found, similarity, k, 0.0 if exact else rounding(4, k, scale=scale))
 
 
-@pytest.mark.parametrize(("tile", "cost"), [(4096, 0), (32, 0), (32, 10**9)])
-def test_nearest_of_vectors_of_many_directions(tile, cost, monkeypatch):
-    monkeypatch.setattr(csls, "_TILE", tile)
-    monkeypatch.setattr(csls, "_SINGLE_COST", cost)
+@pytest.mark.parametrize(("band", "block", "kept"), [(2**26, 16, 0), (1000, 2, 0), (1000, 3, 10**9)])
+def test_nearest_of_vectors_of_many_directions(band, block, kept, monkeypatch):
+    monkeypatch.setattr(csls, "_BAND", band)
+    monkeypatch.setattr(csls, "_BLOCK", block)
+    monkeypatch.setattr(csls, "_KEPT", kept)
     for rows, others, k in ((70, 70, 10), (33, 97, 1), (90, 5, 3), (1, 40, 10), (1, 1, 10), (61, 45, 40)):
         for hubs in (False, True):
             source, target = vectors(1, rows, hubs=hubs), vectors(2, others, hubs=hubs)
@@ -107,9 +107,9 @@ def legacy_scores(source, target, k):
     return 2 * units(source) @ whole[1].T - r_target, 2 * units(target) @ whole[0].T - r_source
 
 
-@pytest.mark.parametrize("tile", [4096, 32])
-def test_legacy_is_the_published_variant(tile, monkeypatch):
-    monkeypatch.setattr(csls, "_TILE", tile)
+@pytest.mark.parametrize("band", [2**26, 500])
+def test_legacy_is_the_published_variant(band, monkeypatch):
+    monkeypatch.setattr(csls, "_BAND", band)
     for scale, rows, k in ((1.0, 60, 10), (1e25, 40, 1), (1e-25, 21, 3), (1.0, 5, 100), (1.0, 3, 1), (1.0, 2, 1)):
         source, target = vectors(rows, rows, dim=6) * scale, vectors(9, 75, dim=6) * scale
         # Near to their whole matrix's norm, so that r is as large as the products.
@@ -128,14 +128,14 @@ def test_legacy_is_the_published_variant(tile, monkeypatch):
     n=st.sampled_from((1, 3, 20, 60)),
     k=NEIGHBOURS,
     similarity=st.sampled_from(SIMILARITIES),
-    limits=st.sampled_from(((16, 3, 7), (32, 2**18, 2**21), (4096, 5, 2**21))),
+    limits=st.sampled_from(((1, 2, 7), (100, 16, 2**21), (2**26, 3, 2**21))),
 )
 def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
     queries, candidates = sides
     with pytest.MonkeyPatch.context() as patched:
         for (module, name), limit in zip(LIMITS, limits, strict=True):
             patched.setattr(module, name, limit)
-        patched.setattr(ranking, "_MANY", few := 0 if limits[0] == 16 else 2**28)
+        patched.setattr(ranking, "_MANY", few := 0 if limits[0] == 1 else 2**28)
         patched.setattr(ranking, "_FEW", few)
         found = nearest(queries, candidates, n, similarity=similarity, k=k, neighbourhood=others)
     exact = similarity == "cosine" or is_exact(k, len(candidates), len(queries if others is None else others))
@@ -143,7 +143,7 @@ def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
     check_lists(found, table, n, 0.0 if exact else rounding(4, k))
 
 
-@pytest.mark.parametrize("limits", [(4096, 2**18, 2**21), (32, 2**18, 2**21), (32, 3, 7)])
+@pytest.mark.parametrize("limits", [(2**26, 16, 2**21), (1000, 2, 2**21), (1000, 3, 7)])
 def test_lists_of_vectors_of_many_directions(limits, monkeypatch):
     for (module, name), limit in zip(LIMITS, limits, strict=True):
         monkeypatch.setattr(module, name, limit)
@@ -189,7 +189,7 @@ def test_equal_candidates_come_in_their_order_and_equal_queries_get_equal_lists(
             assert at == list(range(at[0], at[0] + 5)) and len({score[n] for n in at}) == 1
 
 
-def test_a_tile_and_more_of_many_copies():
+def test_blocks_of_many_copies():
     queries, candidates = vectors(22, 100, dim=16, hubs=True), vectors(23, 4700, dim=16, hubs=True)
     candidates[2500:4500] = candidates[:2000]
     others = torch.cat([queries, vectors(24, 4200, dim=16, hubs=True)])
@@ -223,7 +223,7 @@ def test_all_vectors_go_to_the_device(monkeypatch):
     seen, x = [], torch.ones(1, 2)
     monkeypatch.setattr(csls, "plain_float32", lambda device: seen.append(device) or nullcontext())
     monkeypatch.setattr(csls, "unit_rows", lambda x, name: seen.append((name, x.device, x.dtype)) or x)
-    monkeypatch.setattr(csls, "_csls", lambda *_: 1 / 0)
+    monkeypatch.setattr(csls, "_means_of_nearest", lambda *_: 1 / 0)
     monkeypatch.setattr(ranking, "_distinct", lambda *_: 1 / 0)
     for names, call in {
         ("source", "target"): lambda device: nearest_neighbours(x.double(), x.bfloat16(), device=device),
@@ -278,13 +278,14 @@ def test_progress_is_shown_by_one_process(monkeypatch, progress):
         monkeypatch.delenv("RANK", raising=False)
         if rank is not None:
             monkeypatch.setenv("RANK", rank)
-        list(csls.tiles(torch.ones(1, 1), torch.ones(1, 1), "name"))
-    kept = {"desc": "name", "unit": "tile", "leave": False, "delay": 5}
+        list(csls.bands(torch.ones(1, 1), torch.ones(1, 1), "name"))
+    kept = {"desc": "name", "unit": "band", "leave": False, "delay": 5}
     assert progress == [(1, {**kept, "disable": quiet}) for quiet in (False, False, True, True)]
 
 
-def test_progress_names_the_passes(progress):
+def test_progress_names_the_passes(monkeypatch, progress):
     near, best = "CSLS: neighbourhoods", "nearest neighbours"
+    monkeypatch.setattr(csls, "_KEPT", 0)
     for call, options, names in (
         (nearest_neighbours, {}, [near, best]),
         (nearest_neighbours, {"similarity": "margin"}, [near, best]),
@@ -303,9 +304,9 @@ def test_progress_names_the_passes(progress):
 
 def test_given_vectors_become_tensors():
     tensor, array = torch.ones(2, 3, dtype=torch.float16), np.ones((2, 3))
-    assert csls.as_tensor(tensor, "x") is tensor
-    assert csls.as_tensor(array, "x").dtype == torch.float64
-    found = csls.as_tensor([[1, 2.5], (3, 4)], "x")
+    assert csls.as_tensor(tensor) is tensor
+    assert csls.as_tensor(array).dtype == torch.float64
+    found = csls.as_tensor([[1, 2.5], (3, 4)])
     assert found.dtype == torch.float32 and found.tolist() == [[1, 2.5], [3, 4]]
 
 
@@ -315,37 +316,34 @@ def test_unit_rows_are_float32_of_sums_in_float64():
     torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
 
 
-def test_tiles_share_one_buffer_no_larger_than_needed(monkeypatch, progress):
-    monkeypatch.setattr(csls, "_TILE", 32)
+def test_bands_share_one_buffer_no_larger_than_needed(monkeypatch, progress):
+    monkeypatch.setattr(csls, "_BAND", 700)
     left, right = torch.arange(80.0).view(40, 2), torch.arange(140.0).view(70, 2)
-    places = {(tile.data_ptr(), tile.untyped_storage().nbytes()) for *_, tile in csls.tiles(left, right, "name")}
-    assert len(places) == 1 and places.pop()[1] == 4 * 32 * 32
-    [(_, _, tile)] = csls.tiles(left[:3], right[:5], "name")
-    assert tile.untyped_storage().nbytes() == 4 * 3 * 5
-    assert [count for count, _ in progress] == [6, 1]
+    places = {(band.data_ptr(), band.untyped_storage().nbytes()) for _, band in csls.bands(left, right, "name")}
+    assert len(places) == 1 and places.pop()[1] == 4 * 10 * 70
+    [(_, band)] = csls.bands(left[:3], right[:5], "name")
+    assert band.untyped_storage().nbytes() == 4 * 3 * 5
+    assert [count for count, _ in progress] == [4, 1]
 
 
-def test_few_blocks_are_looked_into(monkeypatch):
-    monkeypatch.setattr(csls, "_TILE", 128)
-    looked, contenders = [], csls._contenders
-    monkeypatch.setattr(csls, "_contenders", lambda *given: looked.append(contenders(*given)) or looked[-1])
-    nearest_neighbours(vectors(16, 500, hubs=True), vectors(17, 470, hubs=True))
-    shares = [len(lines) / of for (lines, _), of in zip(looked, (500 * 30, 470 * 32), strict=True)]
-    assert max(shares) < 0.5, shares
+def test_largest_values_of_rows_and_columns(monkeypatch):
+    monkeypatch.setattr(csls, "_BLOCK", 2)
+    for rows, columns, k in ((47, 50, 10), (50, 47, 3), (3, 4, 5)):
+        values = vectors(rows, rows, dim=columns).round()  # many are equal
+        for dim, size in ((0, rows), (1, columns)):
+            assert torch.equal(csls.largest(values, k, dim), values.topk(min(k, size), dim).values)
 
 
-def test_means_of_nearest_and_of_margins_are_the_formulas(monkeypatch):
-    monkeypatch.setattr(csls, "_TILE", 16)
+def test_means_of_nearest_are_the_formulas(monkeypatch):
+    monkeypatch.setattr(csls, "_BAND", 600)
     source, target = vectors(14, 45, hubs=True), vectors(15, 37, hubs=True)
     target[30:35] = target[0]  # each copy counts
     whole = [csls.unit_rows(side, "side") for side in (source, target)]
-    sides = [csls._extend(side, n) for n, side in enumerate(whole)]
     for k in (1, 10, 41):
         wanted = means(source, target, k), means(target, source, k)
-        for found, half in ((csls._mean_of_nearest, 1), (csls._margin_means, 2)):
-            for one, other in zip(found(*sides, 45, 37, k), wanted, strict=True):
-                assert one.dtype == torch.float32
-                np.testing.assert_allclose(one.numpy(), other / half, rtol=0, atol=rounding(12, k, scale=1))
+        for one, other in zip(csls._means_of_nearest(csls.bands(*whole, ""), 37, k), wanted, strict=True):
+            assert one.dtype == torch.float32
+            np.testing.assert_allclose(one.numpy(), other, rtol=0, atol=rounding(12, k, scale=1))
         assert_rounding(ranking._mean_of_nearest(*whole, k), wanted[0], 2 * 12 + k + 8, scale=1)
 
 
@@ -366,10 +364,9 @@ def test_equal_rows_are_found(monkeypatch):
 def test_keys_have_the_order_of_scores_then_of_indices():
     values = torch.tensor([-torch.inf, -2.0, -1e-30, -0.0, 0.0, 1e-30, 0.5, 2.0, 2.0])
     indices = torch.tensor([5, 2**32 - 1, 7, 0, 1, 0, 3, 9, 8])
-    keys = csls.keys_of(values, indices)
-    assert (keys > NONE).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
-    assert torch.equal(csls.key_indices(keys), indices) and torch.equal(csls.key_scores(keys), values)
-    assert csls.key_scores(torch.tensor([NONE])).item() == -torch.inf
+    keys = ranking.keys_of(values, indices)
+    assert (keys > ranking.NO_KEY).all() and keys.argsort().tolist() == [0, 1, 2, 4, 3, 5, 6, 7, 8]
+    assert torch.equal(ranking.key_indices(keys), indices) and torch.equal(ranking.key_scores(keys), values)
 
 
 def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
@@ -378,15 +375,15 @@ def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
     target[3] = target[0]
     # As if rounding had favoured the later copy, and had answered equal queries (sources 1 and 4) unequally.
     rounded = csls.Neighbours(torch.tensor([3, 3, 2, 1, 2, 4]), torch.tensor([4, 4, 2, 1, 0]))
-    monkeypatch.setattr(csls, "_best", lambda *_: rounded)
+    monkeypatch.setattr(csls, "_best", lambda *_, **__: rounded)
     for options in ({}, {"legacy": True}):
         found = nearest_neighbours(source, target, **options)
         assert [side.tolist() for side in found] == [[0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0]], options
 
 
 def test_copies_come_in_for_as_many_queries_at_once_as_fit(monkeypatch):
-    sizes, keys = [], csls.keys_of
-    monkeypatch.setattr(csls, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
+    sizes, keys = [], ranking.keys_of
+    monkeypatch.setattr(ranking, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
     for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):
         sizes.clear()
         monkeypatch.setattr(ranking, "_MOST_COPIES", most)

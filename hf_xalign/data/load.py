@@ -656,8 +656,8 @@ def _read(
         where = f"{name}, row {row}"
         pair = columns.read(record, where)
         source, target = (
-            None if record.get(column) is None else check_words(record[column], f"{where}: {column}", text)
-            for column, text in zip(WORDS[::-1] if columns.source == "target" else WORDS, pair)
+            None if record.get(column) is None else check_words(record[column], f"{where}: {column}")
+            for column in (WORDS[::-1] if columns.source == "target" else WORDS)
         )
         yield row, pair, (source, target)
 

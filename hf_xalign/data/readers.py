@@ -230,6 +230,23 @@ def _distinct(names: list[str], path: str | Path) -> list[str]:
     return names
 
 
+def read_parquet(path: Path, select: Callable[[list[str], str], list[str]] | None = None) -> Rows:
+    """Yield `(row, record)` of a Parquet file, with the columns that `select` chooses of its columns."""
+    with open_parquet(path) as file:
+        names = _distinct(file.schema_arrow.names, path)
+        batches = parquet_batches(file, 1000, names if select is None else select(names, str(path)))
+        yield from enumerate((record for batch in batches for record in batch.to_pylist()), 1)
+
+
+# Formats in which rows have columns with names.
+_TABLES: dict[str, Callable[[Path], Rows]] = {
+    ".jsonl": read_jsonl,
+    ".json": read_json,
+    ".tsv": read_table,
+    ".csv": read_table,
+    ".parquet": read_parquet,
+}
+
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _DOCUMENT = "-DOCSTART-"
 _NUMBER = re.compile(r"\d+([-.]\d+)?")
@@ -531,38 +548,35 @@ def text_of(value: Any, column: str, where: str) -> str:
 
 def read_file(path: Path, columns: Columns) -> Rows:
     """Yield the rows of a file that holds both sides."""
-    match file_format(path):
+    match suffix := file_format(path):
         case ".tsv" | ".csv":
             return read_table(path, _headerless(path, columns))
-        case ".jsonl":
-            return read_jsonl(path)
-        case ".json":
-            return read_json(path)
+        case ".jsonl" | ".json":
+            return _TABLES[suffix](path)
         case ".parquet":
-            return _parquet(path, columns)
+            return read_parquet(path, columns.select)
         case ".tmx":
             return _tmx(path, columns)
         case ".xml":
             return _test_set(path)
-        case suffix if suffix in forms.CONVERTERS:
-            raise InputError(f"{path}: convert it to TMX, by {forms.CONVERTERS[suffix]} of the Translate Toolkit.")
-        case suffix:
-            if is_piped(path):
-                return _piped(path)
-            if suffix == ".txt" and "\t" in next((line for _, line in read_lines(path)), ""):  # Anki's `deu.txt`
-                return read_table(path, _headerless(path, columns))
-            raise InputError(
-                f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet "
-                "also as .gz), or two line-aligned files joined by a comma: a.de,a.en"
-            )
+    if suffix in forms.CONVERTERS:
+        raise InputError(f"{path}: convert it to TMX, by {forms.CONVERTERS[suffix]} of the Translate Toolkit.")
+    if next((line for _, line in read_lines(path, undecodable="replace")), "").count(" ||| ") == 1:
+        return _piped(path)
+    if suffix == ".txt" and _has_tabs(path):  # Anki's `deu.txt`
+        return read_table(path, _headerless(path, columns))
+    raise InputError(
+        f"{path}: no format has the suffix {suffix!r}. Give a file of {', '.join(FORMATS)} (all but Parquet also as "
+        ".gz), or two line-aligned files joined by a comma: a.de,a.en"
+    )
 
 
-def is_piped(path: Path) -> bool:
-    """Return whether the first line of a file is `source ||| target`, as fast_align reads it."""
-    return next((line for _, line in read_lines(path, undecodable="replace")), "").count(" ||| ") == 1
+def _has_tabs(path: Path) -> bool:
+    return "\t" in next((line for _, line in read_lines(path)), "")
 
 
 def _piped(path: Path) -> Rows:
+    """Yield the rows of lines `source ||| target`, as fast_align reads them."""
     for row, line in read_lines(path):
         source, bar, target = line.partition("|||")
         if line.strip() and not bar:
@@ -647,36 +661,25 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
         yield before
 
 
-_SEGMENT = re.compile(
-    r"<doc\b[^>]*?\b(?:docid|id)=[\"']([^\"']*)|<seg\b[^>]*?\bid=[\"']([^\"']*)[^>]*>(.*?)</seg>", re.S | re.I
-)
 _TEXT_COLUMNS = ("text", "sentence", "segment", "source", "target")
 
 
 def _sentences(path: Path) -> list[tuple[Any, str]] | None:
     """Return the sentences of a file of one language with their ids (None without ids); None for plain text."""
-    match file_format(path):
-        case ".jsonl":
-            rows: Any = read_jsonl(path)
-        case ".json":
-            rows = read_json(path)
-        case ".csv":
-            rows = read_table(path)
-        case ".tsv" if "\t" in next((line for _, line in read_lines(path)), ""):  # else a sentence a line
-            rows = read_table(path)
-        case ".parquet":
-            with open_parquet(path) as file:
-                rows = enumerate([record for batch in parquet_batches(file, 1000) for record in batch.to_pylist()], 1)
-        case ".conllu":
-            return [(None, _join_words(sentence)) for _, sentence in read_conll(path)]
-        case ".xml" | ".sgm" | ".sgml":
-            return _segments_of(path)
-        case suffix if suffix in {".tmx", *forms.CONVERTERS}:
-            raise InputError(f"{path}: a {suffix} file is not plain text. Name it alone, as in de={path}.")
-        case _:
-            return None
+    suffix = file_format(path)
+    if suffix == ".conllu":
+        return [(None, _join_words(sentence)) for _, sentence in read_conll(path)]
+    if suffix in (".xml", ".sgm", ".sgml"):
+        found = [((document, number), text) for document, _, _, number, text in _segments_of(path)]
+        if not found:
+            raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
+        return found
+    if suffix in {".tmx", *forms.CONVERTERS}:
+        raise InputError(f"{path}: a {suffix} file is not plain text. Name it alone, as in de={path}.")
+    if suffix not in _TABLES or (suffix == ".tsv" and not _has_tabs(path)):
+        return None
     sentences = []
-    for row, record in rows:
+    for row, record in _TABLES[suffix](path):
         if record is None:
             continue
         names = [name for name in record if name.casefold() in _TEXT_COLUMNS or find_language(name)]
@@ -687,27 +690,37 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
     return sentences
 
 
-_OF_BOTH = re.compile(
-    r"<doc\b[^>]*?\bid=[\"'](?P<document>[^\"']*)|<(?P<side>src|ref|hyp)\b[^>]*?\blang=[\"'](?P<lang>[^\"']*)"
+_SEGMENT = re.compile(
+    r"<doc\b[^>]*?\b(?:docid|id)=[\"'](?P<document>[^\"']*)"
+    r"|<(?P<side>src|ref|hyp)\b[^>]*?\blang=[\"'](?P<lang>[^\"']*)"
     r"|<seg\b[^>]*?\bid=[\"'](?P<number>[^\"']*)[^>]*>(?P<text>.*?)</seg>",
-    re.S,
+    re.S | re.I,
 )
+
+
+def _segments_of(path: Path) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield document, side, language, number and text of each segment of WMT's SGML or XML.
+
+    Files of one side have no sides. A second reference or system of a document has the side "".
+    """
+    document, side, lang, sides = "", "", "", set[str]()
+    for match in _SEGMENT.finditer("\n".join(line for _, line in read_lines(path))):
+        if match["document"] is not None:
+            document, sides = match["document"], set()
+        elif match["side"]:
+            side, lang = match["side"] if match["side"] not in sides else "", match["lang"]
+            sides.add(match["side"])
+        else:
+            yield document, side, lang, match["number"], html.unescape(match["text"]).strip()
 
 
 def _test_set(path: Path) -> Rows:
     """Yield the segments of WMT's XML of source and references, each with the first reference of its document."""
     segments: dict[tuple[str, str], dict[str, str]] = {}
     languages: dict[str, str] = {}
-    document, side, sides = "", "", set[str]()
-    for match in _OF_BOTH.finditer("\n".join(line for _, line in read_lines(path))):
-        if match["document"] is not None:
-            document, sides = match["document"], set()
-        elif match["side"]:
-            side = match["side"] if match["side"] not in sides else ""  # a second reference, or another system
-            sides.add(match["side"])
-            languages.setdefault(side, match["lang"])
-        else:
-            segments.setdefault((document, match["number"]), {})[side] = html.unescape(match["text"]).strip()
+    for document, side, lang, number, text in _segments_of(path):
+        languages.setdefault(side, lang)
+        segments.setdefault((document, number), {})[side] = text
     pairs = [segment for segment in segments.values() if {"src", "ref"} <= segment.keys()]
     if not pairs:
         raise InputError(
@@ -720,26 +733,6 @@ def _test_set(path: Path) -> Rows:
 def _join_words(sentence: Mapping[str, list[str]]) -> str:
     glued = ("SpaceAfter=No" in misc for misc in sentence["misc"])
     return "".join(word if no_blank else f"{word} " for word, no_blank in zip(sentence["tokens"], glued, strict=True))
-
-
-def _segments_of(path: Path) -> list[tuple[Any, str]]:
-    """Return the segments of WMT's SGML or XML, with their document and number."""
-    text, document, found = "\n".join(line for _, line in read_lines(path)), "", []
-    for match in _SEGMENT.finditer(text):
-        if match[3] is None:
-            document = match[1]
-        else:
-            found.append(((document, match[2]), html.unescape(match[3]).strip()))
-    if not found:
-        raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
-    return found
-
-
-def _parquet(path: Path, columns: Columns) -> Rows:
-    with open_parquet(path) as file:
-        _distinct(file.schema_arrow.names, path)
-        batches = parquet_batches(file, 1000, columns.select(file.schema_arrow.names, str(path)))
-        yield from enumerate((record for batch in batches for record in batch.to_pylist()), 1)
 
 
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
@@ -767,7 +760,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
     if source_lang is None:
         raise InputError(f"{path}: a TMX file can hold many languages. Name one by source_lang=, or write de={path}.")
     unit, pairs, seen, away = 0, 0, set[str](), Counter[tuple[str, str]]()
-    depth, nested, left_out = 0, 0, 0  # open units, those of them inside another, and how many are not read
+    depth, left_out = 0, 0  # open units, and how many are not read
     with open_bytes(path) as stream:
         try:
             events = iterparse(stream, events=("start", "end"))
@@ -776,14 +769,12 @@ def _tmx(path: Path, columns: Columns) -> Rows:
                 if _tag(element) != "tu":
                     continue
                 depth += 1 if event == "start" else -1
-                if event == "start":
-                    nested += depth > 1
-                    continue
-                unit += 1
                 if depth:
                     continue
-                if nested:  # converters of many-to-one links write one unit inside another
-                    left_out, nested = left_out + nested + 1, 0
+                units = sum(_tag(inner) == "tu" for inner in element.iter())
+                unit += units
+                if units > 1:  # converters of many-to-one links write one unit inside another
+                    left_out += units
                     element.clear()
                     continue
                 segments = _segments(element)

@@ -116,16 +116,11 @@ def batch_words(batch: dict[str, list[Any]], *, blanks: bool = False) -> tuple[l
     return sides[0], sides[1]
 
 
-def check_words(words: Any, where: str, text: str | None = None) -> list[str]:
-    """Return the given words of a sentence in NFC, without U+FEFF.
-
-    Raises:
-        InputError: they are not a list of strings, or `text` has none.
-    """
+def check_words(words: Any, where: str) -> list[str]:
+    """Return the given words of a sentence in NFC, without U+FEFF; raise an InputError if they are no list of text."""
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f'{where}: {words!r:.60} is not a list of words, such as ["open", "file"]. Correct it.')
-    words = list(map(clean_text, words))
-    return words
+    return list(map(clean_text, words))
 
 
 def split_pairs(dataset: Dataset) -> Dataset:

@@ -9,8 +9,6 @@ Real languages, a dictionary and an existing encoder:
     hf-xalign train align_mlm --config align_mlm_continued \
         --corpus en=english.txt de=german.txt --dictionary de=en-de.txt --test_dictionary de=en-de.test.txt
 
-Several languages have a `--corpus` and a `--dictionary` each.
-
 `--objective` is `mlm`, `xlm` (sentence pairs too), `dict_mlm` (code-switched by the dictionary) or `align_mlm` (the
 dictionary's input embeddings are pulled together). Prints the loss on held-out text and the alignment of the
 embeddings before and after, and where everything was saved. The folder is an ordinary checkpoint with its dictionary

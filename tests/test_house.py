@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1638, 25),
     "core": (2831, 54),
-    "data": (6948, 129),
+    "data": (6890, 128),
     "evaluation": (2069, 20),
     "explore": (336, 3),
     "hub": (392, 11),
@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4729, 77),
     "objectives": (1241, 13),
     "prepare": (980, 4),
-    "recipes": (2755, 33),
+    "recipes": (2750, 33),
     "report": (450, 2),
     "search": (626, 5),
     "statistics": (731, 12),

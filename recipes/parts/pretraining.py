@@ -96,7 +96,7 @@ def load_pretraining(
 
 def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
-    held_out = dict(_read(item, data, data.max_eval_sentences) for item in data.eval_corpus)
+    held_out = dict(_read(item, data, None) for item in data.eval_corpus)
     if unknown := sorted(set(held_out) - set(corpora)):
         raise InputError(f"eval_corpus in {', '.join(unknown)}: corpus has no text of that language")
     tokenizer, old_ids = _tokenizer(data, corpora)
@@ -133,7 +133,7 @@ def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus
     model = _encoder(data, tokenizer, old_ids, args.seed)
     if args.has_language_embeddings:
         add_language_embeddings(model, languages)
-    entries, test_entries, candidates = _dictionaries(data, args, tokenizer)
+    entries, test_entries, candidates = _dictionary(data, args, tokenizer)
     if derived is not None and counterparts is not None:
         if args.needs_entries:
             draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
@@ -251,29 +251,25 @@ def _encoder(
     return model
 
 
-def _dictionaries(
+def _dictionary(
     data: PretrainingArguments, args: AlignMLMConfig, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[TokenEntries | None, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the objective's entries of all languages, and of each the entries to score and their candidates."""
-    entries = []
-    test_entries: dict[str, np.ndarray] = {}
-    candidates: dict[str, np.ndarray] = {}
-    tests = {parse_source(item)[1]: item for item in data.test_dictionary}
-    for item in data.dictionary:
-        path, language = parse_named(item, "dictionary")
-        words = load_dictionary(path)
-        trained_entries = TokenEntries.from_dictionary(words, tokenizer, name=item)
-        draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
-        codes = (data.target_lang, language)
-        entries.append(TokenEntries.from_dictionary(words, tokenizer, name=item, **draw, languages=codes))
-        if language not in tests:
-            continue
-        others = load_dictionary(parse_source(tests[language])[0])
-        scored = TokenEntries.from_dictionary(others, tokenizer, name=tests[language]).ids
-        scored = scored[~(scored[:, None] == trained_entries.ids).all(-1).any(-1)]
-        if not len(scored):
-            raise InputError(f"test_dictionary={tests[language]}: all its entries are in {item}")
-        pieces = single_pieces(tokenizer, [translation for _, translation in (*words, *others)])
-        test_entries[language] = scored
-        candidates[language] = np.unique([piece for piece in pieces if isinstance(piece, int)])
-    return TokenEntries.joined(entries) if entries else None, test_entries, candidates
+    """Return the objective's entries, and by language the entries to score and their candidates."""
+    if data.dictionary is None:
+        return None, {}, {}
+    path, language = parse_named(data.dictionary, "dictionary")
+    words = load_dictionary(path)
+    draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
+    codes = (data.target_lang, language)
+    entries = TokenEntries.from_dictionary(words, tokenizer, name=data.dictionary, **draw, languages=codes)
+    if data.test_dictionary is None:
+        return entries, {}, {}
+    known = TokenEntries.from_dictionary(words, tokenizer, name=data.dictionary).ids
+    others = load_dictionary(parse_source(data.test_dictionary)[0])
+    scored = TokenEntries.from_dictionary(others, tokenizer, name=data.test_dictionary).ids
+    scored = scored[~(scored[:, None] == known).all(-1).any(-1)]
+    if not len(scored):
+        raise InputError(f"test_dictionary={data.test_dictionary}: all its entries are in {data.dictionary}")
+    pieces = single_pieces(tokenizer, [translation for _, translation in (*words, *others)])
+    candidates = np.unique([piece for piece in pieces if isinstance(piece, int)])
+    return entries, {language: scored}, {language: candidates}

@@ -32,7 +32,6 @@ class PretrainingArguments(SmokeTest):
     dataset_revision: str | None = option(_TEXT, "Branch, tag or commit of Hub datasets.", None)
     text_column: str = option(_TEXT, "Column with the text, or with its words, where the format has names.", "text")
     max_sentences: int | None = option(_TEXT, "Use the first n sentences of each corpus.", None, least=1)
-    max_eval_sentences: int | None = option(_TEXT, "Use the first n held-out sentences of each.", None, least=1)
     derive: list[str] = option(
         _TEXT,
         "Derive a second language from the corpus: syntax, inversion or permutation, transliteration.",
@@ -79,12 +78,12 @@ class PretrainingArguments(SmokeTest):
         rules=[needs("new pieces have no embeddings in another; or vocabulary=cut", "train", model_name_or_path=NEW)],
     )
     vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
-    dictionary: list[str] = option(
+    dictionary: str | None = option(
         _DICTIONARY,
-        "LANG=FILE in MUSE's format, one for each other language; derive makes its own.",
-        [],
+        "LANG=FILE in MUSE's format, of the pivot and another language; derive makes its own.",
+        None,
     )
-    test_dictionary: list[str] = option(_DICTIONARY, "LANG=FILE: alignment is scored on its other entries.", [])
+    test_dictionary: str | None = option(_DICTIONARY, "LANG=FILE: alignment is scored on its other entries.", None)
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that is used in training.", 0.25)
     dictionary_seed: int | None = option(_DICTIONARY, "Seed of the share. Default: that of the run.", None, least=0)
     dry_run: bool = option("Run", "Show the text, the vocabulary and the entries; train nothing.", False)
@@ -96,7 +95,7 @@ class PretrainingArguments(SmokeTest):
     def check_files(self) -> None:
         """Refuse files and folders that are not there."""
         check_models([self.model_name_or_path])
-        check_files([*self.corpus, *self.eval_corpus, *self.dictionary, *self.test_dictionary])
+        check_files([*self.corpus, *self.eval_corpus, *filter(None, (self.dictionary, self.test_dictionary))])
         check_files(self.order_of)
 
     def check(self, args: AlignMLMConfig) -> None:
@@ -104,7 +103,9 @@ class PretrainingArguments(SmokeTest):
         if not self.corpus:
             raise InputError("corpus is missing: give text of each language, as in --corpus en=FILE de=FILE")
         languages: dict[str, list[str]] = {}
-        for name in ("corpus", "eval_corpus", "dictionary", "test_dictionary"):
+        for name in ("dictionary", "test_dictionary"):
+            languages[name] = [parse_named(item, name)[1] for item in (getattr(self, name),) if item]
+        for name in ("corpus", "eval_corpus"):
             languages[name] = [parse_named(item, name)[1] for item in getattr(self, name)]
             if twice := [language for language in languages[name] if languages[name].count(language) > 1]:
                 raise InputError(f"{name}: {twice[0]} is named twice")

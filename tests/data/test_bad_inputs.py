@@ -232,9 +232,7 @@ def test_token_entries(tmp_path):
         rf"{ENTRIES_FILE}: token 99 is outside the vocabulary of 99": file({}, 99),
         rf"{ENTRIES_FILE}: cannot be read": lambda folder: TokenEntries.load(folder, vocab_size=10),
     }
-    wrong = ([[1, 2, 3]], [[1, 2], [4, 4]])
-    reason = f"{ENTRIES_FILE}: not a file of token entries .*Restore"
-    table |= {reason: [file({"entries": entries}) for entries in wrong]}
+    table |= {f"{ENTRIES_FILE}: not a file of token entries .*Restore": file("{")}
     refused(table, tmp_path)
 
 

@@ -235,9 +235,9 @@ TYPE_IDS = {"en": 2, "de": 1, "nl": 3}
 # 10 has three translations, 31 translates back to two.
 PAIRS = np.array([[10, 30], [11, 31], [10, 32], [12, 31], [33, 10]])
 BOTH_WAYS = {10: [30, 32, 33], 11: [31], 12: [31], 30: [10], 31: [11, 12], 32: [10], 33: [10]}
-ENTRIES = TokenEntries(PAIRS, "the test", pairs={"en+de": [0, 1, 3, 4], "en+nl": [2, 3]})
+ENTRIES = TokenEntries(PAIRS, "the test", languages=("en", "de"))
 # The same as triples of an English token, a token of the language, and its number in TYPE_IDS.
-SPOKEN = [(10, 30, 1), (11, 31, 1), (12, 31, 1), (33, 10, 1), (10, 32, 3), (12, 31, 3)]
+SPOKEN = [(english, german, 1) for english, german in PAIRS.tolist()]
 
 
 def padded(rows):

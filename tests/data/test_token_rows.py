@@ -303,26 +303,25 @@ def test_pair_rows_are_those_the_tokenizer_makes(template, specials):
     tokenizer = make_tokenizer(**template)
     sizes = [(int(s), int(t)) for s, t in np.random.default_rng(2).integers(1, 9, size=(60, 2))]
     sizes[5], sizes[6] = (15, 3), (0, 2)
-    pairs = sized(*sizes, langs=("de", "bn"))
+    pairs = sized(*sizes)
     options = {"block_size": 29 + specials, "pairs": pairs, "pair_share": 9.0}
     rows, counts = encode_pretraining({"en": random_text(100)}, tokenizer, CONFIG, **options)
     assert rows["example"][:] == list(range(len(rows)))
-    for code in ("de", "bn"):
-        own = [row for row in pairs if row["source_lang"] == code and 0 < len(row["source"].split()) < 15]
-        left = [row for row in rows if row["source_lang"] == f"en+{code}"]
-        expected = [("", "")]
-        for row in own:
-            added = zip(expected[-1], (row["target"], row["source"]), strict=True)
-            longer = tuple(f"{side} {more}".strip() for side, more in added)
-            if max(len(side.split()) for side in longer) <= 14:
-                expected[-1] = longer
-            else:
-                expected.append((row["target"], row["source"]))
-        assert [row["input_ids"] for row in left] == [tokenizer(*sides).input_ids for sides in expected]
-        parts = [[len(target.split()) + specials - 1, len(source.split()) + 1] for target, source in expected]
-        assert [(row["parts"], row["languages"]) for row in left] == [(own, ["en", code]) for own in parts]
-        tokens = sum(len(row[side].split()) for row in own for side in ("source", "target"))
-        assert counts[f"en+{code}"] == TextCounts(30, 1, 0, len(left), tokens)
+    own = [row for row in pairs if 0 < len(row["source"].split()) < 15]
+    left = [row for row in rows if row["source_lang"] == "en+de"]
+    expected = [("", "")]
+    for row in own:
+        added = zip(expected[-1], (row["target"], row["source"]), strict=True)
+        longer = tuple(f"{side} {more}".strip() for side, more in added)
+        if max(len(side.split()) for side in longer) <= 14:
+            expected[-1] = longer
+        else:
+            expected.append((row["target"], row["source"]))
+    assert [row["input_ids"] for row in left] == [tokenizer(*sides).input_ids for sides in expected]
+    parts = [[len(target.split()) + specials - 1, len(source.split()) + 1] for target, source in expected]
+    assert [(row["parts"], row["languages"]) for row in left] == [(own, ["en", "de"]) for own in parts]
+    tokens = sum(len(row[side].split()) for row in own for side in ("source", "target"))
+    assert counts["en+de"] == TextCounts(60, 2, 0, len(left), tokens)
 
 
 def test_share_of_pair_rows(tokenizer, caplog):
@@ -412,11 +411,12 @@ def test_pieces_are_those_at_the_start_of_a_word():
 
 
 def test_same_after_saving(tmp_path):
-    words = TokenEntries.from_dictionary(WORDS, make_tokenizer(), name="wörter.txt", share=0.75, seed=2)
+    given = {"name": "wörter.txt", "share": 0.75, "seed": 2, "languages": ("en", "de")}
+    words = TokenEntries.from_dictionary(WORDS, make_tokenizer(), **given)
     for entries in (TokenEntries.from_counterparts(COUNTERPARTS, seed=8), words):
         path = entries.save(tmp_path / "model")
         assert [file.name for file in path.parent.iterdir()] == [ENTRIES_FILE]
         again = TokenEntries.load(tmp_path / "model", vocab_size=entries.ids.max() + 1)
         assert again.ids.dtype == np.int64 and np.array_equal(again.ids, entries.ids)
-        for name in ("origin", "share", "seed", "dropped"):
+        for name in ("origin", "share", "seed", "dropped", "languages"):
             assert getattr(again, name) == getattr(entries, name)

@@ -28,7 +28,7 @@ def make_rows(count=16, pairs=False, block_size=24, **options):
         make_tokenizer(),
         make_encoder().config,
         block_size=block_size,
-        pairs=make_pairs(16) if pairs else None,
+        pairs=make_pairs(16).remove_columns("source_lang").add_column("source_lang", ["de"] * 16) if pairs else None,
         **options,
     ).dataset
     return rows.select(np.linspace(0, len(rows) - 1, count, dtype=int))

@@ -289,9 +289,9 @@ def test_align_mlm(tmp_path):
                 "objective": "dict_mlm",
                 "entries": TokenEntries(np.array([[3, 4]]), "a test"),
             },
-            "entries are in bn, en, and the encoder has language ids for en, de, nl": {
+            "entries are in en, bn, and the encoder has language ids for en, de, nl": {
                 "objective": "dict_mlm",
-                "entries": TokenEntries(np.array([[3, 4]]), "a test", pairs={"en+bn": [0]}),
+                "entries": TokenEntries(np.array([[3, 4]]), "a test", languages=("en", "bn")),
             },
         },
     )

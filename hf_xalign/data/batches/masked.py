@@ -261,7 +261,7 @@ class PretrainingCollator(_MaskingCollator):
 
     - `dict_mlm="input"`, as ALIGN-MLM defines it (section 3 and appendix G.4): the input at this place is the
       translation, in its language, or the token itself if it has none. Labels are the original tokens. This needs
-      `language_ids` and the `pairs` of the entries.
+      `language_ids` and the `languages` of the entries.
     - `dict_mlm="label"`, as Chaudhary et al. (2020) define it, without language conditioning: the label is the
       translation. The encoder's input does not change.
     """
@@ -341,16 +341,13 @@ class PretrainingCollator(_MaskingCollator):
         ids = entries.ids
         if self.dict_mlm == "input":
             by_code = self.language_ids or {}
-            codes = {code for name in entries.pairs for code in name.split("+")}
-            if not codes or codes - set(by_code):
+            codes = entries.languages or ()
+            if not codes or set(codes) - set(by_code):
                 raise InputError(
                     "dict_mlm=input replaces a token's language together with the token. The entries are in "
-                    f"{', '.join(sorted(codes)) or 'unnamed languages'}, and the encoder has language ids for "
+                    f"{', '.join(codes) or 'unnamed languages'}, and the encoder has language ids for "
                     f"{', '.join(by_code) or 'no language'}. Name the languages when you make the entries, or set "
                     "dict_mlm=label"
                 )
-            spoken = []
-            for name, rows in entries.pairs.items():
-                spoken.append(ids[[*rows]] + LANGUAGE * np.array([by_code[code] for code in name.split("+")]))
-            ids = np.concatenate(spoken)
+            ids = ids + LANGUAGE * np.array([by_code[code] for code in codes])
         return Translations(np.concatenate([ids, ids[:, ::-1]]))

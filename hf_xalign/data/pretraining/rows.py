@@ -21,14 +21,13 @@ from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.load import as_parallel
-from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, check_columns, check_values
+from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, check_columns, check_values, only_language
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
 from hf_xalign.record import write_text
 
 logger = logging.getLogger(__name__)
 
-_MANY = 0.05  # share of pairs left out that is worth a warning
 _ROW = Features(
     {
         "input_ids": List(Value("int32")),
@@ -62,7 +61,7 @@ class TextCounts(NamedTuple):
 
 
 class PretrainingRows(NamedTuple):
-    """Rows to train on, and counts for each language code and each `<first>+<second>` of sentence pairs."""
+    """Rows to train on, and counts for each language code and for `<first>+<second>` of sentence pairs."""
 
     dataset: Dataset
     counts: dict[str, TextCounts]
@@ -85,8 +84,8 @@ def encode_pretraining(
     *MLM rows* hold one language: consecutive sentences without a separator, until the next one would exceed
     `block_size`, with special tokens at both ends, as in RoBERTa's full sentences.
 
-    *TLM rows* hold sentence pairs: sentences of the pivot (`target`), then those of `source`, in the tokenizer's pair
-    format, with at most half a row for each language. Pairs with a longer side are dropped, as in the paper.
+    *TLM rows* hold sentence pairs of two languages: sentences of the pivot (`target`), then those of `source`, in the
+    tokenizer's pair format, with at most half a row for each. Pairs with a longer side are dropped, as in the paper.
 
     Each of the `corpora` has one sentence or paragraph in each row, in a column `words` (lists of str) or `text`.
     `block_size` counts special tokens too. A sentence longer than a row is `cut` and continues in the next row, or is
@@ -113,7 +112,7 @@ def encode_pretraining(
         wanted = max(1, round(pair_share * sum(map(len, packed))))
         text_rows, pair_counts = _bilingual(pairs, tokenizer, block_size, wanted, seed, pair_halves == "padded")
         packed.append(text_rows)
-        counts |= pair_counts
+        counts[text_rows[0]["source_lang"]] = pair_counts
     rows = datasets.concatenate_datasets(packed)
     for name, n in counts.items():
         logger.info("%s: %s", name, n)
@@ -189,8 +188,10 @@ def _monolingual(
 
 def _bilingual(
     pairs: Dataset, tokenizer: PreTrainedTokenizerBase, block_size: int, wanted: int, seed: int, padded: bool
-) -> tuple[Dataset, dict[str, TextCounts]]:
-    pairs = as_parallel(pairs, "the dataset of sentence pairs")
+) -> tuple[Dataset, TextCounts]:
+    name = "the dataset of sentence pairs"
+    pairs = as_parallel(pairs, name)
+    languages = [str(only_language(pairs, f"{side}_lang", name)) for side in ("target", "source")]
     frame = sentence_frame(tokenizer)
     room = (block_size - frame.pair_specials) // 2
     encoding.check_pieces(pairs.select_columns(list(COLUMNS)), tokenizer, "the sentence pairs")
@@ -209,42 +210,20 @@ def _bilingual(
         desc="Encoding sentence pairs",
     )
     sizes = np.stack([_array(encoded, f"size_{k}") for k in (0, 1)], axis=1)
-    fits = ((sizes > 0) & (sizes <= room)).all(axis=1)
-    languages = [_array(encoded, f"{side}_lang").astype(str) for side in ("target", "source")]
-    names = np.strings.add(np.strings.add(languages[0], "+"), languages[1])
-    packed, counts = [], {}
-    for name in np.unique(names):
-        (rows_of_pair,) = np.nonzero(names == name)
-        left = rows_of_pair[np.take(fits, rows_of_pair)]
-        counts[str(name)] = TextCounts(len(rows_of_pair), len(rows_of_pair) - len(left), cut=0, rows=0, tokens=0)
-        if len(left):
-            codes = [str(side[left[0]]) for side in languages]
-            padding = tokenizer.pad_token_id if padded else None
-            packed.append(_rows(encoded.select(left), room, list(frame), codes, padding))
-    if not packed:
+    fitting = np.flatnonzero(((sizes > 0) & (sizes <= room)).all(axis=1))
+    if not len(fitting):
         raise InputError(
             f"none of the {len(pairs)} sentence pairs fits: each side may have 1 to {room} tokens with "
             f"block_size={block_size}"
         )
-    rows = datasets.concatenate_datasets(packed)
-    if (long := int(((sizes > 0).all(axis=1) & ~fits).sum())) > _MANY * len(sizes):
-        logger.warning(
-            "%d of %d sentence pairs have a side of more than %d tokens and are left out: raise block_size=%d",
-            *(long, len(sizes), room, block_size),
-        )
-    packed_names = _array(rows, "source_lang")
-    if len(rows) > wanted:
+    rows = _rows(encoded.select(fitting), room, list(frame), languages, tokenizer.pad_token_id if padded else None)
+    unused = max(0, len(rows) - wanted)
+    if unused:
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
     elif len(rows) < wanted:
         logger.warning("the sentence pairs give %d TLM rows, of %d that pair_share asks for", len(rows), wanted)
-    sampled_names = _array(rows, "source_lang")
-    for name, n in counts.items():
-        lengths = _array(rows, "length")[sampled_names == name]
-        tokens = int(lengths.sum()) - len(lengths) * frame.pair_specials
-        counts[name] = n._replace(
-            rows=len(lengths), tokens=tokens, unused=int((packed_names == name).sum()) - len(lengths)
-        )
-    return rows, counts
+    tokens = int(_array(rows, "length").sum()) - len(rows) * frame.pair_specials
+    return rows, TextCounts(len(pairs), len(pairs) - len(fitting), 0, len(rows), tokens, unused)
 
 
 def _rows(
@@ -316,8 +295,8 @@ class TokenEntries:
 
     `ids` int64 (n, 2) are the tokens b_i1 (natural language or pivot) and b_i2 (derived or other language) of each
     entry, without duplicates or pairs of a token with itself. `share`, in (0, 1], of the available entries was drawn
-    with `seed`. `dropped` counts unusable dictionary entries by reason. `pairs` are the rows of `ids` for each pair of
-    languages `<first>+<second>`, which DICT-MLM needs.
+    with `seed`. `dropped` counts unusable dictionary entries by reason. `languages` are the codes of both columns,
+    which DICT-MLM needs.
     """
 
     ids: np.ndarray
@@ -325,7 +304,7 @@ class TokenEntries:
     share: float = 1.0
     seed: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
-    pairs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    languages: tuple[str, str] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -345,7 +324,7 @@ class TokenEntries:
         """
         ids = _draw(np.asarray(counterparts, dtype=np.int64), share, seed, "the derived vocabulary")
         origin = f"{len(ids)} of {len(counterparts)} pieces of a derived vocabulary"
-        return cls(ids, origin, share, seed, pairs=_pairs(ids, languages))
+        return cls(ids, origin, share, seed, languages=languages)
 
     @classmethod
     def from_dictionary(
@@ -386,21 +365,7 @@ class TokenEntries:
             )
         ids = _draw(np.array([*pairs], dtype=np.int64), share, seed, name)
         origin = f"{name}: {len(ids)} of the {len(pairs)} entries with one piece for each word, of {len(words)} in all"
-        return cls(ids, origin, share, seed, dict(sorted(dropped.items())), _pairs(ids, languages))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Join the entries of several dictionaries that were drawn with the same share and seed."""
-        rows: dict[tuple[int, int], int] = {}
-        pairs: dict[str, list[int]] = {}
-        for entries in parts:
-            new_rows = [rows.setdefault((pivot, word), len(rows)) for pivot, word in entries.ids.tolist()]
-            for name, rows_of_pair in entries.pairs.items():
-                pairs.setdefault(name, []).extend(new_rows[row] for row in rows_of_pair)
-        dropped = sum((Counter(entries.dropped) for entries in parts), Counter[str]())
-        origin = "; ".join(entries.origin for entries in parts)
-        ids = np.array([*rows], dtype=np.int64)
-        return cls(ids, origin, parts[0].share, parts[0].seed, dict(sorted(dropped.items())), pairs)
+        return cls(ids, origin, share, seed, dict(sorted(dropped.items())), languages)
 
     def check_vocabulary(self, size: int, name: str | Path = "the dictionary's entries") -> None:
         """Raise an InputError if a token is outside a vocabulary of `size` tokens."""
@@ -413,7 +378,7 @@ class TokenEntries:
     def save(self, folder: str | Path) -> Path:
         """Write the entries into a checkpoint's folder and return the file's path."""
         content = {name: value for name, value in vars(self).items() if name != "ids"}
-        content |= {"dropped": dict(self.dropped), "pairs": dict(self.pairs), "entries": self.ids.tolist()}
+        content |= {"dropped": dict(self.dropped), "entries": self.ids.tolist()}
         return write_text(Path(folder) / ENTRIES_FILE, json.dumps(content, ensure_ascii=False))
 
     @classmethod
@@ -425,17 +390,11 @@ class TokenEntries:
         with explained(f"{path}: cannot be read", OSError, advice=advice), content_errors(path, *wrong):
             content = read_json(path, *wrong)
             ids = np.array(content["entries"], dtype=np.int64)
-            fields = {name: content[name] for name in ("origin", "share", "seed", "dropped", "pairs")}
-            good = ids.shape[1:] == (2,) and len(ids) and ids.min() >= 0 and (ids[:, 0] != ids[:, 1]).all()
-            if not good or len(np.unique(ids, axis=0)) < len(ids):
-                raise ValueError("the entries must be pairs of two different tokens, none of them twice")
+            fields = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
+            fields["languages"] = content["languages"] and tuple(content["languages"])
         entries = cls(ids, **fields)
         entries.check_vocabulary(vocab_size, path)
         return entries
-
-
-def _pairs(ids: np.ndarray, languages: tuple[str, str] | None) -> dict[str, list[int]]:
-    return {} if languages is None else {"+".join(languages): [*range(len(ids))]}
 
 
 def _draw(ids: np.ndarray, share: float, seed: int, name: str) -> np.ndarray:

@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1710, 23),
     "metrics": (483, 2),
     "model_cards": (632, 0),
-    "modeling": (4729, 77),
+    "modeling": (4726, 77),
     "objectives": (1241, 13),
     "prepare": (980, 4),
     "recipes": (2750, 33),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (626, 5),
     "statistics": (731, 12),
     "tasks": (2779, 56),
-    "trainers": (7304, 94),
+    "trainers": (7209, 94),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

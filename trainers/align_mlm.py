@@ -174,17 +174,8 @@ class AlignMLMTrainer(AlignmentTrainer):
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
         computed = {"states": output.last_hidden_state, "embeddings": embeddings}
         if self.objective.reads("entries"):
-            computed["entries"] = self._entries_of_step(cast(torch.Tensor, self._entry_ids))
+            computed["entries"] = cast(torch.Tensor, self._entry_ids)
         return computed, output
-
-    def _entries_of_step(self, entries: torch.Tensor) -> torch.Tensor:
-        """Draw the entries of this optimizer step: the same in all its micro-batches, on every process."""
-        count = self.args.entries_per_step
-        if count is None or count >= len(entries):
-            return entries
-        generator = torch.Generator().manual_seed(self.args.seed * 1_000_003 + self.state.global_step)
-        chosen = torch.randperm(len(entries), generator=generator)[:count]
-        return entries[chosen.to(entries.device)]
 
     # ---- Scores and checkpoints ----
 

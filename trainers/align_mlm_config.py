@@ -63,7 +63,6 @@ class AlignMLMConfig(AlignmentConfig):
         "translations by a dictionary. align_mlm: mlm, and the cosine of a dictionary's input embeddings.",
     )
     alpha: float = by_preset("align_mlm: weight of the cosine term.", least=0)
-    entries_per_step: int | None = own(None, "align_mlm: entries drawn for each step. Default: all.", least=1)
     dict_mlm: DictMLM = by_preset(
         "dict_mlm: input puts translations in masked positions (ALIGN-MLM), label predicts them (Chaudhary et al.)."
     )

@@ -103,9 +103,7 @@ class PPATrainer(AlignmentTrainer):
         self._step_keys: list[tuple[torch.Tensor, torch.Tensor]] = []
         if self.objective.reads("keys"):
             # The copy is made before a checkpoint is loaded and before accelerate wraps the encoder's forward.
-            self.momentum = MomentumEncoder(
-                self.model, self.head("sentence"), pooling=args.sentence_pooling, dropout=args.key_dropout
-            )
+            self.momentum = MomentumEncoder(self.model, self.head("sentence"), pooling=args.sentence_pooling)
             if self.is_fsdp_enabled:
                 shard(self.accelerator, self.momentum.encoder, self.momentum.head)
             else:

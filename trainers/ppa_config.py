@@ -103,9 +103,6 @@ class PPAConfig(AlignmentConfig):
             excludes("it empties no cache", torch_empty_cache_steps=GIVEN),
         ],
     )
-    key_dropout: bool = own(
-        False, "moco: use dropout in the key encoder too.", rules=[excludes("there is none", dropout=False)]
-    )
     prompt: str | None = own(
         None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
     )

@@ -176,13 +176,10 @@ class MomentumEncoder(nn.Module):
 
     Pass the query encoder before accelerate wraps it: a copy of a wrapped `forward` would still call the query
     encoder. A head inside it ([`~hf_xalign.modeling.checkpoint.HEAD_NAME`]) is not copied; the projection is `head`,
-    `(rows, hidden_size) -> (rows, size)`. `dropout` computes keys with the encoder's dropout, as MoCo's code does; the
-    papers do not say.
+    `(rows, hidden_size) -> (rows, size)`. Keys have no dropout.
     """
 
-    def __init__(
-        self, encoder: PreTrainedModel, head: nn.Module, *, pooling: SentencePooling = "cls", dropout: bool = False
-    ):
+    def __init__(self, encoder: PreTrainedModel, head: nn.Module, *, pooling: SentencePooling = "cls"):
         super().__init__()
         shared = {
             id(p): p
@@ -197,7 +194,7 @@ class MomentumEncoder(nn.Module):
             if tensor.is_floating_point() and tensor.dtype.itemsize < 4:
                 tensor.data = tensor.data.float()
         self.shared = frozenset(name for name, p in self.named_parameters() if id(p) in shared)
-        self.requires_grad_(False).train(dropout)
+        self.requires_grad_(False).eval()
 
     @torch.no_grad()
     def update(self, encoder: nn.Module, head: nn.Module, momentum: float) -> None:

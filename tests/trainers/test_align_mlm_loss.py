@@ -78,19 +78,6 @@ def test_loss_and_gradient(objective, tmp_path, float64):
     same_tensors({"all": expected, **terms, **wanted}, {"all": loss, **trainer._term_sums, **found}, STEP)
 
 
-def test_sampled_entries_are_the_same_all_through_a_step(tmp_path):
-    trainer = make(tmp_path, entries_per_step=2)
-    ids = torch.from_numpy(trainer.entries.ids)
-    drawn = []
-    for step in range(20):
-        trainer.state.global_step = step
-        first = trainer._entries_of_step(ids)
-        assert torch.equal(first, trainer._entries_of_step(ids))
-        assert len({tuple(entry) for entry in first.tolist()}) == 2
-        drawn += [tuple(entry) for entry in first.tolist()]
-    assert {tuple(entry) for entry in ids.tolist()} == set(drawn)
-
-
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_evaluation_is_of_hidden_tokens_alone_and_the_same_each_time(objective, tmp_path):
     trainer = make(tmp_path, objective=objective, per_device_eval_batch_size=2)

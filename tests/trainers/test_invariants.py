@@ -43,7 +43,7 @@ def divided(settings, batch, accumulation):
 ACCUMULATED = {
     "fao": {"trainer": "fao"},
     "mao": {**RANDOM, "preset": "transformer", **KEPT},
-    "align_mlm": {"trainer": "align_mlm", "entries_per_step": 3},
+    "align_mlm": {"trainer": "align_mlm"},
     "continual": {"trainer": "continual", "alpha": 0.3},
     "ppa": {"trainer": "ppa", "preset": "paper", "words": "mlm"},
     "task": {"trainer": "task"},
@@ -282,7 +282,7 @@ MORE_RESUMED = {
     "mao maps": {**RANDOM, "per_language": "all", "objective": "infonce", "regularizer_weight": 1.0},
     "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
     **MORE_CONTINUAL,
-    "ppa dropout in keys": {"trainer": "ppa", "preset": "paper", "key_dropout": True, "freeze_embeddings": True},
+    "ppa frozen": {"trainer": "ppa", "preset": "paper", "freeze_embeddings": True},
     "ppa chunks": {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1, "words": "mlm"},
     "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
 }

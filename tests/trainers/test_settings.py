@@ -165,7 +165,6 @@ def test_settings_that_do_not_go_together(tmp_path):
         "optim=galore_adamw: .*galore": {"optim": "galore_adamw", "optim_target_modules": ["query"]},
         "optim=schedule_free_sgd: its weights": {"optim": "schedule_free_sgd"},
         "lr_scheduler_type=cosine_with_min_lr: .*min_lr": {"lr_scheduler_type": "cosine_with_min_lr"},
-        "key_dropout=true does not go with dropout=false": {"key_dropout": True, "dropout": False},
     }
     assert_refused({m: (partial(config, PPAConfig, tmp_path, **settings), f"^.*{m}") for m, settings in rows.items()})
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import shutil
-import tempfile
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -13,16 +9,12 @@ from typing import Any, cast
 
 from huggingface_hub import CommitInfo, run_as_future
 from transformers import Trainer, TrainingArguments
-from transformers.trainer_utils import HubStrategy
-from transformers.utils.hub import PushInProgress
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError, explained
-from hf_xalign.hub.files import is_local, list_files, portable_name
+from hf_xalign.hub.files import is_local, portable_name
 from hf_xalign.hub.upload import check_login
 from hf_xalign.record import FILENAME
-
-logger = logging.getLogger(__name__)
 
 
 def check_push(args: TrainingArguments) -> None:
@@ -33,13 +25,7 @@ def check_push(args: TrainingArguments) -> None:
 
 
 class HubTrainer(Trainer):
-    """`Trainer` that pushes with [`hf_xalign.hub.push`].
-
-    The strategies `checkpoint` and `all_checkpoints` push the checkpoint's model under `last-checkpoint/` or the
-    checkpoint's name. The state to resume from (optimizer, schedule, random numbers) is pickled and is not pushed.
-    """
-
-    push_in_progress: Any  # the Trainer's: None, or a `PushInProgress`
+    """`Trainer` that pushes the trained model with [`hf_xalign.hub.push`], and no checkpoints, which hold pickles."""
 
     def _check_push(self, model: Any) -> None:
         """Raise an InputError if the run cannot be pushed: its adapter's base is local, or the Hub does not answer."""
@@ -75,60 +61,20 @@ class HubTrainer(Trainer):
         self.save_model(_internal_call=True)
         if not self.is_world_process_zero():
             return None
-        if not (self._folder / FILENAME).exists():
+        args, folder = self.args, Path(cast(str, self.args.output_dir))
+        if not (folder / FILENAME).exists():
             tags = kwargs.pop("tags", None) or []
             tags = [tags] if isinstance(tags, str) else list(tags)
             tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
             self.create_model_card(tags=tags, **kwargs)
-        self._finish_current_push()
-        options: Any = {"token": token, "revision": revision, "private": private, "base_model": base_model}
-        push = partial(self._push, self._folder, commit_message or "End of training", **options)
+        push = partial(
+            hub.push,
+            folder,
+            self.hub_model_id or args.hub_model_id or folder.absolute().name,
+            message=commit_message or "End of training",
+            token=args.hub_token if token is None else token,
+            revision=args.hub_revision if revision is None else revision,
+            private=args.hub_private_repo if private is None else private,
+            base_model=base_model,
+        )
         return push() if blocking else run_as_future(push)
-
-    def push_checkpoint(self, checkpoint_folder: str) -> None:
-        """Push the checkpoint's model in the background, as `hub_strategy` says."""
-        if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
-            return
-        if not self.args.hub_always_push and self.push_in_progress is not None and not self.push_in_progress.is_done():
-            return
-        self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        step = self.state.global_step
-        message = f"Training in progress, step {step}"
-        places = [("", message)]
-        if self.args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
-            last = self.args.hub_strategy == HubStrategy.CHECKPOINT
-            places.append(("last-checkpoint" if last else Path(checkpoint_folder).name, f"{message}, checkpoint"))
-        # Background pushes wait for each other, and the checkpoint may be rotated away meanwhile.
-        copy = Path(tempfile.mkdtemp(prefix=".push-", dir=self._folder))
-        for name, path in list_files(checkpoint_folder).items():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, copy / name)
-            except OSError:  # the file system has no hard links
-                shutil.copy2(path, copy / name)
-
-        def push() -> None:
-            try:
-                for path_in_repo, text in places:
-                    self._push(copy, text, path_in_repo=path_in_repo)
-            except Exception as error:
-                # Training continues, and nobody reads a future's exception.
-                logger.error("step %d was not pushed: %s", step, error, exc_info=not isinstance(error, InputError))
-            finally:
-                shutil.rmtree(copy, ignore_errors=True)
-
-        job = run_as_future(push)
-        if self.push_in_progress is None or self.push_in_progress.is_done():
-            self.push_in_progress = PushInProgress()
-        self.push_in_progress.jobs.append(job)
-
-    @property
-    def _folder(self) -> Path:
-        return Path(cast(str, self.args.output_dir))
-
-    def _push(self, folder: Path, message: str, **options: Any) -> CommitInfo:
-        args = self.args
-        options = {name: value for name, value in options.items() if value is not None}
-        options = {"private": args.hub_private_repo, "revision": args.hub_revision, "token": args.hub_token, **options}
-        repo_id = self.hub_model_id or args.hub_model_id or self._folder.absolute().name
-        return hub.push(folder, repo_id, message=message, **options)

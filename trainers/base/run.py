@@ -40,7 +40,7 @@ from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.base.probes import Probe, keep_examples
-from hf_xalign.trainers.base.tracking import track_distances, track_record
+from hf_xalign.trainers.base.tracking import track_record
 
 logger = logging.getLogger(__name__)
 # What a trainer shows follows the verbosity of transformers, `transformers.logging.set_verbosity_info()`.
@@ -262,8 +262,6 @@ class Run:
                     model, _ = load_encoder(str(folder), args.device)
                 with autocast_removed(model), torch.random.fork_rng(devices=[]):
                     self._known[step] = self._score(model, "after")
-                steps = {0: "before", step: "after"}
-                track_distances(args, {k: self.distances[when] for k, when in steps.items() if when in self.distances})
                 if trainer.scores_ends and args.eval_on_start:  # the last point of the curve
                     trainer.evaluate()
         self._scored_at = step

@@ -275,8 +275,6 @@ class SavingTrainer(HubTrainer):
                 with _changed(args, save_total_limit=None, push_to_hub=False, save_only_model=True):
                     super()._save_checkpoint(model, trial)
                 self._save_rest(folder)
-            if args.push_to_hub:
-                self.push_checkpoint(str(folder))
         except InputError:
             shutil.rmtree(folder, ignore_errors=True)  # frees the space of the incomplete checkpoint
             raise

@@ -1,4 +1,4 @@
-"""Report histograms of distances, the record and a score table to Weights & Biases.
+"""Report the record and a score table to Weights & Biases.
 
 Loss terms (`train/loss/<term>`), scores during training (`eval/<language>_<score>`) and the config reach every tracker
 in `report_to` through the Trainer's own callbacks.
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from transformers import PreTrainedConfig, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 # Parts of a record that are known only after training; the others go into the W&B config.
 _RESULTS = ("scores", "losses", "drift", "trainable", "times")
-_BINS = 64
 # `WANDB_X_DISABLE_META` leaves the host in the run itself.
 _WANDB_ENVIRONMENT = {"WANDB_CONSOLE": "off", "WANDB_X_DISABLE_META": "true", "WANDB_HOST": ""}
 
@@ -109,27 +107,6 @@ def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
     columns, rows = _score_table(record["scores"])
     if rows:
         run.log({"scores": wandb.Table(columns=columns, data=rows)})
-
-
-def track_distances(args: TrainingArguments, stages: Mapping[int, Mapping[str, Any]]) -> None:
-    """Log histograms of the distances of linked and of random words to the W&B run of the main process, if any.
-
-    `stages` are [`~hf_xalign.evaluation.distances.word_distances`] by step. Their last layer is logged as
-    `distances/<language>_<measure>_<linked or random>`.
-    """
-    run = _live_run(args)
-    if run is None:
-        return
-    import wandb
-
-    for step, languages in stages.items():
-        logs: dict[str, Any] = {"train/global_step": step}
-        for language, layers in languages.items():
-            for measure, distances in layers[-1].items():
-                for kind, values in distances._asdict().items():
-                    histogram = wandb.Histogram(np_histogram=np.histogram(values, _BINS))
-                    logs[f"distances/{language}_{measure}_{kind}"] = histogram
-        run.log(logs)
 
 
 def finish_run(args: TrainingArguments) -> None:

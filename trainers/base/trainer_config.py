@@ -39,6 +39,7 @@ remove_unused_columns use_cache use_liger_kernel
 REFUSED: dict[str, str] = {
     "auto_find_batch_size": "the order of the rows depends on the batch size. Set per_device_train_batch_size.",
     "deepspeed": "DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.",
+    **dict.fromkeys(("hub_strategy", "hub_always_push"), "a run is pushed when it has ended, without checkpoints."),
     "enable_jit_checkpoint": "a killed run resumes from its last complete checkpoint. Set save_steps.",
     "parallelism_config": "only data parallelism and FSDP2 are supported. Start a process per GPU, or set fsdp=true.",
     **dict.fromkeys(_UNREAD.split(), "the trainers of hf_xalign do not read it. Remove it."),

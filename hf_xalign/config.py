@@ -11,6 +11,7 @@ one.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 import difflib
@@ -52,9 +53,10 @@ def parse(
 ) -> tuple[Any, ...]:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
-    The classes have no field name in common. One instance of each is returned, in order. A class may be given by name,
-    `module:Class`, so that its module is imported here. `argv` are the arguments without the program's name, by
-    default `sys.argv[1:]`, or a line that is read already. The line breaks of `description` are kept.
+    The classes have no field name in common. One instance of each is returned, in order. A class that takes seconds to
+    import is given by name, `module:Class`, and imported when the others are filled and checked. `argv` are the
+    arguments without the program's name, by default `sys.argv[1:]`, or a line that is open already. The line breaks
+    of `description` are kept.
 
     Example:
         >>> @dataclasses.dataclass
@@ -72,10 +74,9 @@ def parse(
 
 
 class CommandLine:
-    """Command line of a recipe, with the values of its YAML file.
+    """Command line of a recipe: names are checked and the imported classes are filled at once, the others later.
 
-    Names and types are checked at once, and files of the classes that are not given by name. `fill` makes the others,
-    settings of training, which take hold of the device. So a launcher can check a line before it starts processes.
+    So a misspelt option and a missing file are reported before the imports that take seconds.
 
     Args: those of [`parse`].
 
@@ -90,51 +91,69 @@ class CommandLine:
         *,
         description: str | None = None,
     ) -> None:
-        self._types = [imported(cls) for cls in dataclass_types]
         words = list(sys.argv[1:] if argv is None else argv)
         if {"-h", "--help"} & set(words):
-            _Parser(self._types, True, description=description).print_help()
+            _Parser([imported(cls) for cls in dataclass_types], True, description=description).print_help()
             raise SystemExit(0)
         if hidden := next((word for word in words if mask_secrets(word) != word), None):
             raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
-        hints = {name: hint for cls in reversed(self._types) for name, hint in _hints(cls).items()}
-        names = [name for name, hint in hints.items() if not is_secret(name, hint)]
-        self._options, unknown = _Parser(self._types, True).parse_options(words)
-        if unknown:
-            raise InputError(_unknown_option(unknown[0], names))
-        config = self._options.pop("config", None)
-        self._entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
-        for key, (_, location) in self._entries.items():
-            if key not in names and is_secret_name(key):
-                raise InputError(f"{location}: {key} {_NO_TOKENS}")
-            if key not in names:
-                raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), names)}")
-        self._values: dict[str, Any] = {}
-        for name, hint in hints.items():
-            if name in self._options:
-                where = f"--{name}"
-                self._values[name] = coerce(_from_words(self._options[name], hint, where), hint, where)
-            elif name in self._entries:
-                value, location = self._entries[name]
-                self._values[name] = coerce(value, hint, f"{location}: {name}")
-        self._made = self._make([cls for cls in dataclass_types if not isinstance(cls, str)])
-        if len(self._made) < len(self._types):
-            for arguments in self._made.values():
-                getattr(arguments, "check_files", lambda: None)()
+        self._types, self._given = dataclass_types, set[str]()
+        known = [cls for cls in dataclass_types if not isinstance(cls, str)]
+        late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
+        self._names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
+        self._names += [name for name in late if not is_secret_name(name)]
+        self._declared = _declared(known)
+        self._late, early = split_options(words, set(late) - self._declared)
+        config, early = split_options(early, ["config"])
+        self._entries = self._read(_Parser([], True).parse_options(config)[0].get("config"))
+        self._early = self._fill(known, early)
+        if late:
+            self.check_files()
+
+    def check_files(self) -> None:
+        """Refuse missing files, by the arguments' own methods."""
+        for arguments in self._early:
+            getattr(arguments, "check_files", lambda: None)()
 
     def fill(self) -> tuple[Any, ...]:
-        """Return an instance of each class."""
-        made = self._made | self._make([cls for cls in self._types if cls not in self._made])
+        """Import the other classes, and return an instance of each class."""
+        later = [imported(cls) for cls in self._types if isinstance(cls, str)]
+        late, early = iter(self._fill(later, self._late)), iter(self._early)
+        instances = tuple(next(late if isinstance(cls, str) else early) for cls in self._types)
         with self._places():
-            checks.check(*made.values())
-        return tuple(made[cls] for cls in self._types)
+            checks.check(*instances)
+        return instances
 
-    def _make(self, types: Sequence[type[Any]]) -> dict[type[Any], Any]:
-        declared = _declared(self._types)
+    def _read(self, config: str | None) -> dict[str, tuple[Any, str]]:
+        """Return the entries of the --config file, whose keys are checked."""
+        entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
+        for key, (_, location) in entries.items():
+            if key not in self._names and is_secret_name(key):
+                raise InputError(f"{location}: {key} {_NO_TOKENS}")
+            if key not in self._names:
+                raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), self._names)}")
+        return entries
+
+    def _fill(self, types: Sequence[type[Any]], words: Sequence[str]) -> list[Any]:
+        options, unknown = _Parser(types, True).parse_options(words)
+        if unknown:
+            raise InputError(_unknown_option(unknown[0], self._names))
+        self._given |= options.keys()
+        self._declared |= _declared(types)
+        values: dict[str, Any] = {}
+        for name, hint in (item for cls in types for item in _hints(cls).items()):
+            if name in values:
+                continue
+            if name in options:
+                where = f"--{name}"
+                values[name] = coerce(_from_words(options[name], hint, where), hint, where)
+            elif name in self._entries:
+                value, location = self._entries[name]
+                values[name] = coerce(value, hint, f"{location}: {name}")
         with self._places():
-            made = {cls: _build(cls, self._values, declared) for cls in types}
-            checks.check(*made.values())
-        return made
+            instances = [_build(cls, values, self._declared) for cls in types]
+            checks.check(*instances)
+        return instances
 
     @contextlib.contextmanager
     def _places(self) -> Iterator[None]:
@@ -143,7 +162,7 @@ class CommandLine:
             yield
         except checks.SettingError as error:
             _, location = self._entries.get(error.setting, ("", ""))
-            place = f"{location}: " if location and error.setting not in self._options else ""
+            place = f"{location}: " if location and error.setting not in self._given else ""
             raise InputError(place + str(error)) from error
 
 
@@ -153,6 +172,19 @@ def imported(cls: type[Any] | str) -> type[Any]:
         return cls
     module, _, name = cls.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def split_options(words: Sequence[str], names: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return the words of the options with these names, each with its values, and the other words; both in order."""
+    own: list[str] = []
+    others: list[str] = []
+    group = others
+    for word in words:
+        if word.startswith("--"):
+            name = word[2:].partition("=")[0].replace("-", "_")
+            group = own if {name, name.removeprefix("no_")} & set(names) else others
+        group.append(word)
+    return own, others
 
 
 def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
@@ -177,6 +209,26 @@ def list_options(dataclass_types: Sequence[type[Any]]) -> str:
     """Return the part of a recipe's `--help` that lists the options of these classes."""
     text = _Parser(dataclass_types, True, add_help=False).format_help().partition("\n\n")[2]
     return text.removeprefix("options:\n").rstrip()
+
+
+def _names(name: str) -> list[str]:
+    """Return the fields of a dataclass, `module:Class`, read from its source and that of its bases.
+
+    Importing a class of settings takes seven seconds, too long for a message about a mistyped option.
+    """
+    module, _, cls = name.partition(":")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    imports = [node for node in body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    definition = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == cls)
+    fields = [node for node in definition.body if isinstance(node, ast.AnnAssign)]
+    names = [ast.unparse(field.target) for field in fields if not ast.unparse(field.annotation).startswith("ClassVar")]
+    for base in definition.bases:
+        if isinstance(base, ast.Name):
+            names += _names(f"{homes.get(base.id, module)}:{base.id}")
+    return names
 
 
 # Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
@@ -464,9 +516,11 @@ class _Parser(ArgumentParser):
         if default is _UNSET and self._recipe:
             options["help"] = f"{text} (required)".strip()
         options |= _argparse_options(hint)
-        options |= {"metavar": metadata["metavar"]} if "metavar" in metadata else {}
+        options |= {key: metadata[key] for key in ("metavar", "nargs") if key in metadata}
         if metadata.get("positional"):
-            group.add_argument(name, help=text, nargs=options.get("nargs"), metavar=metadata.get("metavar", name))
+            del options["default"]
+            options["metavar"] = metadata.get("metavar", name)
+            group.add_argument(name, **{**options, "nargs": options.get("nargs")})
             return
         if metadata.get("flag"):
             options = {"help": text, "default": default, "action": "store_true"}

@@ -24,8 +24,8 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1638, 25),
-    "core": (2831, 54),
+    "cli": (1627, 25),
+    "core": (2885, 54),
     "data": (6890, 128),
     "evaluation": (2069, 20),
     "explore": (336, 3),

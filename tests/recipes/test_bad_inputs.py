@@ -1,7 +1,11 @@
 """What the recipes refuse, before any compute and before anything is written."""
 
 import logging
+import subprocess
+import sys
+from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from unittest.mock import Mock
 
 import pytest
@@ -12,6 +16,8 @@ import hf_xalign.cache
 import hf_xalign.modeling.word_vectors
 import hf_xalign.recipes.parts.parallel
 from hf_xalign.cache import leave_folder
+from hf_xalign.cli.train import METHODS
+from hf_xalign.config import _names, imported
 from hf_xalign.recipes import align_mlm, distances, fao, finetune, mao, mapping, ppa
 from hf_xalign.recipes.parts import command as ending
 from hf_xalign.recipes.parts.command import run
@@ -99,6 +105,45 @@ def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
         run(Mock(side_effect=KeyboardInterrupt))
     logging.getLogger("hf_xalign").setLevel(logging.INFO)  # which that process does not log
     assert not capsys.readouterr().err
+
+
+EARLY = """
+import sys
+from importlib import import_module
+from hf_xalign.cli import train
+from hf_xalign.errors import InputError
+
+for method in train.METHODS:
+    files = "--corpus" if method.startswith("align_mlm") else "--train_data"
+    for words in (["--outptu_dir", "x"], [files, "de=/nowhere/pairs.tsv"], ["--config", sys.argv[1]]):
+        for main in (import_module(f"hf_xalign.recipes.{method}").main, lambda own: train.start(method, own, 1, None)):
+            try:
+                main(words)
+            except InputError as error:
+                print(error)
+assert not {"torch", "datasets"} & set(sys.modules)
+"""
+
+
+def test_names_and_files_are_checked_before_torch_is_imported(tmp_path):
+    config = tmp_path / "mine.yaml"
+    config.write_text("outptu_dir: x\n")
+    words = [sys.executable, "-P", "-c", EARLY, str(config)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    said = done.stdout.splitlines()
+    assert done.returncode == 0 and len(said) == 6 * len(METHODS), done.stderr
+    table = zip(said[::6], said[1::6], said[2::6], said[3::6], said[4::6], said[5::6], strict=True)
+    for option, cli_option, file, cli_file, key, cli_key in table:
+        assert option == cli_option and option.endswith("did you mean '--output_dir'?"), option
+        assert file == cli_file and "/nowhere/pairs.tsv: no such file" in file, file
+        assert key == cli_key and f"{config}:1: unknown key 'outptu_dir'; did you mean" in key, key
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_names_read_from_source_are_those_of_the_class(method):
+    for name in import_module(f"hf_xalign.recipes.{method}").ARGUMENTS:
+        if isinstance(name, str):
+            assert set(_names(name)) == {field.name for field in fields(imported(name)) if field.init}
 
 
 def test_finetuning(files, refused, tmp_path):

@@ -326,8 +326,7 @@ class TaggingTask(TokenTask):
 
     @classmethod
     def _of(cls, labels: LabelSet, options: Any) -> Self:
-        bio = labels.mark_spans if options.tagger_bio is None else options.tagger_bio
-        return cls(labels, options.metric, options.on_empty_word, bio=bio, keep_vectors=options.tagger_keep_vectors)
+        return cls(labels, options.metric, options.on_empty_word, bio=labels.mark_spans)
 
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
         """Encode sentences; an unknown label, or a word of the training text without a label, raises an InputError."""

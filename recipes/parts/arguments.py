@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Literal, cast
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar, Literal
 
 from hf_xalign.checks import GIVEN, excludes, setting
-from hf_xalign.data.sources import BUILTIN, check_files, check_models, check_pivot
+from hf_xalign.data.sources import check_files, check_models
 
 _DATA = "Model and data"
 
@@ -49,22 +49,8 @@ class PairColumns:
 
     def columns(self) -> dict[str, Any]:
         """Return the arguments of `load_parallel` for these fields."""
-        columns = {"source_column": self.source_column, "target_column": self.target_column}
-        return {
-            "target_lang": self.target_lang,
-            "revision": self.dataset_revision,
-            **columns,
-            "sides_checked": self.sides_checked,
-        }
-
-    def check_pivot(self, **texts: list[str]) -> None:
-        """Refuse text of the package, which may be the default of an option, with another pivot than English."""
-        defaults = {field.name: field.default_factory for field in fields(self)}
-        for name, items in texts.items():
-            if inside := [item for item in items if item.startswith(BUILTIN)]:
-                given = items != cast(Any, defaults[name])()
-                where = f"is {' '.join(inside)}," if given else "is not given, and its default is"
-                check_pivot(self.target_lang, f"{name} {where} text of the package", name)
+        names = ("target_lang", "source_column", "target_column", "sides_checked")
+        return {"revision": self.dataset_revision, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass
@@ -89,11 +75,7 @@ class ParallelText(PairColumns):
 
     def check_files(self) -> None:
         """Refuse files that are not there."""
-        texts = {"train_data": self.train_data, "eval_data": self.eval_data}
-        if getattr(self, "eval_links", None):
-            del texts["eval_data"]
-        self.check_pivot(**texts)
-        check_files([item for items in texts.values() for item in items])
+        check_files([*self.train_data, *([] if getattr(self, "eval_links", None) else self.eval_data)])
 
 
 @dataclass
@@ -151,9 +133,6 @@ class DataArguments(TextArguments):
         "Word links", "How to combine the two directions of the aligner.", "intersection"
     )
     one_to_one: bool = option("Word links", "A word with two links loses all its links.", True)
-    aligner_data: list[str] = option(
-        "Word links", "More parallel text to fit the aligner on, in the form of train_data; not trained on.", []
-    )
     eval_links: str | None = option(
         "Word links", "eval_links.jsonl of another run, to score on the same links. Overrides eval_data.", None
     )
@@ -166,7 +145,7 @@ class DataArguments(TextArguments):
     def check_files(self) -> None:
         """Refuse files that are not there."""
         super().check_files()
-        check_files([*self.aligner_data, *filter(None, [self.eval_links])])
+        check_files(filter(None, [self.eval_links]))
         kind, _, path = self.aligner.partition(":")
         if kind in ("pharaoh", "dictionary") and "{lang}" not in path:
             check_files([path])

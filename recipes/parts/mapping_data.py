@@ -51,7 +51,7 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
     else:
         text = read_text(data, data.eval_links)
         given = {"train_dataset": text.train, "eval_dataset": text.evaluation, "protocols": text.protocols}
-        given |= _read_encoders(data, args) | {"linking": read_linking(data, args, text.sources), "text": {}}
+        given |= _read_encoders(data, args) | {"linking": read_linking(data, args), "text": {}}
         for item in args.text:
             name, language = parse_named(item, "text")
             part = load_monolingual(name, revision=data.dataset_revision)

@@ -63,7 +63,7 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
     kept = str(links_file) if resume and links_file.exists() else None
     with args.main_process_first(desc="reading the text"):
         corpus = read_text(data, data.eval_links or kept, links=args.loss.reads("links"))
-        corpus.linking = read_linking(data, args, corpus.sources)
+    corpus.linking = read_linking(data, args)
     return corpus
 
 
@@ -103,17 +103,12 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     return Corpus(data, train, evaluation, entries, protocols=protocols, probes=probes)
 
 
-def read_linking(data: DataArguments, args: Any, entries: dict[str, list[dict[str, Any]]]) -> Linking:
-    """Return how a trainer links its pairs; the text that the aligner is also fitted on gets its entry."""
-    more = None
-    if data.aligner_data:
-        more = load_parallel(data.aligner_data, split=data.train_split, **data.reading())
-        entries["aligner"] = sources(more)
+def read_linking(data: DataArguments, args: Any) -> Linking:
+    """Return how a trainer links its pairs."""
     return Linking(
         data.aligner,
         data.symmetrization,
         data.one_to_one,
-        extra_data=more,
         max_pairs=data.max_train_pairs,
         draw=args.draw,
         seed=args.seed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
@@ -142,27 +142,19 @@ class TaskArguments(SmokeTest):
         return model, adapter
 
 
-def _tagger(help: str, default: Any) -> Any:
-    return option("Tagger", help, default, rules=[needs(head="tagger")])
-
-
 @dataclass
 class FinetuneArguments(TaskArguments):
-    """Encoder, task, and settings of the tagger, with the defaults of ROTATE."""
+    """Encoder, task, and size of the tagger."""
 
-    tagger_layers: list[int] | None = _tagger(
-        "Encoder layers to read. Default: those with maps or a module, else the last four.", None
+    tagger_layers: list[int] | None = option(
+        "Tagger",
+        "Encoder layers to read. Default: those with maps or a module, else the last four.",
+        None,
+        rules=[needs(head="tagger")],
     )
-    tagger_layer_mix: Literal["sum", "concat"] = _tagger("Sum or concatenate a word's vectors of these layers.", "sum")
-    tagger_pooling: Literal["first", "last", "mean"] = _tagger("Pooling of subwords into a word's vector.", "mean")
-    tagger_lstm_size: int = _tagger("Units per direction of the BiLSTM.", 384)
-    tagger_lstm_layers: int = _tagger("Layers of the BiLSTM.", 2)
-    tagger_dropout: float = _tagger("Dropout before and after the BiLSTM.", 0.5)
-    tagger_transitions: Literal["contextual", "shared"] = _tagger(
-        "Transition scores of the CRF: computed from each word, or shared by all words.", "contextual"
+    tagger_lstm_size: int = option(
+        "Tagger", "Units per direction of the BiLSTM; 384 in ROTATE.", 384, rules=[needs(head="tagger")]
     )
-    tagger_bio: bool | None = _tagger("Allow I-X only after B-X or I-X. Default: true for BIO labels.", None)
-    tagger_keep_vectors: bool = _tagger("Encode the training text once, instead of in each epoch and seed.", True)
 
 
 @dataclass
@@ -186,5 +178,4 @@ class ContinualArguments(TaskArguments, PairColumns):
         """Refuse files and folders that are not there."""
         super().check_files()
         check_models([self.reference], whole=False)
-        self.check_pivot(pairs=self.pairs)
         check_files(self.pairs)

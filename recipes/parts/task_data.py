@@ -37,9 +37,6 @@ from hf_xalign.trainers.task_config import TaskConfig
 
 logger = logging.getLogger(__name__)
 
-# Options of a tagger, each `tagger_<name>` on the command line.
-_TAGGER = ("layers", "layer_mix", "pooling", "lstm_size", "lstm_layers", "dropout", "transitions")
-
 
 @dataclass
 class TaskData(RunText):
@@ -97,7 +94,7 @@ class TaskData(RunText):
         revision = self.data.model_revision
         options: dict[str, Any] = {"adapter": module, "revision": revision, "seed": args.seed}
         if isinstance(self.task, TaggingTask):
-            options |= {name: getattr(self.data, f"tagger_{name}") for name in _TAGGER}
+            options |= {"layers": self.data.tagger_layers, "lstm_size": self.data.tagger_lstm_size}
             model: Any = load_tagger(encoder, self.task, **options)
         else:
             model = load_task_model(encoder, self.task, **options)

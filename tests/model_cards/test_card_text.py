@@ -197,6 +197,8 @@ def test_what_is_on_the_hub_is_named_in_full_and_nothing_else():
     record["data"]["train"] = [{"source": "de=/home/me/de.tsv", "hub_id": None}]
     assert not {"base_model", "base_model_relation", "datasets"} & front_of(record).keys()
     assert "/home/someone" not in render_card(record) and "the local model `mine`" in render_card(record)
+    card = render_card(make_record(base_model={"name": "new", "hub_id": None, "architecture": "BertModel"}))
+    assert "# BertModel aligned with" in card and "a `BertModel` that was made in Python" in card
     assert not {"base_model", "base_model_relation"} & front_of(RECORDS["mao_languages"]()).keys()
 
 

@@ -136,8 +136,6 @@ def test_pairs_are_drawn_by_the_seed_after_filtering(files, tmp_path, caplog):
     (tmp_path / "same.tsv").write_text("de\ten\n" + "".join(f"x{k}\tx{k}\n" for k in range(40)))
     both = drawn(files, 20, train_data=[f"de={tmp_path}/same.tsv", f"de={files / 'train.jsonl'}"], drop_identical=True)
     assert [one["pairs"] for one in both.sources["train"]] == [0, 20] and both.link_counts["de-en"]["dropped pairs"]
-    fitted = drawn(files, 3, train_data=[f"de={files / 'test.tsv'}"], aligner_data=[f"de={files / 'pairs.tsv'}"])
-    assert fitted.sources["aligner"][0]["pairs"] == 24 and len(fitted.train) == 3
 
 
 def test_shards_with_links(files, tmp_path):

@@ -23,6 +23,7 @@ from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.load import sources
 from hf_xalign.data.parallel import only_language
+from hf_xalign.distributed import unsharded_class
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
@@ -33,6 +34,7 @@ from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import SentencePooling
+from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
 from hf_xalign.score import Score
@@ -193,6 +195,8 @@ class Run:
         model = trainer.accelerator.unwrap_model(trainer.model)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         body = model if isinstance(model, PeftModel) else backbone_of(model)
+        if self.base_model == "new":  # made in Python, so that only its class names it
+            self.record["base_model"]["architecture"] = unsharded_class(base_of(model)).__name__
         encoder = sum(p.numel() for p in body.parameters())
         if isinstance(model, PeftModel):
             self.record["adapter"] = adapter_entry(model.active_peft_config)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hf_xalign.cli import train
-from hf_xalign.cli.train import Arguments  # noqa: F401 (options that messages may name)
 
 CONFIG = "fao_joint_builtin.yaml"
 DESCRIPTION = f"""Align German and Bengali with English, using the encoder and text inside the package (extra `demo`).

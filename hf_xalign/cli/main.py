@@ -12,9 +12,8 @@ import difflib
 import importlib
 import logging
 import os
-import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from hf_xalign._version import __version__
 from hf_xalign.errors import InputError, NonFiniteLossError
@@ -60,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Every error is one line: status 2 for bad input, 130 for Ctrl-C, 1 for other errors. `--debug` adds the traceback.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    debug, options = False, set[str]()
+    debug = False
     try:
         name, words, debug = _command(words)
         # Recipes have a setting `--debug`, so for them the flag counts only before the command.
@@ -71,7 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in _RECIPES:
             _configure_logging()
             return module.main([word for word in words if word != "--"]) or 0
-        options = {f"--{option}" for option in module.Arguments.__dataclass_fields__}
         if name in _PASSING:
             _configure_logging()
             return module.main(name, words)
@@ -84,8 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with disk_errors(getattr(args, "output", None) or getattr(args, "folder", None)):
             return module.run(args) or 0
     except (InputError, NonFiniteLossError) as error:
-        message = _typed(str(error), options)
-        return _fail(error, 2 if isinstance(error, InputError) else 1, debug, message)
+        return _fail(error, 2 if isinstance(error, InputError) else 1, debug)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130
@@ -116,21 +113,6 @@ def _command(words: list[str]) -> tuple[str, list[str], bool]:
         hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
         raise InputError(f"unknown command {name!r}; {hint}")
     return name, words[start + 1 :], "--debug" in words[:start]
-
-
-def _typed(message: str, options: Collection[str]) -> str:
-    """Spell settings as options of the command: `on_empty='drop'` becomes `--on_empty drop`."""
-
-    def spell(match: re.Match[str]) -> str:
-        name, value = match.groups()
-        if f"--{name}" not in options or not (value or "_" in name):
-            return match[0]
-        return f"--{name} {value.strip(chr(39))}" if value and value != "true" else f"--{name}"
-
-    # A name after that of a file is a field in it.
-    return re.sub(
-        r"(?<![\w/.-])(?<!\.json: )(?<!\.md: )([a-z]+\d*(?:_[a-z]+)*)\b(?:=('[^']*'|[\w.]+))?", spell, message
-    )
 
 
 def _fail(error: Exception, status: int, debug: bool, message: str | None = None) -> int:

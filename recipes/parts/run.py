@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from datasets import Dataset
 from transformers import set_seed
 
-from hf_xalign.cache import check_output, hold_folder
+from hf_xalign.cache import hold_folder
 from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import check_recorded_base
@@ -21,7 +21,6 @@ from hf_xalign.tables import format_table
 from hf_xalign.tasks.results import format_scores
 from hf_xalign.trainers.base import search
 from hf_xalign.trainers.base.checkpoints import check_output_dir
-from hf_xalign.trainers.base.hub import check_push
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
@@ -42,7 +41,6 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
     """
     if not args.record:
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
-    check_output(args.output_dir)
     data.shrink(args)
     if hasattr(data, "check"):
         data.check(args)
@@ -57,7 +55,6 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
     set_seed(args.seed)
     if args.push_to_hub and base_model:
         check_recorded_base({"base_model": base_entry(base_model)}, "push_to_hub: the base model")
-    check_push(args)
     return checkpoint
 
 

@@ -95,7 +95,7 @@ def test_the_command_writes_a_folder_for_sentence_transformers(tmp_path, capsys)
     # transformers 4 knows the tokenizer's class by this name.
     assert '"PreTrainedTokenizerFast"' in (tmp_path / "out" / "tokenizer_config.json").read_text()
     assert main(["export", str(files / "base"), str(tmp_path / "out"), "--int8"]) == 2
-    assert "--int8 needs --onnx" in capsys.readouterr().err
+    assert "int8=true needs onnx=true" in capsys.readouterr().err
 
 
 def test_without_the_packages_the_extra_is_named(tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ def _draw(_, path, **options):
 
 def recipes(files):
     """Return main function, arguments and what resumes it, of a short run of each method."""
-    from support.recipe import command, on_files, pretraining_command, task_command
+    from support.recipe import DERIVE, command, on_files, pretraining_command, task_command
 
     from hf_xalign.cli.main import main as command_line
     from hf_xalign.recipes import align_mlm, continual, fao, mao, mapping, ppa
@@ -141,7 +141,7 @@ def recipes(files):
     resume = ["--resume_from_checkpoint", "true"]
     pairs = ["--pairs", f"de={files / 'test.tsv'}", "--reference", str(files / "base"), "--max_length", "32"]
     tasks = task_command(files, "--seeds", "0", "--save_models", "true", *pairs, *short, evaluation=("de=en.jsonl",))
-    texts = pretraining_command(files, "--derive", "inversion", "transliteration", "--dictionary_share", "1", *short)
+    texts = pretraining_command(files, *DERIVE, "--dictionary_share", "1", *short)
     return {
         "fao": (fao.main, plain, resume),
         "mao": (mao.main, [*plain, "--objective", "infonce"], resume),

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1627, 25),
+    "cli": (1608, 25),
     "core": (2885, 54),
     "data": (6890, 128),
     "evaluation": (2069, 20),
     "explore": (336, 3),
-    "hub": (392, 11),
+    "hub": (393, 11),
     "links": (1820, 31),
     "mapping": (1710, 23),
     "metrics": (483, 2),
-    "model_cards": (632, 0),
+    "model_cards": (634, 0),
     "modeling": (4726, 77),
     "objectives": (1241, 13),
     "prepare": (980, 4),
-    "recipes": (2750, 33),
+    "recipes": (2710, 33),
     "report": (450, 2),
     "search": (626, 5),
     "statistics": (731, 12),
-    "tasks": (2779, 56),
-    "trainers": (7209, 94),
+    "tasks": (2778, 56),
+    "trainers": (7213, 94),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

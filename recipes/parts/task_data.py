@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerBase, set_seed
@@ -20,7 +20,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 from hf_xalign.recipes.parts.run import RunText, every
-from hf_xalign.recipes.parts.task_arguments import TaskArguments
+from hf_xalign.recipes.parts.task_arguments import FinetuneArguments, TaskArguments
 from hf_xalign.tasks import (
     Examples,
     TaggingTask,
@@ -94,7 +94,8 @@ class TaskData(RunText):
         revision = self.data.model_revision
         options: dict[str, Any] = {"adapter": module, "revision": revision, "seed": args.seed}
         if isinstance(self.task, TaggingTask):
-            options |= {"layers": self.data.tagger_layers, "lstm_size": self.data.tagger_lstm_size}
+            tagger = cast(FinetuneArguments, self.data)
+            options |= {"layers": tagger.tagger_layers, "lstm_size": tagger.tagger_lstm_size}
             model: Any = load_tagger(encoder, self.task, **options)
         else:
             model = load_task_model(encoder, self.task, **options)

@@ -1,28 +1,49 @@
 """Word-align parallel text by a statistical aligner, a file, a dictionary, or an encoder: a dataset, or shards.
 
-Both share one engine ([`~hf_xalign.links.job.Job`]). The links of a dataset become one file in the cache. For shards,
-fits and shards are tasks of processes or of a Ray cluster: finished tasks are not repeated, and any number of workers
-gives the same bytes.
+Both are a [`Job`]. Statistical aligners are fitted on a sample and saved in a work folder; then parts of the text are
+linked, with one aligner in memory at a time. The links of a dataset become one file in the cache. For shards, fits and
+shards are tasks of processes or of a Ray cluster. A finished task leaves a mark, so that a killed run repeats the
+others alone. Any number of workers gives the same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow
 import pyarrow.compute
-from datasets import Dataset, Features
+from datasets import Dataset, Features, List, Value
 
-from hf_xalign.cache import cache_dir, check_output, checksum, digest, make_once, work_folder
+from hf_xalign.cache import (
+    cache_dir,
+    check_output,
+    checksum,
+    digest,
+    disk_errors,
+    make_once,
+    read_mark,
+    work_folder,
+    write_mark,
+)
+from hf_xalign.checks import check_choice
+from hf_xalign.cluster import run_on_cluster, run_tasks
 from hf_xalign.data.arrow import (
     finished_shards,
+    hash_file,
     open_parquet,
     open_work,
     read_rows,
@@ -33,26 +54,16 @@ from hf_xalign.data.arrow import (
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.words import WORDS
+from hf_xalign.data.readers import DictionaryLinker, load_dictionary
+from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, splitter_version
 from hf_xalign.environment import progress
-from hf_xalign.errors import InputError
+from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
-from hf_xalign.links.counts import LANGUAGES, count_links, link_statistics
+from hf_xalign.links.counts import LANGUAGES, Pair, count_links, link_statistics
 from hf_xalign.links.files import PharaohReader
-from hf_xalign.links.job import (
-    ADDED,
-    Job,
-    check_links,
-    encoder_digest,
-    load_encoder,
-    make_linker,
-    make_rules,
-    normalize,
-)
-from hf_xalign.links.statistical import STATISTICAL_ALIGNERS
-from hf_xalign.links.symmetrization import Symmetrization
-from hf_xalign.links.tasks import MarkedTasks, Workers
+from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
+from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
 from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
@@ -65,6 +76,15 @@ logger = logging.getLogger(__name__)
 RECORD = "align-words.json"
 _PART = 100_000  # pairs in a shard
 _CHECKED = 1000  # pairs of a language pair whose words are checked against an encoder's vocabulary
+VERSION = 4  # raise it when the same call may give other links: cached links are then replaced
+ADDED = Features(dict.fromkeys(WORDS, List(Value("string"))) | {"links": List(List(Value("int32")))})
+_LAYER_PAIRS = 256  # pairs on which the encoder's layer is chosen
+_BATCH = 1000  # pairs that are linked at once
+
+Task = tuple[Any, ...]
+"""A function and its arguments. It returns the content of its mark and the files that it wrote."""
+Linker = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[Sequence[Sequence[int]]]]
+"""Takes the words of consecutive sentence pairs and returns their links."""
 
 
 def align_words(
@@ -77,7 +97,6 @@ def align_words(
     source_lang: str | None = None,
     target_lang: str | None = None,
     keep_unlinked: bool = False,
-    lowercase: bool = True,
     extra_data: Dataset | None = None,
     sample_size: int = 1_000_000,
     seed: int = 0,
@@ -85,14 +104,13 @@ def align_words(
     tokenizer: PreTrainedTokenizerBase | None = None,
     layer: int | None = None,
     method: LinkMethod | None = None,
-    batch_size: int = 64,
 ) -> Dataset:
     """Split parallel text into words and link those that translate each other.
 
     Words are taken from the columns `source_words` and `target_words`. If these are missing or null, [`split_words`]
-    splits the text; for links from a Pharaoh file, the text is split at blanks. Each language pair gets its own
-    statistical aligner, fitted on a sample. The result is memory-mapped from the library's cache, and the same call on
-    the same data reuses it.
+    splits the text; for links from a Pharaoh file, the text is split at blanks. Statistical aligners and dictionaries
+    ignore case. Each language pair gets its own statistical aligner, fitted on a sample. The result is memory-mapped
+    from the library's cache, and the same call on the same data reuses it.
 
     Args:
         dataset: columns `source`, `target`, `source_lang`, `target_lang`, or a column `translation`
@@ -107,7 +125,6 @@ def align_words(
         source_lang: source language, for a dataset without that column or with translations.
         target_lang: target language, for a dataset without that column; for translations, English by default.
         keep_unlinked: keep pairs without links, which are dropped by default.
-        lowercase: lower-case words for statistical aligners and dictionaries; the columns keep their case.
         extra_data: more parallel text to fit statistical aligners on; it is not linked.
         sample_size: largest number of sentence pairs to fit the aligner of a language pair on.
         seed: seed of the sample and of eflomal.
@@ -116,7 +133,6 @@ def align_words(
         layer: position in the encoder's `hidden_states`; by default chosen without gold links, see [`choose_layer`].
         method: `subwords`, `argmax` or `softmax`, see [`encoder_links`]. Default: `subwords`, or `argmax` with
             `one_to_one`, which would drop all links of compounds.
-        batch_size: sentences per forward pass of the encoder.
 
     Returns:
         The linked pairs in their order, with `source_words`, `target_words` and `links` (lists of [i, j]).
@@ -135,10 +151,8 @@ def align_words(
         (['Open', 'the', 'file'], [[0, 2], [1, 0]])
     """
     dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
-    rules = make_rules(
-        aligner, symmetrization, one_to_one, drop_identical, lowercase=lowercase, fit_pairs=sample_size, seed=seed,
-        layer=layer, method=method, batch_size=batch_size,
-    )  # fmt: skip
+    filters = (symmetrization, one_to_one, drop_identical)
+    rules = make_rules(aligner, *filters, fit_pairs=sample_size, seed=seed, layer=layer, method=method)
     text = [dataset]
     if extra_data is not None:
         extra_data = as_parallel(extra_data, "extra_data")
@@ -153,20 +167,19 @@ def align_words(
 
     def make() -> None:
         with work_folder(path.with_suffix(".work")) as folder:
-            tasks = MarkedTasks(folder, work=folder, settings=path.stem)
             pairs = {pair: sum(by_pair[pair][0] for by_pair in counts) for pair in counts[0]}
             lines = Counter[Path]()
             for pair, count in pairs.items() if rules.kind == "pharaoh" else ():
                 lines[rules.file(pair)] += count
             readers = {file: PharaohReader(file, count) for file, count in lines.items()}
-            job = Job(rules, tasks, (*text,), (*pairs.items(),), encoder=(model, tokenizer), readers=readers)
+            job = Job(rules, folder, (*text,), (*pairs.items(),), encoder=(model, tokenizer), readers=readers)
             try:
                 for name, task in job.fits().items():
-                    tasks.perform(name, *task)
-                _link_dataset(job, dataset, keep_unlinked, folder / "links.arrow")
+                    job.perform(name, *task)
+                _link_dataset(job, dataset, keep_unlinked, folder / path.name)
             finally:
                 make_linker.cache_clear()
-            os.replace(folder / "links.arrow", path)
+            os.replace(folder / path.name, path)
 
     make_once(path, make)
     linked = Dataset.from_file(str(path))
@@ -205,8 +218,8 @@ def align_shards(
         shards: number of shards to write; by default one for each 100,000 pairs. A worker holds one in memory.
         workers: processes, each with one thread; an encoder has one process with torch's threads.
         ray: run on Ray instead: `local`, or the address of a cluster whose machines share these folders.
-        options: `symmetrization`, `one_to_one`, `drop_identical`, `lowercase`, `seed`, `layer`, `method` and
-            `batch_size` of [`align_words`].
+        options: `symmetrization`, `one_to_one`, `drop_identical`, `seed`, `layer` and `method` of
+            [`align_words`].
 
     Raises:
         InputError: input or options are bad, the folder holds a finished result, or a shard failed. The message
@@ -244,10 +257,9 @@ def align_shards(
     shards = min(shards or -(-total // _PART), total)
     identity = [settings, versions, inputs, shards]
     with open_work(folder, json.dumps(identity)) as work:
-        tasks = MarkedTasks(folder, work=work, settings=digest(*identity), around=statistical.one_thread)
         job = Job(
             rules,
-            tasks,
+            work,
             tuple(files),
             tuple((pair, count) for pair, (count, _) in counts.items()),
             columns=tuple(columns),
@@ -258,12 +270,13 @@ def align_shards(
             for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
                 check_vocabulary(tokenizer, words, language, "the shards")
         # An encoder stays in this process, whose threads run its batches: torch may not survive a fork.
-        spread = Workers(workers if ray or not tokenizer else 1, ray, int(bool(tokenizer) and device[:3] != "cpu"))
+        spread: Any = {"workers": workers if ray or not tokenizer else 1, "ray": ray}
+        spread["gpus"] = int(bool(tokenizer) and not device.startswith("cpu"))
         del loaded
         try:
-            tasks.finish(job.fits(), spread, f"Fitting {rules.kind}")
-            names = {shard_name(number, shards): (_link_shard, job, number, shards) for number in range(shards)}
-            written = tasks.finish(names, spread, "Linking shards")
+            job.finish(job.fits(), f"Fitting {rules.kind}", **spread)
+            names = {shard_name(number, shards): (_link_shard, folder, number, shards) for number in range(shards)}
+            written = job.finish(names, "Linking shards", **spread)
         finally:
             make_linker.cache_clear()
         languages = {name: {"pairs": 0, "links": 0, "too_long": 0} for name in map("-".join, counts)}
@@ -334,21 +347,337 @@ def _link_dataset(job: Job, dataset: Dataset, keep_unlinked: bool, path: Path) -
         features=Features({**dataset.features, **ADDED}),
         cache_file_name=str(path),
         load_from_cache_file=False,
-        new_fingerprint=job.tasks.settings,  # avoids hashing the job
+        new_fingerprint=path.stem,  # avoids hashing the job
         desc="Linking",
     )
     check_links({name: (links[name], too_long[name]) for name in links}, len(dataset))
 
 
-def _link_shard(job: Job, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
-    """Link the rows of one shard and write it."""
+def _link_shard(job: Job, folder: Path, number: int, shards: int) -> tuple[dict[str, Any], list[Path]]:
+    """Link the rows of one shard and write it into a folder."""
     total = sum(rows for _, rows in job.text)
     first, last = (total * edge // shards for edge in (number, number + 1))
-    table, too_long = job.link(pyarrow.concat_tables(map(normalize, read_rows(job.text, first, last))))
+    rows = pyarrow.concat_tables(map(normalize, read_rows(job.text, first, last)))
+    with statistical.one_thread() if job.rules.kind in STATISTICAL_ALIGNERS else nullcontext():
+        table, too_long = job.link(rows)
     languages = {
         "-".join(pair): {"pairs": pairs, "links": links, "too_long": too_long["-".join(pair)]}
         for pair, (pairs, links) in count_links([table]).items()
     }
-    path = job.tasks.folder / shard_name(number, shards)
+    path = folder / shard_name(number, shards)
     # Without the schema's metadata, in which `datasets` lists the columns of the input.
     return write_shard(path, [table.replace_schema_metadata()]) | {"languages": languages}, [path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Settings that determine the links of a text: the aligner, split into its kind and its file, and its options."""
+
+    aligner: str
+    kind: str
+    path: str
+    symmetrization: Symmetrization
+    filters: LinkFilters
+    method: LinkMethod
+    fit_pairs: int = 1_000_000
+    seed: int = 0
+    layer: int | None = None
+    model: str = ""
+    device: str = ""
+
+    def file(self, pair: Pair) -> Path:
+        """Return the file that the aligner reads for a language pair."""
+        return Path(self.path.replace("{lang}", pair[0]))
+
+    def identity(self, pairs: Iterable[Pair]) -> list[Any]:
+        """Return the settings, versions and file digests that determine the links of language pairs."""
+        settings = {"aligner": self.aligner, "symmetrization": self.symmetrization, **self.filters._asdict()}
+        versions = {"links": VERSION, "words": splitter_version(lang for pair in pairs for lang in pair)}
+        if self.kind in STATISTICAL_ALIGNERS:
+            settings |= {"fit_pairs": self.fit_pairs, "seed": self.seed}
+            versions["sil-thot"] = version("sil-thot")
+        elif self.kind == "encoder":
+            names = ("model", "device", "layer", "method", "seed")
+            settings |= {name: getattr(self, name) for name in names}
+        files = []
+        for pair in pairs if self.path else ():
+            with explained(f"{self.file(pair)}: cannot be read", OSError):
+                files.append([pair[0], hash_file(self.file(pair))])
+        return [settings, versions, files]
+
+
+def make_rules(
+    aligner: str,
+    symmetrization: Symmetrization = "intersection",
+    one_to_one: bool = True,
+    drop_identical: bool = False,
+    *,
+    method: LinkMethod | None = None,
+    **options: Any,
+) -> Rules:
+    """Make the rules of an aligner; one that is unknown, not installed, or without its file raises an InputError."""
+    check_choice(SYMMETRIZATIONS, symmetrization=symmetrization)
+    kind, _, path = aligner.partition(":")
+    if kind not in (("pharaoh", "dictionary") if path else (*STATISTICAL_ALIGNERS, "encoder")):
+        names = ", ".join([*STATISTICAL_ALIGNERS, "pharaoh:PATH", "dictionary:PATH", "encoder"])
+        raise InputError(f"aligner={aligner!r} is unknown. Give one of {names}.")
+    if kind in STATISTICAL_ALIGNERS:
+        statistical.import_thot()
+    return Rules(
+        aligner=aligner,
+        kind=kind,
+        # A worker on another machine has another working directory.
+        path=path and os.path.abspath(path),
+        symmetrization=symmetrization,
+        filters=LinkFilters(one_to_one, drop_identical),
+        method=method or ("argmax" if one_to_one else "subwords"),
+        **options,
+    )
+
+
+@dataclass(frozen=True)
+class Job:
+    """Rules and text of a run; for shards, other processes and machines get a copy.
+
+    Attributes:
+        rules: settings that determine the links.
+        work: folder of the marks of finished tasks and of fitted aligners.
+        text: datasets, of which the first is linked; or Parquet files with their numbers of rows.
+        counts: language pairs to link, with their numbers of sentence pairs.
+        columns: columns to read from files.
+        ways: directions that one task fits.
+        encoder: the encoder and its tokenizer; or its name and device.
+        readers: readers of Pharaoh files, each at its next line.
+    """
+
+    rules: Rules
+    work: Path
+    text: tuple[Any, ...]
+    counts: tuple[tuple[Pair, int], ...]
+    columns: tuple[str, ...] = ()
+    ways: tuple[tuple[str, ...], ...] = (statistical.DIRECTIONS,)
+    encoder: tuple[Any, Any] = (None, None)
+    readers: Mapping[Path, Linker] = field(default_factory=dict, compare=False)
+
+    def finish(
+        self, tasks: Mapping[str, Task], desc: str, *, workers: int = 1, ray: str | None = None, gpus: int = 0
+    ) -> list[dict[str, Any]]:
+        """Run the named tasks that are not finished, and return the marks of all.
+
+        They run in processes of this machine, or on the Ray cluster at `ray`, each with so many GPUs.
+
+        Raises:
+            InputError: a task failed. All others are finished first.
+        """
+        marks = {name: read_mark(self.work / f"{name}.json") for name in tasks}
+        unfinished = [(name, *tasks[name]) for name, mark in marks.items() if mark is None]
+        attempt, numbers = partial(self._attempt, unfinished), range(len(unfinished))
+        if ray is None:
+            faults = run_tasks(attempt, len(unfinished), workers=workers, desc=desc)
+        else:
+            faults = list(run_on_cluster(ray, partial, (attempt,), numbers, gpus=gpus, cores=workers))
+        if failed := {unfinished[number][0]: fault for number, fault in zip(numbers, faults, strict=True) if fault}:
+            name, reason = min(failed.items())
+            raise InputError(
+                f"{name} ({len(failed)} of {len(tasks)} failed): {reason.strip().rstrip('.')}. Finished tasks are "
+                "kept. Run again to resume."
+            )
+        return [mark or self.mark(name) for name, mark in marks.items()]
+
+    def _attempt(self, tasks: Sequence[Task], number: int) -> str:
+        """Run one of the named tasks, and return its error, or nothing. Ray would send the error's text alone."""
+        try:
+            self.perform(*tasks[number])
+        except Exception as error:
+            return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        return ""
+
+    def perform(self, name: str, function: Callable[..., tuple[dict[str, Any], list[Path]]], *arguments: Any) -> None:
+        """Run one task and write its mark."""
+        with disk_errors(self.work / name):
+            content, files = function(self, *arguments)
+        write_mark(self.work / f"{name}.json", content, files)
+
+    def mark(self, name: str) -> dict[str, Any]:
+        """Return the mark of a finished task.
+
+        Raises:
+            InputError: the mark or one of the task's files has been damaged.
+        """
+        if (mark := read_mark(self.work / f"{name}.json")) is None:
+            raise InputError(f"{self.work / name}: the mark or a file of this task was damaged. Run again.")
+        return mark
+
+    def fits(self) -> dict[str, Task]:
+        """Return the tasks that must finish before pairs are linked."""
+        if self.rules.kind == "encoder" and self.rules.layer is None:
+            return {"layer": (_choose_layer,)}
+        pairs = [pair for pair, _ in self.counts if self.rules.kind in STATISTICAL_ALIGNERS]
+        return {_fit_name(pair, ways): (_fit, pair, ways) for pair in pairs for ways in self.ways}
+
+    def words(self, pair: Pair | None, size: int) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield the words, as the aligner sees them, of a sample of one language pair (None: of all)."""
+        count = sum(count for counted, count in self.counts if pair in (None, counted))
+        chosen = statistical.draw_sample(count, size, self.rules.seed)
+        seen = 0
+        for table in self._tables():
+            rows = np.arange(len(table)) if pair is None else _rows_of(table, pair)
+            positions = chosen[slice(*np.searchsorted(chosen, [seen, seen + len(rows)]))] - seen
+            seen += len(rows)
+            if len(positions):
+                drawn = table.take(pyarrow.array(rows[positions]))
+                yield from zip(*self._split(normalize(drawn) if self.columns else drawn)[1], strict=True)
+
+    def _tables(self) -> Iterator[Any]:
+        if self.columns:
+            yield from read_rows(self.text, columns=self.columns)
+            return
+        for dataset in self.text:
+            yield from scan_columns(dataset, *(name for name in (*COLUMNS, *WORDS) if name in dataset.column_names))
+
+    def link(self, table: pyarrow.Table) -> tuple[pyarrow.Table, Counter[str]]:
+        """Add words and links to a table; return it, and the numbers of pairs too long to link by language pair."""
+        groups: dict[Any, list[Pair]] = defaultdict(list)
+        for pair, _ in self.counts:
+            # One encoder links all language pairs, and a Pharaoh file all that name it.
+            shared = {"encoder": None, "pharaoh": self.rules.file(pair)}
+            groups[shared.get(self.rules.kind, pair)].append(pair)
+        order, tables, too_long = [], [], Counter[str]()
+        for key, pairs in groups.items():
+            rows = np.sort(np.concatenate([_rows_of(table, pair) for pair in pairs]))
+            if not len(rows):
+                continue
+            order.append(rows)
+            linker = self.readers.get(key) or make_linker(self, key)
+            desc = None if self.columns else f"Linking {'-'.join(pairs[0])}"
+            for start in progress(range(0, len(rows), _BATCH), desc=desc, leave=False):
+                words, seen = self._split(table.take(pyarrow.array(rows[start : start + _BATCH])))
+                links = [self.rules.filters(*row) for row in zip(linker(*seen), *words, strict=True)]
+                tables.append(pyarrow.table([*words, links], ADDED.arrow_schema.remove_metadata()))
+            if isinstance(linker, StatisticalLinker):
+                too_long["-".join(pairs[0])], linker.too_long = linker.too_long, 0
+        added = pyarrow.concat_tables(tables).take(pyarrow.array(np.argsort(np.concatenate(order))))
+        table = table.drop_columns([name for name in added.column_names if name in table.column_names])
+        for name in added.column_names:
+            table = table.append_column(name, added[name])
+        return table, too_long
+
+    def _split(self, table: Any) -> tuple[Any, Any]:
+        """Return the words of both sides, and the words as the aligner sees them."""
+        batch = table.select([name for name in (*COLUMNS, *WORDS) if name in table.schema.names]).to_pydict()
+        words = batch_words(batch, blanks=self.rules.kind == "pharaoh")
+        if self.rules.kind == "encoder":
+            return words, words
+        return words, [lower_words(side, batch[name]) for side, name in zip(words, LANGUAGES)]
+
+
+def check_links(counts: dict[str, tuple[int, int]], pairs: int) -> None:
+    """Warn of sentence pairs that were too long to link, and raise an InputError if there are no links.
+
+    `counts` has the numbers of links and of too long pairs by language pair.
+    """
+    for name, (_, count) in counts.items():
+        if count:
+            logger.warning("%d %s pairs have no links, because they are too long for the aligner", count, name)
+    links, too_long = map(sum, zip(*counts.values()))
+    if not links:
+        remedy = (
+            "Check that source and target rows translate each other and that their languages are right, or name more "
+            "text: an aligner learns little from few pairs."
+        )
+        if too_long:
+            remedy = (
+                f"{too_long:,} of them have more words on a side than the aligner allows (1,024; 200 for hmm, ibm3 "
+                "and ibm4). Split them into sentences, or use the aligner encoder."
+            )
+        raise InputError(f"no links are left in {pairs:,} sentence pairs. {remedy}")
+
+
+def _rows_of(table: Any, pair: Pair) -> np.ndarray:
+    """Return the ascending row numbers of a language pair."""
+    source, target = (pyarrow.compute.equal(table[name], code) for name, code in zip(LANGUAGES, pair))
+    return np.flatnonzero(pyarrow.compute.and_(source, target).to_numpy(zero_copy_only=False))
+
+
+def normalize(batch: Any) -> pyarrow.Table:
+    """Return a batch as a table, with clean text in NFC."""
+    table = pyarrow.Table.from_batches([batch])
+    for side in COLUMNS[:2]:
+        # Not by pyarrow's utf8_normalize, which before version 26 leaves characters decomposed.
+        text = [clean_text(value or "") for value in table[side].to_pylist()]
+        column = pyarrow.array(text, table.schema.field(side).type)
+        table = table.set_column(table.column_names.index(side), side, column)
+    return table
+
+
+def _fit_name(pair: Pair, ways: tuple[str, ...]) -> str:
+    return f"{'-'.join(pair)} {', '.join(ways)}"
+
+
+def _fit(job: Job, pair: Pair, ways: tuple[str, ...]) -> tuple[dict[str, Any], list[Path]]:
+    """Fit and save directions of a language pair."""
+    desc = None if job.columns else f"{job.rules.kind} {'-'.join(pair)}"
+    models = statistical.fit(
+        job.rules.kind, job.words(pair, job.rules.fit_pairs), ways, seed=job.rules.seed, desc=desc
+    )
+    # A new folder for each attempt, because a process of a killed run may still be writing.
+    folders = [Path(tempfile.mkdtemp(dir=job.work)) for _ in ways]
+    for model, folder in zip(models, folders, strict=True):
+        statistical.save_model(model, folder)
+    files = [path for folder in folders for path in sorted(folder.iterdir())]
+    return {"folders": [folder.name for folder in folders]}, files
+
+
+def _choose_layer(job: Job) -> tuple[dict[str, Any], list[Path]]:
+    """Choose the layer of the encoder's vectors."""
+    from hf_xalign.links.neural import choose_layer
+
+    words = map(list, zip(*job.words(None, _LAYER_PAIRS)))
+    layer = choose_layer(*load_encoder(job.encoder), *words, method=job.rules.method)
+    logger.info("linking by layer %d, in which the two directions agree most", layer)
+    return {"layer": layer}, []
+
+
+@lru_cache(maxsize=1)
+def make_linker(job: Job, key: Pair | None) -> Linker:
+    """Return the linker of a language pair, or the encoder's (None); a process keeps the last one."""
+    rules = job.rules
+    if key is None:
+        from hf_xalign.links.neural import encoder_links
+
+        layer = job.mark("layer")["layer"] if rules.layer is None else rules.layer
+        options: Any = {"symmetrization": rules.symmetrization, "layer": layer, "method": rules.method}
+        return partial(encoder_links, *load_encoder(job.encoder), **options)
+    if rules.kind == "dictionary":
+        source, target = key
+        entries = load_dictionary(rules.file(key))
+        return DictionaryLinker([(lower_word(t, target), lower_word(s, source)) for t, s in entries])
+    markers = [job.mark(_fit_name(key, ways)) for ways in job.ways]
+    folders = [job.work / name for marker in markers for name in marker["folders"]]
+    forward, backward = (statistical.load_model(rules.kind, folder) for folder in folders)
+    return StatisticalLinker(forward, backward, rules.symmetrization)
+
+
+def load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return encoder and tokenizer; a name and a device are loaded."""
+    if not isinstance(encoder[0], str):
+        return encoder
+    import torch
+
+    from hf_xalign.modeling.loading import load_encoder
+
+    return load_encoder(encoder[0], torch.device(encoder[1]))
+
+
+def encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+    """Return the digests of an encoder's weights and of its tokenizer."""
+    if model is None or tokenizer is None:
+        raise InputError("aligner='encoder' needs an encoder. Give model= and tokenizer=.")
+    from hf_xalign.data.encoding import word_tokenizer
+    from hf_xalign.modeling.freezing import model_fingerprint
+
+    settings = json.loads(word_tokenizer(tokenizer).backend_tokenizer.to_str())
+    for setting in ("truncation", "padding"):  # left over from the last call of the tokenizer
+        settings.pop(setting)
+    settings["model_max_length"] = tokenizer.model_max_length
+    return [model_fingerprint(model), hashlib.blake2b(json.dumps(settings).encode()).hexdigest()]

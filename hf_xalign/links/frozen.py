@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from datasets import Dataset
 
@@ -61,7 +59,7 @@ def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
 
 
 def read_links(path: str | os.PathLike) -> Dataset:
-    """Read a file of [`write_links`]; an InputError names the first row with a fault, such as two links of a word."""
+    """Read a file of [`write_links`]; an InputError names the first row without a field or a known language."""
     rows = []
     for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"
@@ -71,30 +69,7 @@ def read_links(path: str | os.PathLike) -> Dataset:
         row = {column: row[column] for column in (*COLUMNS, ALL_LINKS) if column in row}
         for field in ("source_lang", "target_lang"):
             check_language(row[field], f"{where}: {field}")
-        for field in ("links", ALL_LINKS):
-            if field in row:
-                _check_links(row, field, where)
         rows.append(row)
     if not rows:
         raise InputError(f"{path}: there are no rows. Make the evaluation links again.")
     return Dataset.from_list(rows)
-
-
-def _check_links(row: dict[str, Any], field: str, where: str) -> None:
-    """Check that links are 1-to-1 and inside the sentences."""
-    links = row[field]
-    if not (
-        isinstance(links, list)
-        and all(isinstance(link, list) and len(link) == 2 and all(type(i) is int for i in link) for link in links)
-    ):
-        raise InputError(f"{where}: {field} is not a list of pairs of integers, such as [[0, 2], [1, 0]]")
-    sizes = len(row["source_words"]), len(row["target_words"])
-    for i, j in links:
-        if not (0 <= i < sizes[0] and 0 <= j < sizes[1]):
-            raise InputError(f"{where}: link {i}-{j} is out of range ({sizes[0]} and {sizes[1]} words)")
-    for side, column in zip(("source", "target"), zip(*links)):
-        if repeated := [word for word, count in Counter(column).items() if count > 1]:
-            raise InputError(
-                f"{where}: {side} word {repeated[0]} has several links, but word retrieval needs 1-to-1 links. Remove "
-                "these links."
-            )

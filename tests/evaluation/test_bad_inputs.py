@@ -1,6 +1,5 @@
 """Bad inputs of scores."""
 
-from functools import partial
 
 import torch
 from datasets import Dataset
@@ -18,7 +17,6 @@ from hf_xalign.evaluation.lexicon import lexicon_induction
 from hf_xalign.evaluation.retrieval import flatten_rows, word_retrieval
 from hf_xalign.evaluation.scores import read_protocols, score_sentences, sentence_retrieval
 from hf_xalign.evaluation.transfer import spearman, transfer_gap
-from hf_xalign.links.frozen import read_links, write_links
 
 ONES = torch.ones(3, 4)
 NAN = float("nan")
@@ -158,18 +156,6 @@ def test_protocols():
     shared = {"model": make_encoder(), "tokenizer": make_tokenizer(), "dataset": links}
     unknown = calls(read_protocols, [((["legacy+cao"],), r"protocol=legacy\+cao: give mao, or one or more of ident")])
     assert_refused(unknown | calls(score_retrieval, rows, **shared))
-
-
-def test_frozen_links(tmp_path):
-    def read(old, new, folder):
-        write_links(make_links(5), folder / "links.jsonl")
-        lines = (folder / "links.jsonl").read_text().splitlines()
-        lines[2] = lines[2].replace(old, new)
-        (folder / "links.jsonl").write_text("\n".join(lines))
-        return read_links(folder / "links.jsonl")
-
-    out = partial(read, '"links": [[0, 1]', '"links": [[0, 77]')
-    assert_refused({"link": (out, "links.jsonl, row 3: link 0-77 is out of range")}, tmp_path)
 
 
 def test_metrics():

@@ -127,7 +127,7 @@ def test_the_encoder_links_shards(corpus, source, tmp_path):
     tokenizer.add_tokens("é")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "model")
-    align_shards([source], tmp_path / "out", "encoder", model=str(tmp_path / "model"), batch_size=7, shards=3)
+    align_shards([source], tmp_path / "out", "encoder", model=str(tmp_path / "model"), shards=3)
     words = [read(tmp_path / "out")[f"{side}_words"][:] for side in ("source", "target")]
     drawn = draw_sample(300, 256, 0)
     layer = choose_layer(model, tokenizer, *([side[row] for row in drawn] for side in words), method="argmax")
@@ -141,14 +141,14 @@ def test_a_failed_shard_is_named_and_made_by_the_next_run(source, tmp_path, monk
     align_shards([source], tmp_path / "whole", **FAST)
     done, link, out = [], engine._link_shard, tmp_path / "out"
 
-    def broken(job, number, shards):
+    def broken(job, folder, number, shards):
         if number == 2:
             raise OSError(errno.EIO, "Input/output error")
-        return counting(job, number, shards)
+        return counting(job, folder, number, shards)
 
-    def counting(job, number, shards):
+    def counting(job, folder, number, shards):
         done.append(number)
-        return link(job, number, shards)
+        return link(job, folder, number, shards)
 
     monkeypatch.setattr(engine, "_link_shard", broken)
     with pytest.raises(InputError, match=r"part-00002-of-00004.parquet \(1 of 4 failed\): OSError.*again to resume"):

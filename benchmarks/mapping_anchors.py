@@ -99,13 +99,11 @@ def measure(
         torch.set_num_threads(threads)
     path = resolve_model("builtin")
     model, tokenizer = load_encoder(path), AutoTokenizer.from_pretrained(path)
-    counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer, None))
+    counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer))
     vocabulary = counted.vocabulary(max_words)
     offsets, words = distinct_words(counted, vocabulary)
     chosen = choose_sentences(offsets, words, sentences_per_word)
-    found = find_occurrences(
-        model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=None
-    )
+    found = find_occurrences(model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word)
     layers, pad = [model.config.num_hidden_layers], tokenizer.pad_token_id
     owner = np.repeat(np.arange(len(counted)), np.diff(offsets))
     needs = np.minimum(np.bincount(words), sentences_per_word)

@@ -24,14 +24,14 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1608, 25),
+    "cli": (1594, 23),
     "core": (2885, 54),
     "data": (6890, 128),
     "evaluation": (2069, 20),
-    "explore": (336, 3),
+    "explore": (332, 3),
     "hub": (393, 11),
-    "links": (1820, 31),
-    "mapping": (1710, 23),
+    "links": (1676, 27),
+    "mapping": (1657, 20),
     "metrics": (483, 2),
     "model_cards": (634, 0),
     "modeling": (4726, 77),

@@ -121,13 +121,9 @@ def find_model(args: TextOptions) -> Run | None:
     name = args.model
     check_models([name], whole=False)
     run, folder = find_run(name), Path(name).expanduser()
-    if folder.is_dir() and not any((folder / file).is_file() for file in _MODEL_FILES):
-        if seed_models := sorted(path for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}")):
-            raise InputError(f"{name} has several models. Name one of them, such as {seed_models[0].parent}.")
-        if any(folder.glob("seed-*/scores.json")):
-            raise InputError(f"{name} has scores but no models. Fine-tune with --save_models true to keep the models.")
-        if run and run.record.get("maps"):
-            raise InputError(f"{name} has maps between two spaces, not a model. Their scores are in its {FILENAME}.")
+    seed_models = sorted(path.parent for file in _MODEL_FILES for path in folder.glob(f"seed-*/{file}"))
+    if seed_models and not any((folder / file).is_file() for file in _MODEL_FILES):
+        raise InputError(f"{name} has several models. Name one of them, such as {seed_models[0]}.")
     check_models([name, args.base])
     check_files([args.links] if args.links else args.data or [])
     return run
@@ -290,7 +286,7 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
 
 
 def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, dict[str, str]]:
-    """Add the run's links to its own text, or those of an aligner to other text; describe the links by language.
+    """Add the links of an aligner to a text; describe the links by language.
 
     The aligner is fitted on the text and the run's training text. If that has none of the languages, built-in text is
     linked by an aligner that is fitted on the built-in training text.
@@ -298,15 +294,9 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
     from hf_xalign.data.arrow import count_languages
     from hf_xalign.data.load import load_parallel
     from hf_xalign.evaluation.vectors import language_rows
-    from hf_xalign.links.frozen import FITTED, make_evaluation_links, read_links
+    from hf_xalign.links.frozen import FITTED, make_evaluation_links
 
     languages = language_rows(text)
-    if run and (run.folder / EVAL_LINKS).is_file():
-        kept_links = read_links(run.folder / EVAL_LINKS)
-        places = {pair: row for row, pair in enumerate(_pairs(kept_links))}
-        rows = [places.get(pair) for pair in _pairs(text)]
-        if None not in rows:
-            return kept_links.select(rows), dict.fromkeys(languages, f"from {run.name}")
     text_to_fit, whose, missing = None, "", ""
     if run and run.record:
         try:
@@ -326,7 +316,3 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
         sample = f" ({FITTED:,} of them)" if len(row_ids) + counts[language] > FITTED else ""
         linked_by[language] = f"by fast_align fitted on {fitted_on}{sample}"
     return make_evaluation_links(text, text_to_fit), linked_by
-
-
-def _pairs(text: Dataset) -> list[tuple[str, ...]]:
-    return list(zip(*(text[name][:] for name in ("source_lang", "target_lang", "source", "target"))))

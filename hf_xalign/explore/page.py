@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
@@ -50,37 +51,32 @@ def typed(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip())
 
 
-class Views:
-    """HTML of what the page shows, for each of several encoders of the same held-out text.
+def draw(stages: Mapping[str, HeldOut], show: Callable[..., Markup], *texts: str) -> str:
+    """Return what `show` draws of every encoder, by its title such as `before`, one under the other.
 
-    Texts are escaped. What cannot be shown, such as an empty sentence, is a line that says why.
-
-    Args:
-        stages: the encoded text by title, such as `before` and `after`.
+    `show` gets the encoder's held-out text and what was typed, which is escaped. What cannot be shown, such as an
+    empty sentence, is a line that says why.
     """
+    try:
+        parts = [Markup("<h3>{}</h3>{}").format(title, show(stage, *texts)) for title, stage in stages.items()]
+    except InputError as error:
+        return str(Markup("<p><b>{}</b></p>").format(error))
+    return str(Markup("").join(parts))
 
-    def __init__(self, stages: Mapping[str, HeldOut]):
-        self._stages = stages
 
-    def _show(self, draw: Callable[[HeldOut], Markup]) -> str:
-        """Return what every stage shows, one under the other."""
-        try:
-            parts = [Markup("<h3>{}</h3>{}").format(title, draw(stage)) for title, stage in self._stages.items()]
-        except InputError as error:
-            return str(Markup("<p><b>{}</b></p>").format(error))
-        return str(Markup("").join(parts))
+def show_matrix(stage: HeldOut, source: str, source_lang: str, target: str, target_lang: str) -> Markup:
+    """Show the similarity matrix of two sentences."""
+    return matrix(stage.compare(typed(source), typed(target), source_lang, target_lang))
 
-    def compare(self, source: str, source_lang: str, target: str, target_lang: str) -> str:
-        """Show the similarity matrix of two sentences."""
-        return self._show(lambda stage: matrix(stage.compare(typed(source), typed(target), source_lang, target_lang)))
 
-    def neighbours(self, word: str, language: str) -> str:
-        """Show the nearest words of every language."""
-        return self._show(lambda stage: _lists(stage.neighbours(typed(word), language)))
+def show_neighbours(stage: HeldOut, word: str, language: str) -> Markup:
+    """Show the nearest words of every language."""
+    return _lists(stage.neighbours(typed(word), language))
 
-    def search(self, sentence: str, language: str) -> str:
-        """Show the nearest sentences of every language."""
-        return self._show(lambda stage: _lists(stage.search(typed(sentence), language)))
+
+def show_search(stage: HeldOut, sentence: str, language: str) -> Markup:
+    """Show the nearest sentences of every language."""
+    return _lists(stage.search(typed(sentence), language))
 
 
 def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: str) -> Blocks:
@@ -89,7 +85,7 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
     The first linked pair of the text fills it in. Words and sentences are encoded when they are first asked for.
     """
     gradio: Any = require("gradio", "the page", "app")
-    views, pair = Views(stages), text[0]
+    pair = text[0]
     codes = list(dict.fromkeys([*text["source_lang"][:], *text["target_lang"][:]]))
     word = next((pair["source_words"][i] for i, _ in pair["links"]), "")
 
@@ -99,22 +95,22 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
             # 4,000 letters: a matrix has a cell for any two words.
             return [gradio.Textbox(value, label=label, scale=4, max_length=4000), gradio.Dropdown(codes, **choice)]
 
-    def button(name: str, show: Callable[..., str], inputs: list[Any], value: str = "") -> None:
+    def button(name: str, show: Callable[..., Markup], inputs: list[Any], value: str = "") -> None:
         find, output = gradio.Button(name, variant="primary"), gradio.HTML(value)
         # One thread at a time encodes. A private function is not listed as an API.
         alone: dict[str, Any] = {"concurrency_id": "encoder", "concurrency_limit": 1, "api_visibility": "private"}
-        gradio.on([find.click, inputs[0].submit], show, inputs, output, **alone)
+        gradio.on([find.click, inputs[0].submit], partial(draw, stages, show), inputs, output, **alone)
 
     source, target = (pair["source"], pair["source_lang"]), (pair["target"], pair["target_lang"])
     with gradio.Blocks(title=title, analytics_enabled=False) as page:
         gradio.HTML(str(Markup("<h1>{}</h1><p>{}</p>").format(title, about)))
         with gradio.Tab("Matrix"):
             inputs = [*row("Sentence", *source), *row("Translation", *target)]
-            button("Compare", views.compare, inputs, views.compare(*source, *target))
+            button("Compare", show_matrix, inputs, draw(stages, show_matrix, *source, *target))
         with gradio.Tab("Words"):
-            button("Find words", views.neighbours, row("Word", word, pair["source_lang"]))
+            button("Find words", show_neighbours, row("Word", word, pair["source_lang"]))
         with gradio.Tab("Sentences"):
-            button("Find sentences", views.search, row("Search", *source))
+            button("Find sentences", show_search, row("Search", *source))
     return page
 
 

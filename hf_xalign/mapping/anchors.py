@@ -19,7 +19,6 @@ from typing import Any, cast, get_args
 
 import numpy as np
 import torch
-from datasets import Column
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -41,7 +40,7 @@ from hf_xalign.modeling.xalign.tuner import find_top
 logger = logging.getLogger(__name__)
 
 _FORMAT = "hf_xalign.anchors"
-_VERSION = "3"
+_VERSION = "4"
 _READ_AT_ONCE, _TOKENIZED_AT_ONCE = 1_000, 10_000  # sentences
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 """Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""
@@ -58,7 +57,6 @@ class Anchors:
         layers: layer numbers as requested (-1 is the last).
         pooling: pooling of subwords into a word's vector; None if unknown.
         lang: language code, or None.
-        lowercase: whether words that differ only in case share an anchor.
         model: fingerprint of the encoder, or None.
 
     Example:
@@ -76,7 +74,6 @@ class Anchors:
     layers: tuple[int, ...] = (-1,)
     pooling: Pooling | None = None
     lang: str | None = None
-    lowercase: bool = False
     model: str | None = None
 
     def __len__(self) -> int:
@@ -116,7 +113,7 @@ class Anchors:
         """
         if broken := [word for word in self.words if "\n" in word]:
             raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
-        fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "lowercase", "model")}
+        fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "model")}
         words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(fields)})
@@ -139,7 +136,7 @@ class Anchors:
 def make_anchors(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    sentences: Iterable[str],
+    sentences: Iterable[str] | Iterable[list[str]],
     *,
     lang: str,
     max_words: int = 20_000,
@@ -147,9 +144,6 @@ def make_anchors(
     layers: Sequence[int] = (-1,),
     pooling: Pooling = "mean",
     batch_size: int = 64,
-    max_length: int | None = None,
-    dtype: torch.dtype | None = None,
-    lowercase: bool = True,
     folder: str | os.PathLike | None = None,
     ray: str | None = None,
 ) -> Anchors:
@@ -157,7 +151,8 @@ def make_anchors(
 
     A word's anchor is the mean of its vectors in up to `sentences_per_word` sentences; its vector in a sentence is the
     mean of its occurrences. With `sentences_per_word=None`, the anchor is the mean of all occurrences (ROTATE, section
-    2.2.1). Repeated sentences count once, and truncated words do not count.
+    2.2.1). Repeated sentences count once, and truncated words do not count. `Haus` and `haus` share an anchor, as
+    MUSE's dictionaries need; the encoder reads the text as written.
 
     The same call reads a finished result from the cache. If several processes make the same call, one computes and the
     others wait.
@@ -166,7 +161,7 @@ def make_anchors(
         model: encoder, or a `PeftModel` around one, on any device. A model with one map per language uses the map of
             `lang`.
         tokenizer: fast tokenizer of the encoder.
-        sentences: strings, or a dataset's column.
+        sentences: strings, or lists of words.
         lang: language code, for splitting words.
         max_words: size of the vocabulary, the most frequent words with a letter.
         sentences_per_word: maximum number of sentences per word, k in the paper; None averages all occurrences in all
@@ -174,10 +169,6 @@ def make_anchors(
         layers: layer numbers; -1 is the last, 0 the embeddings.
         pooling: pooling of subwords into a word's vector.
         batch_size: sentences per forward pass.
-        max_length: maximum number of tokens per sentence; by default the encoder's limit.
-        dtype: autocast dtype of the forward passes, or None. Sums are always float32.
-        lowercase: count words in lower case, so that `Haus` and `haus` share an anchor, as MUSE's dictionaries need.
-            The encoder always reads the text as written.
         folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
         ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
@@ -193,17 +184,15 @@ def make_anchors(
         stack.enter_context(language_context(model, lang))
         if isinstance(sentences, str):
             raise InputError("sentences: pass a list of sentences, not one string.")
-        texts = sentences if isinstance(sentences, Sequence) else list(sentences)
-        counted = count_words(texts, lang, lowercase=lowercase, find_cut=cut_finder(model, tokenizer, max_length))
+        texts = list(sentences)
+        counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer))
         check_vocabulary(tokenizer, texts, lang, "the text")
         vocabulary = counted.vocabulary(max_words)
         if not len(vocabulary):
             raise InputError(f"text in {lang}: no word has a letter. Check the text and its language.")
         most = len(counted) if sentences_per_word is None else sentences_per_word
         chosen = choose_sentences(*distinct_words(counted, vocabulary), most)
-        occurrences = find_occurrences(
-            model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word, max_length=max_length
-        )
+        occurrences = find_occurrences(model, tokenizer, counted, vocabulary, chosen, per_word=sentences_per_word)
         # A tokenizer may drop a word.
         occurring = np.flatnonzero(occurrences.counts)
         names = [counted.types[vocabulary[row]] for row in occurring]
@@ -211,7 +200,7 @@ def make_anchors(
         logger.info("anchors of %s: %d words, from %d of %d distinct sentences", lang, *sizes)
         fingerprint = _fingerprint(model)
         content = occurrences.fingerprint()
-        identity = [_VERSION, fingerprint, content, names, lang, index, pooling, str(dtype), lowercase]
+        identity = [_VERSION, fingerprint, content, names, lang, index, pooling]
         key = digest(*identity)
         home = Path(folder) / key if folder else cache_dir("anchors", key)
         home.mkdir(parents=True, exist_ok=True)
@@ -227,13 +216,12 @@ def make_anchors(
             pooling=pooling,
             pad_token_id=tokenizer.pad_token_id,
             batch_size=batch_size,
-            dtype=dtype,
             ray=ray,
             desc=f"Averaging word vectors ({lang})",
         )
         counts = torch.from_numpy(occurrences.counts[occurring])
         vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
-        anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, lowercase, fingerprint)
+        anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, fingerprint)
         anchors.save(path)
         return anchors
 
@@ -277,9 +265,7 @@ class CountedText:
 
     def split(self, sentences: np.ndarray) -> list[list[str]]:
         """Return the words of some sentences as written."""
-        rows = self.rows[sentences].tolist()
-        texts = self.texts[rows] if isinstance(self.texts, Column) else [self.texts[row] for row in rows]
-        return [_words(text, self.lang) for text in texts]
+        return [_words(self.texts[row], self.lang) for row in self.rows[sentences].tolist()]
 
     def vocabulary(self, max_words: int) -> np.ndarray:
         """Return at most `max_words` types with a letter, int64, most frequent first, ties in text order."""
@@ -291,17 +277,17 @@ class CountedText:
 
 
 def count_words(
-    texts: Sequence[str] | Sequence[list[str]], lang: str, *, lowercase: bool = True, find_cut: FindCut | None = None
+    texts: Sequence[str] | Sequence[list[str]], lang: str, *, find_cut: FindCut | None = None
 ) -> CountedText:
-    """Split texts (in any Unicode normal form, or given as words) and number their words, each sentence once.
+    """Split texts (in any Unicode normal form, or given as words) and number their words in lower case.
 
-    `find_cut` finds truncated words; by default no word is truncated.
+    Each sentence counts once. `find_cut` finds truncated words; by default no word is truncated.
     """
     types: dict[str, int] = {}
 
     @cache
     def number(word: str) -> int:
-        return types.setdefault(lower_word(word, lang) if lowercase else word, len(types))
+        return types.setdefault(lower_word(word, lang), len(types))
 
     seen: set[bytes] = set()
     rows, words, lengths = array("q"), array("i"), array("q")
@@ -439,13 +425,13 @@ class Occurrences:
         return content.hexdigest()
 
 
-def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> FindCut:
+def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> FindCut:
     """Return a function that finds truncated words; it tokenizes only sentences that may be too long.
 
     It assumes that a token covers at least one byte, or starts a word. If a tokenizer expands a character (some do for
     ﷺ), a truncated word may be missed here; it is dropped when its sentence is tokenized.
     """
-    limit = min(position_limit(model.config, max_length), tokenizer.model_max_length)
+    limit = min(position_limit(model.config, None), tokenizer.model_max_length)
     room = limit - tokenizer.num_special_tokens_to_add()
 
     def find(sentences: list[list[str]]) -> dict[int, np.ndarray]:
@@ -453,7 +439,7 @@ def cut_finder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_l
         if not long:
             return {}
         chosen = [sentences[k] for k in long]
-        _, spans = word_spans(model, tokenizer, chosen, max_length)
+        _, spans = word_spans(model, tokenizer, chosen, None)
         return {k: span[:, 1] == 0 for k, span in zip(long, spans, strict=True)}
 
     return find
@@ -467,7 +453,6 @@ def find_occurrences(
     sentences: np.ndarray,
     *,
     per_word: int | None,
-    max_length: int | None,
 ) -> Occurrences:
     """Tokenize sentences, given by int64 numbers, and find each word in its first `per_word` of them (None: in all).
 
@@ -477,7 +462,7 @@ def find_occurrences(
     tokens, sizes, owners, words, spans = [], [], [], [], []
     for start in progress(range(0, len(sentences), _TOKENIZED_AT_ONCE), desc=f"Encoding sentences ({counted.lang})"):
         block = sentences[start : start + _TOKENIZED_AT_ONCE]
-        ids, block_spans = word_spans(model, tokenizer, counted.split(block), max_length)
+        ids, block_spans = word_spans(model, tokenizer, counted.split(block), None)
         tokens.append(np.concatenate([np.asarray(row, dtype=np.int32) for row in ids]))
         sizes.append(np.array([len(row) for row in ids]))
         begins, counts = counted.offsets[block], counted.offsets[block + 1] - counted.offsets[block]
@@ -519,7 +504,6 @@ def sum_vectors(
     pooling: Pooling,
     pad_token_id: int,
     batch_size: int = 64,
-    dtype: torch.dtype | None = None,
     desc: str | None = None,
     ray: str | None = None,
 ) -> Tensor:
@@ -536,7 +520,6 @@ def sum_vectors(
             pad_token_id,
             layers,
             batch_size=batch_size,
-            dtype=dtype,
             desc=desc,
             cluster=stack.enter_context(ray_encoders(model, ray)),
         )

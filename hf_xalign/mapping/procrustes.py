@@ -18,26 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 def matched(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return matched vectors as (pairs, layers, dim) on the device of `source`, after [`check_vectors`]."""
-    x, z = check_vectors(source, "source vectors"), check_vectors(target, "target vectors")
+    """Return vectors of both languages as (words, layers, dim), on the device of `source`."""
+    x, z = (vectors if vectors.dim() == 3 else vectors.unsqueeze(1) for vectors in (source, target))
     return x, z.to(x.device)
-
-
-def check_vectors(vectors: Tensor, name: str, pairs: Tensor | None = None) -> Tensor:
-    """Return the vectors of one language as (words, layers, dim), on the device of `pairs`, if given.
-
-    Raises:
-        InputError: a vector is NaN or infinite.
-    """
-    wide = vectors if vectors.dim() == 3 else vectors.unsqueeze(1)
-    # The maximum of each vector needs less memory than a mask of all values.
-    bad = (~torch.linalg.vector_norm(wide, ord=torch.inf, dim=(1, 2)).isfinite()).nonzero()
-    if len(bad):
-        raise InputError(
-            f"{name}: row {int(bad[0, 0])} (of {len(vectors)}) holds NaN or infinity. Check the model or file "
-            "that it comes from."
-        )
-    return wide if pairs is None else wide.to(pairs.device)
 
 
 def rounding_noise(size: int) -> float:
@@ -64,9 +47,6 @@ def procrustes(
         center: subtract the source mean before the rotation, and add the target mean after it.
         layers: layer numbers of the vectors.
 
-    Raises:
-        InputError: see [`~hf_xalign.mapping.procrustes.matched`].
-
     Example:
         >>> import torch
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
@@ -86,7 +66,7 @@ def least_squares(
     Arguments and result are those of [`procrustes`].
 
     Raises:
-        InputError: there are fewer pairs than dimensions; or see [`~hf_xalign.mapping.procrustes.matched`].
+        InputError: there are fewer pairs than dimensions.
 
     Example:
         >>> import torch
@@ -150,7 +130,7 @@ def refine(
         cutoff: number of words of each language in the search.
 
     Raises:
-        InputError: the map stretches the target's space (VecMap with whitening), or vectors hold NaN.
+        InputError: the map stretches the target's space (VecMap with whitening).
 
     Example:
         >>> import torch
@@ -168,8 +148,6 @@ def refine(
             f"the map ({language_map.method!r}) stretches the target's space, so a rotation cannot refine it. Start "
             "from procrustes or vecmap(whiten=False), or use self_learning."
         )
-    for side, name in ((source, "source vectors"), (target, "target vectors")):
-        check_vectors(side, name)
     source, target = source[:cutoff], target[:cutoff].to(source.device)
     with plain_float32(source.device):
         goal = language_map.project(target, "target")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.environment import progress
-from hf_xalign.mapping.procrustes import check_vectors, matched, procrustes
+from hf_xalign.mapping.procrustes import matched, procrustes
 from hf_xalign.mapping.vecmap import side_of, step_means, take_steps
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step
 from hf_xalign.search.csls import plain_float32
@@ -62,10 +62,6 @@ def rcsls(
             the map is linear and can be put into a model.
         layers: layer numbers of the vectors; each layer has its own map.
 
-    Raises:
-        InputError: there are fewer than k candidates, or candidates hold NaN; or see
-            [`~hf_xalign.mapping.procrustes.matched`].
-
     Example:
         >>> import torch
         >>> source = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
@@ -75,9 +71,8 @@ def rcsls(
     """
     steps = tuple(steps)
     source, target = matched(source, target)
-    pools = []
-    for name, pairs, candidates in (("source", source, source_candidates), ("target", target, target_candidates)):
-        pools.append(pairs if candidates is None else check_vectors(candidates, f"{name} candidates", pairs))
+    given = ((source, source_candidates), (target, target_candidates))
+    pools = [pairs if candidates is None else matched(source, candidates)[1] for pairs, candidates in given]
     precision = torch.promote_types(source.dtype, torch.float32)
     source_layers, target_layers = [], []
     with plain_float32(source.device):

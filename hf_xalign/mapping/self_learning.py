@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from hf_xalign.environment import progress
-from hf_xalign.mapping.procrustes import check_vectors
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, step_means, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
 from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32
@@ -61,8 +60,8 @@ def self_learning(
         layers: layer number of the vectors.
 
     Raises:
-        InputError: there are no seed pairs, or a pair is out of range; there are fewer words than dimensions with
-            `whiten`; or vectors hold NaN.
+        InputError: there are no seed pairs, or a pair is out of range; or with `whiten` there are fewer words than
+            dimensions.
 
     Example:
         >>> import torch
@@ -72,8 +71,6 @@ def self_learning(
         >>> found.project(source).allclose(found.project(-source, "target"), atol=1e-4)
         True
     """
-    for name, side in (("source", source), ("target", target)):
-        check_vectors(side, f"{name} vectors")
     if whiten:
         enough_words(min(len(source), len(target), cutoff), max(source.shape[1], target.shape[1]), "words")
     target = target.to(source.device)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hf_xalign.errors import InputError
-from hf_xalign.mapping.procrustes import check_vectors, matched, rotation, rounding_noise
+from hf_xalign.mapping.procrustes import matched, rotation, rounding_noise
 from hf_xalign.modeling.maps import LanguageMap, SideMap, Step, unit
 
 logger = logging.getLogger(__name__)
@@ -62,8 +62,7 @@ def vecmap(
         layers: layer numbers of the vectors.
 
     Raises:
-        InputError: with `whiten`, there are fewer pairs or different vectors than dimensions; candidates do not fit;
-            or see [`~hf_xalign.mapping.procrustes.matched`].
+        InputError: with `whiten`, there are fewer pairs or different vectors than dimensions.
 
     Example:
         >>> import torch
@@ -76,14 +75,14 @@ def vecmap(
     if whiten:
         enough_words(len(x), max(x.shape[2], z.shape[2]), "pairs")
     spaces = []
-    for name, words, pairs in (("source", source_candidates, x), ("target", target_candidates, z)):
-        spaces.append((pairs, None if words is None else check_vectors(words, f"{name} candidates", pairs)))
+    for words, pairs in ((source_candidates, x), (target_candidates, z)):
+        spaces.append((pairs, pairs if words is None else matched(x, words)[1]))
 
     source_layers, target_layers = [], []
     for layer in range(x.shape[1]):
         normal = []
         for pairs, words in spaces:
-            means = step_means((pairs if words is None else words)[:, layer], steps)
+            means = step_means(words[:, layer], steps)
             normal.append((take_steps(pairs[:, layer].double(), steps, means), means))
         (normal_x, means_x), (normal_z, means_z) = normal
         if whiten:

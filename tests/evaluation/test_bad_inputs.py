@@ -1,6 +1,5 @@
 """Bad inputs of scores."""
 
-
 import torch
 from datasets import Dataset
 from support.nearest import on_circle

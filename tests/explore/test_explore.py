@@ -25,7 +25,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import WordSimilarity
 from hf_xalign.explore.held_out import HeldOut
-from hf_xalign.explore.page import Views, make_page, serve
+from hf_xalign.explore.page import draw, make_page, serve, show_matrix, show_neighbours, show_search
 from hf_xalign.explore.space import model_space
 from hf_xalign.links.frozen import write_links
 from hf_xalign.record import write_record
@@ -45,11 +45,6 @@ def text():
 @pytest.fixture(scope="module")
 def stages(text):
     return {name: HeldOut(make_encoder(seed), make_tokenizer(), text) for seed, name in enumerate(("before", "after"))}
-
-
-@pytest.fixture(scope="module")
-def views(stages):
-    return Views(stages)
 
 
 def test_a_word_is_the_mean_of_its_occurrences_and_never_its_own_neighbour(stages, text):
@@ -83,21 +78,17 @@ def test_search_ranks_by_cosine_and_leaves_the_sentence_itself_out(stages):
     assert own.texts.count(SENTENCES[0][0]) == 1
 
 
-def test_texts_are_escaped(views):
-    shown = [views.compare(HOSTILE, "de", "the dog", "en"), views.search("the dog", "en")]
-    shown += [views.neighbours("hund", "de")]
+def test_texts_are_escaped(stages):
+    shown = [draw(stages, show_matrix, HOSTILE, "de", "the dog", "en"), draw(stages, show_search, "the dog", "en")]
+    shown += [draw(stages, show_neighbours, "hund", "de")]
     for html in shown:
         assert "<img" not in html and "<b>&" not in html
     assert "&lt;img" in shown[1] and "{{dog}}" in shown[2] and "2px solid #D55E00" in shown[0]
 
 
-def test_what_cannot_be_shown_is_a_line_that_says_why(views):
-    for html, said in (
-        (views.search(" ", "de"), "the text is empty"),
-        (views.compare("", "de", "the", "en"), "the text is empty"),
-        (views.neighbours("", "de"), "the text is empty"),
-    ):
-        assert html.startswith("<p><b>") and said in html
+def test_what_cannot_be_shown_is_a_line_that_says_why(stages):
+    for html in (draw(stages, show_search, " ", "de"), draw(stages, show_matrix, "", "de", "the", "en")):
+        assert html.startswith("<p><b>") and "the text is empty" in html
 
 
 def test_a_page_without_gradio_says_how_to_get_it(stages, text, monkeypatch):

@@ -45,17 +45,17 @@ def watched(model):
     return inputs
 
 
-def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, lowercase=True, model=None):
+def slow_anchors(texts, vocabulary, per_word, layers, pooling, model=None, tokenizer=None):
     """Return each word's vectors of some layers, and its number of sentences, word by word and text by text."""
     pool = {"first": lambda x: x[0], "last": lambda x: x[-1], "mean": lambda x: x.mean(0)}[pooling]
-    tokenizer, model = make_tokenizer(), (model or make_encoder().double()).eval()
+    tokenizer, model = tokenizer or make_tokenizer(), (model or make_encoder().double()).eval()
     found = []  # of each distinct sentence, the vectors of each of its words
     for text in dict.fromkeys(texts):
         words = text.replace(",", " ,").split()
         encoded = tokenizer([words], is_split_into_words=True)
         kept = encoded.input_ids[0]
-        if max_length is not None and len(kept) > max_length:
-            kept = [*kept[: max_length - 1], kept[-1]]
+        if len(kept) > tokenizer.model_max_length:
+            kept = [*kept[: tokenizer.model_max_length - 1], kept[-1]]
         with torch.no_grad():
             given = {"input_ids": torch.tensor([kept]), "attention_mask": torch.ones(1, len(kept), dtype=torch.int64)}
             output = model(**given, output_hidden_states=True)
@@ -63,7 +63,7 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
         vectors = {}
         for number, word in enumerate(words):
             places = [k for k, owner in enumerate(encoded.word_ids(0)) if owner == number]
-            word = word.lower() if lowercase else word
+            word = word.lower()
             if word in vocabulary and places[-1] < len(kept) - 1:
                 here = torch.stack([pool(states[layer][0, places].double()) for layer in layers])
                 vectors.setdefault(word, []).append(here)
@@ -76,29 +76,28 @@ def slow_anchors(texts, vocabulary, per_word, layers, pooling, max_length=None, 
     return torch.stack([torch.stack(row).mean(0) for row in rows]), [len(row) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("per_word", "pooling", "lowercase"),
-    [(1, "first", True), (3, "last", False), (100, "mean", True), (None, "mean", True)],
-)
-def test_anchors_by_a_slow_loop(per_word, pooling, lowercase, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("per_word", "pooling"), [(1, "first"), (3, "last"), (100, "mean"), (None, "mean")])
+def test_anchors_by_a_slow_loop(per_word, pooling, tmp_path, monkeypatch):
     monkeypatch.setattr(averaging, "_READ_AT_ONCE", 3)
     monkeypatch.setattr(averaging, "_TOKENIZED_AT_ONCE", 7)
-    settings = {"layers": (-1, 0, 1), "pooling": pooling, "lowercase": lowercase}
+    settings = {"layers": (-1, 0, 1), "pooling": pooling}
     got = make(tmp_path, sentences_per_word=per_word, batch_size=5, **settings)
-    assert ("Haus" in got.words, "HAUS" in got.words) == (not lowercase, not lowercase) and "," not in got.words
-    expected, counts = slow_anchors(TEXT, got.words, per_word, (2, 0, 1), pooling, lowercase=lowercase)
+    assert "haus" in got.words and "Haus" not in got.words and "," not in got.words
+    expected, counts = slow_anchors(TEXT, got.words, per_word, (2, 0, 1), pooling)
     assert_rounding(got.vectors, expected, OPERATIONS)
     assert got.counts.tolist() == counts and (per_word is None or max(counts) <= per_word)
     assert got.vectors.dtype == torch.float32 and got.counts.dtype == torch.int64
-    assert (got.layers, got.pooling, got.lang, got.lowercase) == ((-1, 0, 1), pooling, "de", lowercase)
+    assert (got.layers, got.pooling, got.lang) == ((-1, 0, 1), pooling, "de")
 
 
 def test_words_that_are_cut_off_do_not_count(tmp_path):
     texts = [*random_text(30, seed=1), "the zebra", "the cat the cat the cat the cat the zwiebel"]
-    for max_length in (6, 10, None):
-        got = make(tmp_path, texts, max_length=max_length)
-        assert ("zebra" in got.words, "zwiebel" in got.words) == (max_length != 6, max_length is None)
-        expected, counts = slow_anchors(texts, got.words, 100, (2,), "mean", max_length=max_length)
+    for limit in (6, 10, 512):
+        tokenizer = make_tokenizer()
+        tokenizer.model_max_length = limit
+        got = make(tmp_path, texts, tokenizer=tokenizer)
+        assert ("zebra" in got.words, "zwiebel" in got.words) == (limit != 6, limit == 512)
+        expected, counts = slow_anchors(texts, got.words, 100, (2,), "mean", tokenizer=tokenizer)
         assert_rounding(got.vectors, expected, OPERATIONS)
         assert got.counts.tolist() == counts
     # The encoder's own limit cuts too.
@@ -123,8 +122,8 @@ def test_what_is_done_is_read_back(tmp_path):
     [home] = tmp_path.iterdir()
     assert sorted(os.listdir(home)) == ["anchors.safetensors", "lock"]
     changes = (
-        *({"layers": (1,)}, {"pooling": "last"}, {"sentences_per_word": 2}, {"lowercase": False}, {"lang": "en"}),
-        *({"dtype": torch.bfloat16}, {"max_words": 1}, {"texts": TEXT[1:]}, {"model": make_encoder(seed=1)}),
+        *({"layers": (1,)}, {"pooling": "last"}, {"sentences_per_word": 2}, {"lang": "en"}),
+        *({"max_words": 1}, {"texts": TEXT[1:]}, {"model": make_encoder(seed=1)}),
     )
     for number, change in enumerate(changes, 2):
         make(tmp_path, **{"model": model, "layers": (1, -1), **change})
@@ -174,7 +173,7 @@ def test_save_and_load_are_bitwise(tmp_path):
         anchors.save(tmp_path / "new" / f"{k}.safetensors")
         found = Anchors.load(tmp_path / "new" / f"{k}.safetensors")
         assert torch.equal(found.vectors, anchors.vectors) and torch.equal(found.counts, anchors.counts)
-        for name in ("words", "layers", "pooling", "lang", "lowercase", "model"):
+        for name in ("words", "layers", "pooling", "lang", "model"):
             assert getattr(found, name) == getattr(anchors, name)
     assert made.model and bare.model is None
     assert len(list((tmp_path / "new").iterdir())) == 3
@@ -223,8 +222,6 @@ def test_words_are_numbered_and_repeated_sentences_left_out():
     assert words_of(counted) == [["das", "haus", "."], ["datei", "öffnen"], [], ["das", "haus"]]
     assert counted.rows.tolist() == [0, 1, 3, 5] and len(counted) == 4
     assert counted.split(np.array([1, 3])) == [["Datei", "öffnen"], ["das", "Haus"]]
-    cased = count_words(["Das Haus.", "das Haus"], "de", lowercase=False)
-    assert words_of(cased) == [["Das", "Haus", "."], ["das", "Haus"]]
     # Lower case is the language's; given words are not split again.
     assert words_of(count_words([["New York", "IŞIK"], ["new york"]], "az")) == [["new york", "ışık"], ["new york"]]
     assert words_of(count_words(["IŞIK ışık"], "tr")) == [["ışık", "ışık"]]
@@ -369,5 +366,3 @@ def test_a_word_with_a_blank_in_a_binary_file_is_named(tmp_path):
         (tmp_path / f"{name}.bin").write_bytes(content)
         with pytest.raises(InputError, match="a word ends at its first blank, so a word with a blank"):
             read_word2vec(tmp_path / f"{name}.bin")
-    with pytest.raises(InputError, match="gensim's own file, a pickle"):
-        read_word2vec(tmp_path / "v.kv")

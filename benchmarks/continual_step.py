@@ -8,6 +8,7 @@ labels, and 8 German-English pairs with each. All variants are forward, loss and
 
 - `plain`: `TaskTrainer.training_step` on the sentences alone;
 - `continual`: `ContinualTrainer.training_step` on sentences and pairs;
+- `cached`: the same with `cache_reference`;
 - `random pairs`: the same, the pairs in random order instead of grouped by length;
 - `one batch`: the same objective on the batches of `random pairs`, by one forward over sentences and pairs padded to
   each other.
@@ -44,8 +45,8 @@ from hf_xalign.trainers import ContinualConfig, ContinualTrainer, TaskConfig, Ta
 Batch = dict[str, torch.Tensor]
 
 
-def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer]:
-    """The trainers: plain and continual."""
+def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, ContinualTrainer, ContinualTrainer]:
+    """The trainers: plain, continual, and continual with cached reference vectors."""
     parallel = load_parallel(["builtin:de"], target_lang="en", max_pairs=given.examples)
     words = [row.split()[:100] for row in parallel["target"]]
     labels = LabelSet.of(["O", "B-a"])
@@ -67,16 +68,19 @@ def make(given: argparse.Namespace, folder: str) -> tuple[TaskTrainer, Continual
         TaskConfig(per_device_train_batch_size=given.batch, **options),
         **shared,
     )
-    continual = ContinualTrainer(
-        load_task_model("builtin", task, seed=0),
-        ContinualConfig(per_device_train_batch_size=given.batch, **options),
-        pairs=linked,
-        reference=load("builtin"),
-        **shared,
+    continual, cached = (
+        ContinualTrainer(
+            load_task_model("builtin", task, seed=0),
+            ContinualConfig(per_device_train_batch_size=given.batch, cache_reference=cache, **options),
+            pairs=linked,
+            reference=load("builtin"),
+            **shared,
+        )
+        for cache in (False, True)
     )
-    for trainer in (plain, continual):
+    for trainer in (plain, continual, cached):
         trainer.current_gradient_accumulation_steps = 1
-    return plain, continual
+    return plain, continual, cached
 
 
 def batches(trainer: TaskTrainer, count: int) -> list[Batch]:
@@ -144,11 +148,12 @@ def main() -> None:
     given = parser.parse_args()
     disable_progress_bars()
     with tempfile.TemporaryDirectory() as folder:
-        plain, continual = make(given, folder)
+        plain, continual, cached = make(given, folder)
         randomly = random_pairs(continual, given.steps)
         runs: dict[str, tuple[Callable, TaskTrainer, list[Batch]]] = {
             "plain": (step, plain, batches(plain, given.steps)),
             "continual": (step, continual, batches(continual, given.steps)),
+            "cached": (step, cached, batches(cached, given.steps)),
             "random pairs": (step, continual, randomly),
             "one batch": (joint_step, continual, randomly),
         }
@@ -168,7 +173,7 @@ def main() -> None:
                 name: lambda number, take=take, trainer=trainer, own=own: take(trainer, own[number])
                 for name, (take, trainer, own) in runs.items()
             },
-            [plain.model, continual.model],
+            [plain.model, continual.model, cached.model],
             batches=given.steps,
             repeats=given.repeats,
             device=given.device,

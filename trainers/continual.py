@@ -35,7 +35,7 @@ from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.base.checkpoints import check_output_dir, hash_rows
-from hf_xalign.trainers.base.word import pair_collator, pool_layers
+from hf_xalign.trainers.base.word import cache_f0, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
 
@@ -105,7 +105,8 @@ class ContinualTrainer(TaskTrainer):
         pairs: pairs from [`~hf_xalign.load_parallel`], which are linked by the default aligner; word-linked pairs from
             [`~hf_xalign.align_words`]; or pairs from `encode_pairs`.
         linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
-        reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder.
+        reference: the encoder before any alignment, which computes f0 and is frozen; or its Hub id or folder. With
+            `cache_reference` it runs once over the pairs' pivot sentences.
         objective: the terms of linked words, which alpha weights; default: L_align + w L_reg, `args.terms()`.
         eval_dataset: evaluation text by language.
 
@@ -193,12 +194,17 @@ class ContinualTrainer(TaskTrainer):
             with args.main_process_first(desc="encoding pairs"):
                 pairs = encode_pairs(pairs, self.processing_class, max_length=length)
         model, train_dataset, collator = super()._prepare(model, train_dataset)
+        of_pairs = pair_collator(self)
         rows = LanguageInputs.of(reference).embeddings
         self._reference_row = None if rows is None else rows[cast(str, pivot)]
         cast(nn.Module, reference).to(args.device).eval().requires_grad_(False)
-        collator = PairedCollator(
-            collator, pair_collator(self), language_rows=self.language_inputs.embeddings, pivot=pivot
-        )
+        if args.cache_reference and self.objective.reads("f0"):
+            if rows is not None:
+                raise InputError("cache_reference=true: the cache cannot use language embeddings. Remove it.")
+            start = cache_f0(self, reference, pairs)
+            of_pairs.reference, pairs = start.words, start.dataset
+            del self._reference  # its memory
+        collator = PairedCollator(collator, of_pairs, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator
 
     def make_sampler(self, dataset: Any) -> Any:
@@ -282,7 +288,7 @@ class ContinualTrainer(TaskTrainer):
         states = [hidden_states[layer] for layer in self.layers]
         computed: dict[str, Any] = {"words": pool_layers(states, pairs, "token")}
         if self.objective.reads("f0"):
-            computed["f0"] = self._frozen_vectors(pairs)
+            computed["f0"] = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
         return Vectors(pairs, **computed)
 
     def _frozen_vectors(self, pairs: dict[str, torch.Tensor]) -> torch.Tensor:

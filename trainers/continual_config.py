@@ -87,6 +87,7 @@ class ContinualConfig(TaskConfig):
     layers: list[int] = own([-1], "Aligned layers; -1 is the last.")
     pooling: Pooling = own("mean", "Subwords that make a word's vector: first, last or mean.")
     linked_tokens: LinkedTokens = own("all", "Tokens that are linked; all means words, [CLS] and [SEP].")
+    cache_reference: bool = own(False, "Compute f0 once into a memory-mapped file, instead of in each step.", "Model")
     max_pair_length: int = own(128, "Maximum tokens per sentence of a pair.", "Data", least=3)
 
     def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:

@@ -12,12 +12,12 @@ from transformers import PreTrainedModel
 
 from hf_xalign.data.batches.pairs import PairCollator
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.features import cache_features
+from hf_xalign.modeling.features import can_cache_layers
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, frozen_copy
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, final_weights
 from hf_xalign.trainers.base.fsdp import wants_sharding
-from hf_xalign.trainers.base.word import WordAlignmentTrainer, pair_collator
+from hf_xalign.trainers.base.word import ENCODED_AHEAD, WordAlignmentTrainer, cache_f0, pair_collator
 from hf_xalign.trainers.fao_config import FAOConfig
 
 logger = logging.getLogger(__name__)
@@ -109,23 +109,45 @@ class FAOTrainer(WordAlignmentTrainer):
         return super().formula() + (f"\n{final_weights(self.args.start_share)}" if self._average else "")
 
     def _encode_start(self, model: PreTrainedModel) -> None:
-        args, objective = self.args, self.objective
-        if args.reference != "cache" or not objective.reads("f0", "sentences0"):
+        args, dataset = self.args, cast(Dataset, self.train_dataset)
+        frozen, note = self.layers_computed_once(model, len(dataset))
+        if note:
+            logger.info(note)
+        cached = args.reference == "cache"
+        reads_words, reads_sentences = (cached and self.objective.reads(name) for name in ("f0", "sentences0"))
+        if not (reads_words or reads_sentences or frozen):
             return
-        reads_words = objective.reads("f0")
-        with args.main_process_first(desc="caching the reference vectors"):
-            start = cache_features(
-                model,
-                cast(Dataset, self.train_dataset),
-                needed={objective.kept_side: "all"} if reads_words else {},
-                layers=self.layers,
-                pooling=args.pooling,
-                pad_token_id=self.processing_class.pad_token_id,
-                sentences=objective.reads("sentences0"),
-                autocast=torch.bfloat16 if args.bf16 else None,
-                folder=args.cache_dir,
-                ray=args.ray,
-            )
+        start = cache_f0(
+            self,
+            model,
+            dataset,
+            needed={self.objective.kept_side: "all"} if reads_words else {},
+            sentences=reads_sentences,
+            frozen_layers=frozen,
+            dtype=getattr(torch, args.reference_dtype),
+            folder=args.cache_dir,
+            ray=args.ray,
+        )
         if reads_words:
             cast(PairCollator, self.data_collator).reference = start.words
-        self.train_dataset = start.dataset
+        self.train_dataset, self.frozen_states = start.dataset, start.frozen
+
+    def layers_computed_once(self, model: PreTrainedModel, rows: int) -> tuple[int, str]:
+        """Return how many frozen layers are computed once for each distinct sentence of `rows` pairs, and why."""
+        args = self.args
+        if not args.freeze_layers:
+            return 0, ""
+        drawn = args.max_steps * args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        reason = ""
+        if (drawn <= rows) if args.max_steps > 0 else (args.num_train_epochs <= 1):
+            reason = "each sentence is drawn once"
+        elif rows > ENCODED_AHEAD and args.reference != "cache":
+            reason = "the pairs are encoded as they are drawn"
+        elif args.dropout:
+            reason = "dropout=true changes them"
+        elif self.is_fsdp_enabled or not can_cache_layers(model, args.freeze_layers):
+            reason = "this encoder does not allow it"
+        elif min(self.layers) < args.freeze_layers:
+            reason = "a term reads a layer below"
+        when = f"in each step, because {reason}" if reason else "once for each distinct sentence"
+        return 0 if reason else args.freeze_layers, f"{args.freeze_layers} frozen layers are computed {when}"

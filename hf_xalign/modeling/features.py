@@ -1,6 +1,7 @@
-"""Vectors of the encoder before training, computed in one pass over the distinct sentences.
+"""Vectors and states of the encoder before training, computed in one pass over the distinct sentences.
 
-The cache on disk holds vectors of words (f0) and of sentences. It is whole or made again.
+The cache on disk holds vectors of words (f0), vectors of sentences, and states of frozen layers. It is whole or made
+again.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow
 import pyarrow.compute
 import torch
+import xxhash
 from datasets import Dataset
 from datasets.fingerprint import Hasher
 from transformers import PretrainedConfig, PreTrainedModel
@@ -30,7 +32,7 @@ from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, replacing
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.freezing import model_fingerprint
+from hf_xalign.modeling.freezing import model_fingerprint, outputs_of_layers
 from hf_xalign.modeling.pooling import pool_sentences, pool_words
 from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
 
@@ -55,6 +57,7 @@ class FeaturePlan:
         word_offsets: int64; sentence `s` has the words `word_offsets[s]` to `word_offsets[s + 1]`.
         stored: bool (words,), whether a word has a row.
         row_offsets: int64; sentence `s` has the rows `row_offsets[s]` to `row_offsets[s + 1]`.
+        token_offsets: int64; sentence `s` has the tokens `token_offsets[s]` to `token_offsets[s + 1]`.
         text: hash of all sentences.
         words: hash of `stored`.
     """
@@ -65,6 +68,7 @@ class FeaturePlan:
     word_offsets: np.ndarray
     stored: np.ndarray
     row_offsets: np.ndarray
+    token_offsets: np.ndarray
     text: str
     words: str
 
@@ -164,6 +168,7 @@ def plan_features(
         word_offsets=word_offsets,
         stored=stored,
         row_offsets=_offsets(np.add.reduceat(stored, word_offsets[:-1], dtype=np.int64)),
+        token_offsets=_offsets(tokens[first_pair[order]]),
         text=_hash(distinct),
         words=_hash(np.packbits(stored)),
     )
@@ -219,15 +224,54 @@ def _hash(array: np.ndarray) -> str:
     return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
 
 
+@dataclass
+class FrozenStates:
+    """States of every token after the encoder's first `layer` layers, which are frozen, by sentence.
+
+    `keys` uint64 are the sorted hashes of the sentences' token ids, `starts` and `lengths` int64 the places of their
+    tokens in the file, which holds (tokens, dim). `outputs` is the result of [`outputs_of_layers`].
+    """
+
+    layer: int
+    path: Path
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    keys: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    outputs: int
+    _map: np.ndarray | None = field(default=None, init=False, repr=False)
+
+    def find(self, input_ids: torch.Tensor, inside: torch.Tensor) -> torch.Tensor | None:
+        """Return the states of a batch's real tokens, float (tokens, dim), or None if a sentence is not here.
+
+        `input_ids` int64 (rows, width) are padded; `inside` bool (rows, width) is False at padding.
+        """
+        lengths = inside.sum(1).cpu().numpy()
+        rows = [ids[:length] for ids, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
+        keys = _sentence_keys(rows)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        if (self.keys[places] != keys).any() or (self.lengths[places] != lengths).any():
+            return None
+        if self._map is None:
+            self._map = np.memmap(self.path, dtype=_NUMPY[self.dtype], mode="r", shape=self.shape)
+        return torch.from_numpy(self._map[ranges(self.starts[places], lengths)]).to(input_ids.device)
+
+
 class Start(NamedTuple):
-    """Result of [`cache_features`]: vectors of words, and the dataset with its new columns."""
+    """Result of [`cache_features`]: vectors of words, the dataset with its new columns, states of frozen layers."""
 
     words: CachedVectors
     dataset: Dataset
+    frozen: FrozenStates | None
 
 
 _SCHEMA = 2  # version of the folder's layout; a new number invalidates older caches
 _BLOCK = 16_384  # sentences whose token ids are in memory at a time, rounded to whole batches
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}  # dtypes of states that NumPy can map
+# Bytes of states that are kept at most: the cache must not fill a disk unasked. It holds 10 million tokens of 384
+# dimensions in float32, so about 200,000 short pairs.
+_MOST_STATES = 16e9
 _ELSEWHERE = "set $HF_XALIGN_CACHE or the folder of the cache to a larger disk"
 
 
@@ -241,6 +285,7 @@ def cache_features(
     pad_token_id: int,
     linked_tokens: LinkedTokens = "words",
     sentences: bool = False,
+    frozen_layers: int = 0,
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
     batch_size: int = 64,
@@ -262,6 +307,7 @@ def cache_features(
         pad_token_id: padding id.
         linked_tokens: which tokens count as linked.
         sentences: also store the mean of each sentence's tokens, of both sides.
+        frozen_layers: also store the states after this many layers, of both sides.
         dtype: dtype of the stored word vectors (float32 or bfloat16).
         autocast: dtype of the forward passes.
         batch_size: sentences a pass.
@@ -269,11 +315,18 @@ def cache_features(
         ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Returns:
-        The vectors of words, and the dataset with new columns. `{side}_rows` (list of int64), for each side of
-        `needed`, has the row of each word's vector, then those of [CLS] and [SEP], and -1 for a word that is not
-        stored. With `sentences`, there are `source_sentence` and `target_sentence`, float32 (layers, dim).
+        The vectors of words, the dataset with new columns, and the states of frozen layers or None. `{side}_rows`
+        (list of int64), for each side of `needed`, has the row of each word's vector, then those of [CLS] and [SEP],
+        and -1 for a word that is not stored. With `sentences`, there are `source_sentence` and `target_sentence`,
+        float32 (layers, dim).
     """
-    plan = plan_features(dataset, needed, linked_tokens, both_sides=sentences)
+    plan = plan_features(dataset, needed, linked_tokens, both_sides=sentences or frozen_layers > 0)
+    states_size = int(plan.token_offsets[-1]) * model.config.hidden_size * model.dtype.itemsize
+    if frozen_layers and states_size > _MOST_STATES:
+        logger.info(
+            "%s of states of frozen layers are too many to keep: they are computed in each step", _gb(states_size)
+        )
+        frozen_layers = 0
     identity = {
         "schema": _SCHEMA,
         "encoder": _encoder_fingerprint(model),
@@ -284,6 +337,7 @@ def cache_features(
         "pooling": pooling,
         "layers": list(layers),
         "sentences": sentences,
+        "frozen_layers": frozen_layers,
         "dtype": str(dtype).removeprefix("torch."),
         "autocast": None if autocast is None else str(autocast).removeprefix("torch."),
         "rows": plan.rows,
@@ -297,7 +351,8 @@ def cache_features(
     dim = model.config.hidden_size
     words = CachedVectors(folder / "vectors.bin", (plan.rows, len(layers), dim), dtype)
     means = CachedVectors(folder / "sentences.bin", (len(plan), len(layers), dim), torch.float32)
-    files = [words, means] if sentences else [words]
+    states = CachedVectors(folder / "states.bin", (int(plan.token_offsets[-1]), 1, dim), model.dtype)
+    files = [words, *([means] if sentences else []), *([states] if frozen_layers else [])]
     with locked(folder), disk_errors(folder, f"free space and run again; or remove it and {_ELSEWHERE}"):
         if _is_whole(folder, identity, files):
             logger.info("using the cached word vectors in %s", folder)
@@ -308,7 +363,8 @@ def cache_features(
                         len(plan), folder)  # fmt: skip
             with ray_encoders(model, ray) as cluster:
                 options: Any = {"batch_size": batch_size, "dtype": autocast, "cluster": cluster}
-                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=layers, **options)
+                wanted = [*layers, frozen_layers] if frozen_layers else layers
+                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=wanted, **options)
                 _write(files, plan, encode, pooling, batch_size)
             with replacing(folder / "cache.json") as mark:
                 mark.write_text(json.dumps(identity), encoding="utf-8")
@@ -321,7 +377,12 @@ def cache_features(
             desc="Indexing sentence vectors",
             new_fingerprint=Hasher.hash([indexed._fingerprint, identity]),
         )
-    return Start(words, indexed)
+    return Start(words, indexed, _frozen_states(model, frozen_layers, plan, states) if frozen_layers else None)
+
+
+def can_cache_layers(model: PreTrainedModel, layers: int) -> bool:
+    """Return whether the states after a model's first `layers` layers can be cached, so that steps start there."""
+    return model.dtype in _NUMPY and outputs_of_layers(model, layers) is not None
 
 
 def _write(
@@ -333,15 +394,20 @@ def _write(
 ) -> None:
     """Encode all sentences and write the files; `encode` is [`hidden_batches`] of the token ids."""
     block = max(1, _BLOCK // batch_size) * batch_size
+    words, others = files[0], {file.path.stem: file for file in files[1:]}
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(progress(total=len(plan), desc="Caching word vectors", unit="sentence"))
-        words, *means = [stack.enter_context(open(stack.enter_context(replacing(file.path)), "wb")) for file in files]
+        streams = {
+            file.path.stem: stack.enter_context(open(stack.enter_context(replacing(file.path)), "wb"))
+            for file in files
+        }
         for start in range(0, len(plan), block):
             ids, spans = plan.block(start, min(start + block, len(plan)))
             first_word = plan.word_offsets[start]
             # Closing restores the model's mode at once, also if the disk is full.
             with contextlib.closing(encode(ids)) as batches:
                 for rows, mask, states in batches:
+                    pooled = states[: words.shape[1]]
                     # Sentences are sorted by length, as in hidden_batches, so a batch holds consecutive ones.
                     offsets = plan.word_offsets[start + rows[0] : start + rows[-1] + 2]
                     stored = plan.stored[offsets[0] : offsets[-1]]
@@ -349,9 +415,12 @@ def _write(
                     chosen = spans[offsets[0] - first_word : offsets[-1] - first_word][stored]
                     if len(chosen):
                         tokens = word_token_index(chosen, owners, mask.shape[1], pooling).to(mask.device)
-                        _append(words, [pool_words(hidden, tokens) for hidden in states], files[0].dtype)
-                    for stream in means:
-                        _append(stream, [pool_sentences(hidden, mask, "mean") for hidden in states], torch.float32)
+                        _append(streams["vectors"], [pool_words(hidden, tokens) for hidden in pooled], words.dtype)
+                    if "sentences" in others:
+                        means = [pool_sentences(hidden, mask, "mean") for hidden in pooled]
+                        _append(streams["sentences"], means, torch.float32)
+                    if "states" in others:
+                        _append(streams["states"], [states[-1][mask.bool()]], others["states"].dtype)
                     bar.update(len(rows))
 
 
@@ -365,6 +434,31 @@ def _sentence_columns(
     sentence: dict[Side, np.ndarray], means: CachedVectors, batch: dict[str, list], pairs: list[int]
 ) -> dict[str, np.ndarray]:
     return {f"{side}_sentence": means.read(sentence[side][pairs]).numpy() for side in SIDES}
+
+
+def _frozen_states(model: PreTrainedModel, layer: int, plan: FeaturePlan, states: CachedVectors) -> FrozenStates:
+    keys = np.concatenate(
+        [_sentence_keys(plan.block(start, min(start + _BLOCK, len(plan)))[0]) for start in range(0, len(plan), _BLOCK)]
+    )
+    # Sentences that differ in the spans of their words alone have the same states.
+    keys, first = np.unique(keys, return_index=True)
+    return FrozenStates(
+        layer=layer,
+        path=states.path,
+        shape=(states.shape[0], states.shape[2]),
+        dtype=states.dtype,
+        keys=keys,
+        starts=plan.token_offsets[first],
+        lengths=np.diff(plan.token_offsets)[first],
+        outputs=cast(int, outputs_of_layers(model, layer)),
+    )
+
+
+def _sentence_keys(rows: Iterable[np.ndarray]) -> np.ndarray:
+    """Return a hash of each sentence's token ids, uint64."""
+    return np.array(
+        [xxhash.xxh3_64_intdigest(np.ascontiguousarray(ids, dtype=np.int64).data) for ids in rows], np.uint64
+    )
 
 
 def _is_whole(folder: Path, identity: dict[str, Any], files: list[CachedVectors]) -> bool:

@@ -91,6 +91,22 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def started_after(model: PreTrainedModel, top_layer: int, states: torch.Tensor, outputs: int) -> Iterator[None]:
+    """Replace the first `top_layer` layers by their states inside a `with` block.
+
+    `states` float (rows, width, d) are those after these layers, and `outputs` the result of [`outputs_of_layers`].
+    The hidden states below have no meaning.
+    """
+
+    def skip(hidden: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return (hidden, *[None] * (outputs - 1)) if outputs else hidden
+
+    stack = list(encoder_layers(model))[:top_layer]
+    with replaced_forwards(stack, [*[skip] * (top_layer - 1), lambda *args, **kwargs: skip(states)]):
+        yield
+
+
+@contextlib.contextmanager
 def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Give layers other `forward` functions inside a `with` block."""
     before = [vars(layer).get("forward") for layer in layers]  # a wrapper of another library, such as accelerate
@@ -103,6 +119,27 @@ def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[.
             del layer.forward
             if own is not None:
                 layer.forward = own
+
+
+@torch.no_grad()
+def outputs_of_layers(model: PreTrainedModel, layers: int) -> int | None:
+    """Return what the first `layers` layers return: 0 for their states, n for a tuple of these and n - 1 times None.
+
+    None means that a step cannot start after them, because they hand on more, as T5's first layer its position biases.
+    """
+    outputs: list[Any] = []
+    stack = list(encoder_layers(model))[:layers]
+    handles = [layer.register_forward_hook(lambda _, args, output: outputs.append(output)) for layer in stack]
+    ids = torch.ones(1, 2, dtype=torch.long, device=next(model.parameters()).device)
+    try:
+        model(input_ids=ids, attention_mask=torch.ones_like(ids))
+    finally:
+        for handle in handles:
+            handle.remove()
+    if all(isinstance(output, torch.Tensor) for output in outputs):
+        return 0
+    more = any(value is not None for output in outputs for value in output[1:])
+    return None if more else len(outputs[0])
 
 
 def disable_dropout(model: nn.Module) -> None:

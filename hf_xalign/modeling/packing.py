@@ -18,7 +18,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPooling
 
-from hf_xalign.modeling.freezing import replaced_forwards
+from hf_xalign.modeling.features import FrozenStates
+from hf_xalign.modeling.freezing import replaced_forwards, started_after
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -113,6 +114,7 @@ def encode_batch(
     *,
     packed: bool = True,
     reruns: bool = False,
+    frozen: FrozenStates | None = None,
 ) -> Any:
     """Run a model over a padded batch; where [`can_pack`] is true, over its real tokens in one row.
 
@@ -124,6 +126,7 @@ def encode_batch(
         layers: positions in `hidden_states` of the states that are needed; the others may be None.
         packed: False computes padding too.
         reruns: True if layers run again in the backward pass, as in gradient checkpointing.
+        frozen: states of frozen layers, which are then not computed for a batch whose sentences are all among them.
 
     Returns:
         The encoder's output, with states float (rows, width, d). Those of packed padding are zero.
@@ -132,12 +135,17 @@ def encode_batch(
     depth = base.config.num_hidden_layers
     below = list(layers) != [depth]
     inside = attention_mask.bool()
+    layout = Layout(inside.flatten().nonzero()[:, 0], inside)
     # DataParallel splits a batch by rows.
     packed = packed and not isinstance(model, nn.DataParallel) and can_pack(encoder) and not bool(inside.all())
-    if not packed:
-        return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=below)
-    layout = Layout(inside.flatten().nonzero()[:, 0], inside)
-    return _run_packed(model, base, input_ids, layout, layers, reruns)
+    known = frozen.find(input_ids, inside) if frozen else None
+    with contextlib.ExitStack() as stack:
+        if frozen is not None and known is not None:
+            states = known.unsqueeze(0) if packed else layout.pad(known)
+            stack.enter_context(started_after(base, frozen.layer, states, frozen.outputs))
+        if not packed:
+            return model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=below)
+        return _run_packed(model, base, input_ids, layout, layers, reruns)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from support.numeric import assert_rounding
 from support.runs import exact
 from support.tiny import make_encoder, make_links
 
+from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import add_language_embeddings, language_ids
 
 
@@ -137,6 +138,17 @@ def test_at_alpha_0_it_is_plain_fine_tuning(task, dropout, tmp_path):
     assert len(log) == 4 and log[:, 2].min() > 0
     assert_rounding(log[:, :2], expected[:, :2], 4 * STEP)
     same_tensors(outcome(plain)[1], outcome(paired)[1], 4 * STEP)
+
+
+def test_cached_reference_vectors_are_those_of_the_copy(tmp_path):
+    pairs = make_links(24, ["bn"] * 4 + ["de"] * 20)
+    settings = {**STEADY, "alpha": 0.3, "max_steps": 3, "layers": [1, -1], "pairs": pairs}
+    copied, cached = (trained(make(tmp_path / str(on), cache_reference=on, **settings)) for on in (False, True))
+    assert not hasattr(cached, "_reference") and numbers(copied).min() > 0
+    assert_rounding(numbers(cached), numbers(copied), STEP, dtype=torch.float32)
+    with pytest.raises(InputError, match="cache_reference=true"):
+        told = tell_languages_apart(make_encoder(seed=3), ["de", "bn", "en"])
+        make(tmp_path, reference=told, cache_reference=True, pairs=pairs)
 
 
 def test_pairs_come_in_their_share_and_evaluation_has_none(tmp_path):

@@ -26,6 +26,7 @@ KEPT = {"regularizer_weight": 0.5, "regularized_words": "linked"}
 RANDOM = {"trainer": "mao", "init": "random"}
 FAO = {"trainer": "fao", "freeze_embeddings": False}
 JOINT = {**FAO, "preset": "joint", "objective": "infonce", "sentence_weight": 0.5}
+# More steps than the pairs fill, so that the states of the frozen layer are computed once.
 FROZEN = {"trainer": "fao", "preset": "joint", "objective": "infonce", "freeze_layers": 1, "count": 16}
 PAGE = {**FAO, "page": True}  # the objective of the page on adding one
 BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
@@ -52,6 +53,7 @@ ACCUMULATED = {
 MORE_CONTINUAL = {
     "continual texts": {"trainer": "continual", "alpha": 0.3, "task": "texts"},
     "continual questions": {"trainer": "continual", "alpha": 0.3, "task": "questions"},
+    "continual cached": {"trainer": "continual", "alpha": 0.3, "cache_reference": True},
 }
 DISTANCES = {"preset": "joint", "objective": "l2", "reference": "cache"}
 MORE_ACCUMULATED = {

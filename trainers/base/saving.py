@@ -177,6 +177,7 @@ class SavingTrainer(HubTrainer):
                 self.cache_start()
                 caching = times * (time.perf_counter() - start)
                 cache_bytes = times * sum(file.stat().st_size for file in Path(folder).rglob("*.bin"))
+                _, note = self.layers_computed_once(self.model, len(cast(Any, rows)))
                 loader = self.get_train_dataloader()
                 model = self.accelerator.prepare_model(self.model)
                 typical = statistics.median(self._time_steps(model, loader))
@@ -190,6 +191,8 @@ class SavingTrainer(HubTrainer):
             batches = args.max_steps * args.gradient_accumulation_steps
         if cache_bytes:
             self.show(f"cache    about {cache_bytes / 1e6:,.0f} MB of word vectors, about {caching / 60:.1f} minutes")
+        if note:
+            self.show(f"frozen   {note}")
         self.show(f"steps    about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
         return {"cache_bytes": cache_bytes, "caching": caching, "training": batches * typical, "batches": batches}
 
@@ -204,6 +207,10 @@ class SavingTrainer(HubTrainer):
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - start)
         return seconds[1:] or seconds
+
+    def layers_computed_once(self, model: PreTrainedModel, rows: int) -> tuple[int, str]:
+        """Return how many frozen layers are computed once for each distinct sentence of `rows` pairs, and why."""
+        return 0, ""
 
     def show(self, *lines: str) -> None:
         """Show lines on the main process."""

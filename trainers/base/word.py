@@ -37,6 +37,7 @@ from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
 from hf_xalign.links.linking import Linking
+from hf_xalign.modeling.features import FrozenStates, Start, cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import encode_batch
@@ -118,6 +119,22 @@ def pair_collator(trainer: Any) -> PairCollator:
     )
 
 
+def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: Any) -> Start:
+    """Compute once what training reads of the encoder before it; `options` are those of `cache_features`."""
+    args = trainer.args
+    options = {"needed": {trainer.objective.kept_side: "all"}, **options}
+    with args.main_process_first(desc="caching the reference vectors"):
+        return cache_features(
+            model,
+            pairs,
+            layers=trainer.layers,
+            pooling=args.pooling,
+            pad_token_id=trainer.processing_class.pad_token_id,
+            autocast=torch.bfloat16 if args.bf16 else None,
+            **options,
+        )
+
+
 class WordAlignmentTrainer(AlignmentTrainer):
     """Trainer for a loss on the vectors of words and sentences of parallel text.
 
@@ -148,6 +165,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
     linked_by: str | None = None
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
+    # States of the frozen layers of all training sentences, if they are computed once.
+    frozen_states: FrozenStates | None = None
 
     def __init__(
         self,
@@ -380,6 +399,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 self.layers,
                 packed=not self.args.torch_compile,
                 reruns=reruns_layers,
+                frozen=self.frozen_states,
             )
 
     def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:

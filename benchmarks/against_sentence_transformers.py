@@ -9,7 +9,13 @@
 Systems: `raw` (not trained), `mse` (sentence-transformers' distillation: both sides go to the encoder's own vector of
 the English side), `mnrl` (its in-batch contrast, without duplicates in a batch), and ours: a preset of FAO with
 settings after commas. All have the same pairs, steps, batch size, learning rate and warm-up, and word embeddings that
-are frozen. The rest is each recipe's own, such as dropout (theirs has it) and batches of similar length (ours).
+are frozen unless `--train_embeddings` is given, as an encoder with new pieces needs it:
+
+    hf-xalign extend-vocabulary builtin:minilm builtin:de builtin:bn --split_over 2 --output runs/extended
+    python benchmarks/against_sentence_transformers.py --model runs/extended --train_embeddings \\
+        --pairs 2000 --steps 250 --batch_size 16 --learning_rate 2e-4 --systems raw mse mnrl joint,start_share=0
+
+The rest is each recipe's own, such as dropout (theirs has it) and batches of similar length (ours).
 
 Every system and seed runs in a process of its own and has a file in --output; the same command resumes. A step's time
 is that of the whole training loop. CPU seconds say more than wall time on a machine that others use. Preparing is all
@@ -106,7 +112,7 @@ def theirs(
     encoder = Transformer(folder, max_seq_length=128)
     pooling = Pooling(encoder.get_embedding_dimension(), pooling_mode="mean")
     model = st.SentenceTransformer(modules=[encoder, pooling], device="cpu" if shared["use_cpu"] else None)
-    freeze(encoder.auto_model, embeddings=True)
+    freeze(encoder.auto_model, embeddings=not given.train_embeddings)
     columns = {"english": pairs["target"][:], "other": pairs["source"][:]}
     if system == "mse":
         columns["label"] = model.encode(columns["english"], show_progress_bar=False).tolist()
@@ -129,7 +135,7 @@ def ours(
 ) -> Any:
     """Train by a preset of FAO, and return the encoder."""
     preset, *own = system.split(",")
-    fixed = {"preset": preset, "freeze_embeddings": True}
+    fixed = {"preset": preset, "freeze_embeddings": not given.train_embeddings}
     fixed |= {"reference": "cache", "cache_dir": shared["output_dir"]}
     words = [f"{name}={value}" for name, value in {**shared, **fixed}.items()]
     (args,) = parse([FAOConfig], [f"--{word}" for word in [*words, *own]])
@@ -274,6 +280,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--bf16", action="store_true", help="bfloat16 in training and probes")
+    parser.add_argument("--train_embeddings", action="store_true", help="train the word embeddings too")
     parser.add_argument("--use_cpu", action="store_true")
     parser.add_argument("--output", type=Path, default=Path("runs/against_sentence_transformers"))
     parser.add_argument("--only", nargs=2, metavar=("SYSTEM", "SEED"), help=argparse.SUPPRESS)

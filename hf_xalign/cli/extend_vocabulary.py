@@ -1,9 +1,10 @@
-"""`hf-xalign extend-vocabulary`: add pieces for words that an encoder's tokenizer cannot write."""
+"""`hf-xalign extend-vocabulary`: add pieces for words that an encoder's tokenizer cannot write, or splits badly."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from operator import ne
 from pathlib import Path
 
 from hf_xalign.cache import check_output
@@ -16,10 +17,12 @@ DESCRIPTION = """Add pieces for a language whose script the encoder's tokenizer 
 
     hf-xalign extend-vocabulary builtin nqo=pairs.tsv --output runs/extended
     hf-xalign train fao --model_name_or_path runs/extended --train_data nqo=pairs.tsv --freeze_embeddings false ...
+    hf-xalign extend-vocabulary builtin yo=pairs.tsv --split_over 3 --output runs/extended
 
 The new pieces are learned from the source side of the pairs, and all of them occur in it. The same text gives the same
 pieces. The embedding of a piece is computed from the pivot words that its words are linked to. Train the result with
---freeze_embeddings false. Text that the tokenizer could write before keeps its tokens."""
+--freeze_embeddings false. Text that the tokenizer could write before keeps its tokens. --split_over also adds pieces
+for words that are split into many pieces; the last lines then count the sentences that change."""
 
 
 @dataclass(kw_only=True)
@@ -30,6 +33,7 @@ class Arguments(PairOptions):
     pairs: list[str] = setting(positional=True, metavar="PAIRS", nargs="+", help="parallel text, as in align-words")
     output: str = setting(metavar="FOLDER", help="folder to write")
     pieces: int = setting(4000, help="add at most N pieces")
+    split_over: int | None = setting(None, least=1, help="also add pieces for words of more than N pieces, such as 3")
     aligner: str = setting("fast_align", help="aligner of hf-xalign align-words, or dictionary:PATH for a dictionary")
     max_pairs: int | None = setting(None, least=1, help="use the first N pairs of each text")
 
@@ -54,7 +58,7 @@ def run(args: Arguments) -> None:
 
     text = load_parallel(args.pairs, split=args.split, max_pairs=args.max_pairs, **args.columns())
     model, old = load_encoder(args.model, torch.device("cpu"))
-    tokenizer = add_pieces(old, text["source"][:], args.pieces)
+    tokenizer = add_pieces(old, text["source"][:], args.pieces, split_over=args.split_over)
     counts = extend_embeddings(model, len(old), tokenizer, align_words(text, args.aligner))
     prefix, carried = carried_weights(model)
     tokenizer.backend_tokenizer.no_truncation()  # left over from encoding, unless that came from the cache
@@ -69,4 +73,6 @@ def run(args: Arguments) -> None:
     before, after = (known(text["source"][:], add_special_tokens=False).input_ids for known in (old, tokenizer))
     sizes = [sum(map(len, ids)) / len(text) for ids in (before, after)]
     print(f"pieces of a sentence: {sizes[0]:.1f} before, {sizes[1]:.1f} after")
+    before, after = (known(text["target"][:]).input_ids for known in (old, tokenizer))
+    print(f"pivot sentences with other pieces than before: {sum(map(ne, before, after)):,} of {len(text):,}")
     print(f"saved: {folder}")

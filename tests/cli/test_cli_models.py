@@ -296,15 +296,16 @@ def test_an_extended_encoder_is_trained_and_old_text_keeps_its_vectors(models, b
     words = ["extend-vocabulary", str(models / "base"), f"bn={pairs}", "--output", str(folder), "--pieces", "40"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert f"saved: {folder}" in out
-    sizes = re.search(r"pieces of a sentence: (\S+) before, (\S+) after", out)
-    assert sizes and float(sizes[2]) < 10
+    assert f"saved: {folder}" in out and "pivot sentences with other pieces than before: 0 of 24\n" in out
     again = [*words[:4], str(tmp_path / "again"), *words[5:]]
     assert main(again) == 0
     for name in ("tokenizer.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
     split = ["extend-vocabulary", str(models / "base"), f"de={models}/test.tsv", "--output", str(tmp_path / "split")]
     assert main(split) == 2 and "can write every word" in capsys.readouterr().err
+    assert main([*split, "--split_over", "2"]) == 0
+    sizes = re.search(r"pieces of a sentence: (\S+) before, (\S+) after", capsys.readouterr().out)
+    assert float(sizes[2]) < float(sizes[1])
     model, tokenizer = load_encoder(str(folder), CPU)
     assert tokenizer.unk_token_id not in tokenizer("নতুন ফাইল খোলো").input_ids
     for text in (SOURCE, TARGET):

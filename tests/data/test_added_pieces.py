@@ -70,9 +70,12 @@ def invented(letters, count=400):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_are_the_same_each_time_and_all_occur(kind):
-    old, text = KINDS[kind](), invented("აბგდევზთიკ")
-    made = [add_pieces(old, text, 300) for _ in range(3)]
+@pytest.mark.parametrize("letters", ["აბგდევზთიკ", "abcdefghij"], ids=["new", "known"])
+def test_pieces_are_the_same_each_time_and_all_occur(kind, letters):
+    old, text = KINDS[kind](), invented(letters)
+    text = [line for line in text if old.unk_token_id not in old(line).input_ids] if letters < "z" else text
+    split_over = 2 if letters < "z" else None
+    made = [add_pieces(old, text, 300, split_over=split_over) for _ in range(3)]
     pieces = new_pieces(old, made[0])
     assert len(pieces) > 10 and all(new_pieces(old, again) == pieces for again in made[1:])
     used = {token for ids in made[0](text).input_ids for token in ids}
@@ -87,7 +90,7 @@ def test_pieces_are_the_same_each_time_and_all_occur(kind):
         assert {rows[piece] for piece in rows if len(piece.removeprefix("##")) > 1} <= used
     shares = [sum(map(len, tokenizer(text).input_ids)) for tokenizer in (old, made[0])]
     assert shares[1] < shares[0] or old.unk_token_id in old(text[0]).input_ids
-    assert made[0](ENGLISH).input_ids == old(ENGLISH).input_ids
+    assert letters < "z" or made[0](ENGLISH).input_ids == old(ENGLISH).input_ids
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,7 @@ def test_marks_that_the_normalizer_strips_are_said(text, lost, caplog):
 def test_text_that_needs_no_pieces_and_too_few_pieces_are_refused():
     rows = [
         ({"texts": ENGLISH}, "can write every word"),
+        ({"texts": ENGLISH, "split_over": 40}, "in at most 40 pieces"),
         ({"tokenizer": PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>")))},
          "WordLevel"),
     ]  # fmt: skip

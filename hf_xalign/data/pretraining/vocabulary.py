@@ -127,17 +127,22 @@ def cut_tokenizer(
     return rebuild(tokenizer, spec), old_ids
 
 
-def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: int) -> PreTrainedTokenizerFast:
+def add_pieces(
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: int, *, split_over: int | None = None
+) -> PreTrainedTokenizerFast:
     """Add at most `count` pieces for the words that a tokenizer writes as unknown tokens or as bytes.
 
     The pieces are merged from these words alone, and every piece occurs in them; new ids begin at `len(tokenizer)`.
-    Each new piece has a character that the vocabulary lacks, so other text keeps its tokens. Equal texts give equal
-    pieces. A warning names the combining marks that the tokenizer's normalizer strips from the text.
+    Each new piece has a character that the vocabulary lacks, so other text keeps its tokens. With `split_over`, words
+    of more tokens than that get pieces too, of any characters; other text with these pieces may then be split
+    differently. Equal texts give equal pieces. A warning names the combining marks that the tokenizer's normalizer
+    strips from the text.
 
     Raises:
-        InputError: the tokenizer needs no pieces, `count` is below the number of missing characters, or the vocabulary
-            is of another kind.
+        InputError: the tokenizer needs no pieces, `count` is below the number of missing characters, `split_over` is
+            below 1, or the vocabulary is of another kind.
     """
+    check_range(least=1, split_over=split_over)
     spec = tokenizer_spec(tokenizer)
     model = spec["model"]
     kind, prefix = model["type"], model.get("continuing_subword_prefix") or ""
@@ -146,10 +151,11 @@ def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: 
             f"{tokenizer_name(tokenizer)}: no pieces can be added to a {kind} vocabulary that marks words in this "
             "way. Take a Unigram, WordPiece or BPE tokenizer that marks the start of words"
         )
-    words, unwritable = _unwritable_words(spec, texts, tokenizer_name(tokenizer))
+    words, unwritable = _badly_written(spec, texts, split_over, tokenizer_name(tokenizer))
     if not words:
+        few = "" if split_over is None else f" in at most {split_over} pieces"
         raise InputError(
-            f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text, so it needs no pieces"
+            f"{tokenizer_name(tokenizer)}: the tokenizer can write every word of the text{few}, so it needs no pieces"
         )
     vocabulary = {piece for piece, _ in model["vocab"]} if kind == "Unigram" else set(model["vocab"])
     units = {word: [word[0], *(prefix + c for c in word[1:])] for word in words}
@@ -165,13 +171,15 @@ def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: 
             tokens = split.tokenize(word)
             units[word] = [token.value for token in tokens]
             fresh.update(token.value for token in tokens if unwritable(token))
+    if split_over is not None:
+        fresh.update(itertools.chain.from_iterable(units.values()))
     merges = [
         pair for pair in _learn_merges(words, units, 2 * count, bytewise=kind == "BPE") if fresh & {*pair[0], *pair[1]}
     ]
     pieces = [piece for pair in merges if (piece := _join([*pair[0], *pair[1]], prefix)) not in vocabulary]
     new = list(dict.fromkeys([*missing, *pieces]))
     if kind == "Unigram":
-        _add_scored(model, words, missing, new, count)
+        _add_scored(model, words, missing, new, count, competing=split_over is not None)
     elif kind == "WordPiece":
         old = model["vocab"]
         used = _usage_of(
@@ -184,8 +192,10 @@ def add_pieces(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], count: 
     return rebuild(tokenizer, spec)
 
 
-def _unwritable_words(spec: Spec, texts: Iterable[str], name: str) -> tuple[Counter[str], Callable[[Any], bool]]:
-    """Count the words that need unknown tokens or bytes, and return the test of one such token."""
+def _badly_written(
+    spec: Spec, texts: Iterable[str], split_over: int | None, name: str
+) -> tuple[Counter[str], Callable[[Any], bool]]:
+    """Count the words that need unknown tokens, bytes or too many tokens, and return the test of one such token."""
     tokenizer = Tokenizer.from_str(json.dumps(spec))
     unknown = spec["model"].get("unk_id", tokenizer.token_to_id(spec["model"].get("unk_token") or ""))
     bytewise = '"ByteLevel"' in json.dumps([spec["normalizer"], spec["pre_tokenizer"]])
@@ -194,6 +204,11 @@ def _unwritable_words(spec: Spec, texts: Iterable[str], name: str) -> tuple[Coun
     def unwritable(token: Any) -> bool:
         part_of_character = bytewise and "\ufffd" in decoder.decode([token.value])
         return token.id == unknown or part_of_character or bool(_BYTE.fullmatch(token.value))
+
+    def badly(word: str) -> bool:
+        tokens = tokenizer.model.tokenize(word)
+        pieces = sum(token.value != WORD_START for token in tokens)
+        return any(map(unwritable, tokens)) or (split_over is not None and pieces > split_over)
 
     words, marks, kept_marks = Counter[str](), Counter[str](), Counter[str]()
     for text in texts:
@@ -213,10 +228,7 @@ def _unwritable_words(spec: Spec, texts: Iterable[str], name: str) -> tuple[Coun
             f"{marks.total():,}",
             names,
         )
-    for word in list(words):
-        if not any(map(unwritable, tokenizer.model.tokenize(word))):
-            del words[word]
-    return words, unwritable
+    return Counter({word: times for word, times in words.items() if word and badly(word)}), unwritable
 
 
 def _marks(text: str) -> Iterator[str]:
@@ -266,22 +278,26 @@ def _learn_merges(
         yield [text[code] for code in first], [text[code] for code in second]
 
 
-def _add_scored(model: Spec, words: Counter[str], missing: list[str], pieces: list[str], count: int) -> None:
+def _add_scored(
+    model: Spec, words: Counter[str], missing: list[str], pieces: list[str], count: int, *, competing: bool
+) -> None:
     """Add the most frequent pieces of the words, and all `missing` characters, to a Unigram vocabulary.
 
     Each round splits the words by the scores of the round before, at first into as few pieces as possible, and scores
-    each piece by the logarithm of its frequency.
+    each piece by the logarithm of its frequency. With `competing`, new pieces score just below the vocabulary's rarest
+    piece, so that frequent words of other text keep their pieces.
     """
+    lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)
     # A model of 250,000 pieces takes seconds to build, so it holds only pieces that occur in these words.
     substrings = {word[a : b + 1] for word in words for a in range(len(word)) for b in range(a, len(word))}
     old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in substrings)]
     small = {**model, "unk_id": 0}
-    scores = dict.fromkeys(pieces, -10.0)
+    scores = dict.fromkeys(pieces, lowest - 10 * scale)
     for _ in range(_ROUNDS):
         used = _usage_of({**small, "vocab": [*old, *scores.items()]}, words)
         most = sorted((piece for piece in scores if used[piece]), key=lambda piece: (-used[piece], piece))
         most = [*missing, *(piece for piece in most if piece not in missing)][:count]
-        scores = {piece: math.log((used[piece] or 0.5) / used.total()) for piece in most}
+        scores = {piece: lowest + scale * math.log((used[piece] or 0.5) / used.total()) for piece in most}
     used = _usage_of({**small, "vocab": [*old, *scores.items()]}, words)
     model["vocab"] += ([piece, score] for piece, score in scores.items() if piece in missing or used[piece])
 

@@ -43,7 +43,7 @@ class Score:
 
     Attributes:
         task: a kind of `KINDS`, where `pool` is a number of candidates; or the first word of a task's metric.
-        pooling: pooling of the vectors, and the variant: `mean`, `last_types`, `mean_csls`; `p@1` of lexicon
+        pooling: pooling of the vectors, and the variant: `mean`, `last_types`; `p@1` of lexicon
             induction; the name of a probe.
         direction: `to` or `from` the pivot, or empty for the mean of both.
         protocol: evaluation protocol, empty for ours.

@@ -16,12 +16,10 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.checks import check_lengths
 from hf_xalign.data.encoding import check_vocabulary
 from hf_xalign.data.parallel import check_labelled
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, word_labels
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.scores import Scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.word_vectors import extract_word_vectors
@@ -32,50 +30,14 @@ Labelled = tuple[Tensor, Sequence[str]]
 """Vectors, float (n, dim), and their labels."""
 
 
-def linear_probe(train: Labelled, tests: Mapping[str, Labelled], *, weight_decay: float = 1e-4) -> Scores:
-    """Train a softmax classifier on vectors, and test it on other vectors.
-
-    Dimensions are standardized; the loss is the mean cross-entropy plus `weight_decay` times the squared weights.
-
-    Args:
-        train: vectors and labels to learn from.
-        tests: vectors and labels to test on, by name. A label that does not occur in `train` counts as wrong.
-        weight_decay: weight of the squared weights.
-
-    Returns:
-        `{name: {"accuracy": share, "macro_f1": share}}`: the share of correct labels, and the mean F1 of the labels
-        that occur in the test, except `O`.
-
-    Raises:
-        InputError: `train` has fewer than two labels, a test has none, or there is not one label for each vector.
-
-    Example:
-        >>> vectors = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.2, 0.8]])
-        >>> labels = ["noun", "noun", "verb", "verb"]
-        >>> linear_probe((vectors, labels), {"de": (vectors.flip(0), labels[::-1])})
-        {'de': {'accuracy': 1.0, 'macro_f1': 1.0}}
-    """
-    predicted = _predict(train, tests, weight_decay)
-    scores = {}
-    for name, (_, labels) in tests.items():
-        examples = _examples(predicted[name], labels, [1] * len(labels))
-        scores[name] = {metric: example_scores.score() for metric, example_scores in examples.items()}
-    return scores
-
-
-def _predict(train: Labelled, tests: Mapping[str, Labelled], weight_decay: float) -> dict[str, list[str]]:
-    """Train the classifier, and return its labels for each test."""
-    for name, (vectors, labels) in {"the training data": train, **tests}.items():
-        check_lengths(f"row of {name}", vectors=vectors, labels=labels)
-        if not len(labels):
-            raise InputError(f"a probe needs labels, but {name} has none")
+def _predict(train: Labelled, tests: Mapping[str, Tensor]) -> dict[str, list[str]]:
+    """Train a softmax classifier on vectors, and return its labels for other vectors, by name."""
     names = sorted(set(train[1]))
     if len(names) < 2:
         raise InputError(f"a probe needs at least two labels; there is only {names[0]}")
     number = {name: k for k, name in enumerate(names)}
-    classes = torch.tensor([number[name] for name in train[1]])
-    weight, bias = fit_softmax(train[0], classes, len(names), weight_decay=weight_decay)
-    logits = {name: rows.to(weight.dtype) @ weight.T + bias for name, (rows, _) in tests.items()}
+    weight, bias = fit_softmax(train[0], torch.tensor([number[name] for name in train[1]]), len(names))
+    logits = {name: vectors.to(weight.dtype) @ weight.T + bias for name, vectors in tests.items()}
     return {name: [names[k] for k in rows.argmax(1).tolist()] for name, rows in logits.items()}
 
 
@@ -110,22 +72,25 @@ def probe_encoder(
     dtype: torch.dtype | None = None,
     desc: str | None = None,
 ) -> dict[str, dict[str, ExampleScores]]:
-    """Probe an encoder by labelled words or texts, as [`linear_probe`] does.
+    """Train a linear classifier on an encoder's vectors of labelled words or texts, and test it on others.
+
+    Dimensions are standardized; the loss is the mean cross-entropy plus 1e-4 times the squared weights.
 
     Args:
         model: the encoder, which is not changed.
         tokenizer: its fast tokenizer.
         train: language and rows to learn from, with the columns `tokens` and `labels` (lists of str), or `text_a` and
             `label` (str), as [`read_examples`] returns them. Words labelled `_` are left out.
-        tests: rows to test on, by language.
+        tests: rows to test on, by language. A label that does not occur in `train` counts as wrong.
         layer: layer of the vectors, which are means over a word's subwords or a text's tokens.
         batch_size: sentences per forward pass.
         dtype: autocast dtype of the forward passes, or None.
         desc: label of the progress bars, or None.
 
     Returns:
-        `{language: {"accuracy": examples, "macro_f1": examples}}`: scores of every sentence or text. `score()` sums
-        them up, and [`~hf_xalign.statistics.comparison.compare`] tests them.
+        `{language: {"accuracy": examples, "macro_f1": examples}}`: scores of every sentence or text, by the share of
+        correct labels and by the mean F1 of the labels that occur in the test, except `O`. `score()` sums them up, and
+        [`~hf_xalign.statistics.comparison.compare`] tests them.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -158,7 +123,7 @@ def probe_encoder(
 
     labelled, _ = encode(*train)
     encoded = {language: encode(language, rows) for language, rows in tests.items()}
-    predicted = _predict(labelled, {language: test for language, (test, _) in encoded.items()}, weight_decay=1e-4)
+    predicted = _predict(labelled, {language: vectors for language, ((vectors, _), _) in encoded.items()})
     return {
         language: _examples(predicted[language], labels, sizes) for language, ((_, labels), sizes) in encoded.items()
     }

@@ -485,8 +485,6 @@ def score_sentences(
     *,
     layer: int = -1,
     poolings: Sequence[SentencePooling] | None = None,
-    similarities: Sequence[Measure] = ("cosine",),
-    distinct: bool = True,
     desc: str | None = None,
     examples: Examples | None = None,
     means: Means | None = None,
@@ -496,15 +494,15 @@ def score_sentences(
 
     The dataset has the columns `source`, `target` (the pivot), `source_lang` and `target_lang`. Poolings are those
     of [`~hf_xalign.evaluation.vectors.encode_sentences`], by default `mean` and `cls`, or `mean` and `last` for a
-    causal model. Similarities are `cosine`, `csls` (k = 10) and `margin` (k = 4). `distinct` skips pairs that repeat a
-    text of an earlier pair, because one of two equal candidates would always count as wrong. Sentences in `means` of
-    [`text_vectors`], of the same layer, are not encoded again for the pooling `mean`. Other arguments, also
-    `batch_size`, `max_length` and `dtype`, are those of [`~hf_xalign.evaluation.scores.score_retrieval`].
+    causal model. Pairs that repeat a text of an earlier pair are skipped, because one of two equal candidates would
+    always count as wrong. Sentences in `means` of [`text_vectors`], of the same layer, are not encoded again for the
+    pooling `mean`. Other arguments, also `batch_size`, `max_length` and `dtype`, are those of
+    [`~hf_xalign.evaluation.scores.score_retrieval`].
 
     Returns:
         `{language: {metric: value}}`. For each pooling `p`, fractions in [0, 1]: `sentence_p` (mean of both
-        directions, by cosine), `sentence_p_to_pivot` and `sentence_p_from_pivot`; for another similarity `s`,
-        `sentence_p_s` and so on. `pool_sentences` is the number of candidates on each side.
+        directions, by cosine), `sentence_p_to_pivot` and `sentence_p_from_pivot`. `pool_sentences` is the number of
+        candidates on each side.
     """
     dataset = as_parallel(dataset, "the text to score")
     for column in SIDES:
@@ -513,8 +511,7 @@ def score_sentences(
             raise InputError(f"row {empty}: {column} is empty. Remove the pair.")
     poolings = poolings or ("mean", "last" if reads_forward(model) else "cls")
     device = next(model.parameters()).device
-    if distinct:
-        dataset = dataset.select(_distinct_pairs(dataset))
+    dataset = dataset.select(_distinct_pairs(dataset))
     vectors: dict[str, dict[str, dict[SentencePooling, Tensor]]] = {}
     for side, code, texts, places in side_texts(dataset):
         with language_context(model, code):
@@ -529,15 +526,13 @@ def score_sentences(
         for pooling in poolings:
             source, target = (sides[side][pooling] for side in SIDES)
             check_pool(len(source), f"different sentences in {language}")
-            for similarity in similarities:
-                score = Score("sentence", pooling if similarity == "cosine" else f"{pooling}_{similarity}")
-                hits = sentence_hits(source, target, similarity, device)
-                shares = directions("", *hits.T)
-                if examples is not None:
-                    scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))
-                    examples.setdefault(language, {})[score.name] = scored
-                for directed, key in zip(score.directions(), ("mean", "source_to_target", "target_to_source")):
-                    language_scores[directed.name] = shares[key]
+            score, hits = Score("sentence", pooling), sentence_hits(source, target, "cosine", device)
+            shares = directions("", *hits.T)
+            if examples is not None:
+                scored = sentence_examples(hits, torch.arange(len(hits)), len(hits))
+                examples.setdefault(language, {})[score.name] = scored
+            for directed, key in zip(score.directions(), ("mean", "source_to_target", "target_to_source")):
+                language_scores[directed.name] = shares[key]
         scores[language] = language_scores | {Score("sentence").pool().name: len(source)}
     return scores
 

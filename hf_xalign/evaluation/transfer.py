@@ -16,12 +16,10 @@ MOST_EXACT = 12  # runs up to which the p-value is exact, in a fraction of a sec
 
 
 class Correlation(NamedTuple):
-    """Spearman's correlation, with a two-sided p-value over all permutations (`exact`) or by the t approximation."""
+    """Spearman's correlation, with a two-sided p-value."""
 
     rho: float
     p_value: float
-    runs: int
-    exact: bool
 
 
 def transfer_gap(
@@ -52,9 +50,9 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
     """Compute Spearman's rank correlation of alignment and delta over the runs of a grid.
 
     It is negative if better alignment goes with a smaller gap; the paper prints it without the sign (0.727 on XNLI,
-    0.781 on NER). The p-value is exact up to 12 runs, for which the t approximation is inaccurate. It assumes that
-    runs are independent, but runs that share a transformation or an objective are not. Both arguments are (n,), one
-    number per run, on any scale.
+    0.781 on NER). The p-value is over all permutations up to 12 runs, for which the t approximation is
+    inaccurate. It assumes that runs are independent, but runs that share a transformation or an objective are not.
+    Both arguments are (n,), one number per run, on any scale.
     """
     from scipy.stats import rankdata, spearmanr  # takes most of a second
 
@@ -73,9 +71,7 @@ def spearman(alignments: Sequence[float] | ArrayLike, gaps: Sequence[float] | Ar
     x, y = (np.rint(2 * rankdata(values)).astype(np.int64) for values in (alignment, delta))
     center = runs * (runs + 1) ** 2
     rho = float((x @ y - center) / np.sqrt(float((x @ x - center) * (y @ y - center))))
-    exact = runs <= MOST_EXACT
-    p_value = _share_as_far(x, y) if exact else float(spearmanr(alignment, delta).pvalue)
-    return Correlation(rho, p_value, runs, exact)
+    return Correlation(rho, _share_as_far(x, y) if runs <= MOST_EXACT else float(spearmanr(alignment, delta).pvalue))
 
 
 def _share_as_far(x: np.ndarray, y: np.ndarray) -> float:

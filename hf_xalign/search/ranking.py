@@ -16,7 +16,6 @@ from hf_xalign.search import csls
 
 NO_KEY = torch.iinfo(torch.int64).min  # key of an empty place
 _INDEX = 2**32 - 1  # key of the last index
-_MOST_COPIES = 2**21  # keys expanded at once where candidates are equal: 16 MiB
 # If `neighbourhood` has 32 times as many rows as the queries, and all r would need 2^28 cosines, only the r of near
 # candidates are computed.
 _FEW, _MANY = 32, 2**28
@@ -202,11 +201,6 @@ def _with_copies(indices: Tensor, scores: Tensor, copy_of: Tensor, n: int) -> tu
     listed = which < width
     copies = torch.full((len(count), width), -1, device=order.device)
     copies[group[listed], which[listed]] = order[listed]
-    lists = []
-    queries = max(1, _MOST_COPIES // (indices.shape[1] * width))
-    for distinct, score in zip(indices.split(queries), scores.split(queries)):
-        wide = copies[distinct]
-        keys = torch.where(wide < 0, NO_KEY, keys_of(score[:, :, None].expand_as(wide), wide))
-        lists.append(keys.flatten(1).topk(n).values)
-    keys = torch.cat(lists)
+    wide = copies[indices]
+    keys = torch.where(wide < 0, NO_KEY, keys_of(scores[:, :, None].expand_as(wide), wide)).flatten(1).topk(n).values
     return key_indices(keys), key_scores(keys)

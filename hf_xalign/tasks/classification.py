@@ -146,7 +146,8 @@ class TokenTask(LabelledTask):
     """Label each word on its first subword: parts of speech, names, slots.
 
     Truncated words are ignored in training and count as wrong in every score. Words labelled `_` are neither trained
-    on nor scored. Encoded rows have `first`, the position of each word's first subword, -1 for a truncated word;
+    on nor scored. Words that the tokenizer drops, such as control characters in WikiANN, are encoded as the unknown
+    token, as in XTREME. Encoded rows have `first`, the position of each word's first subword, -1 for a truncated word;
     `ends` (taggers only), the position after its last subword, 0 for a truncated word; and `word_labels`, the id of
     each word's label, -100 for `_`.
 
@@ -154,8 +155,6 @@ class TokenTask(LabelledTask):
         labels: the labels.
         metric: headline score; by default `span_f1` for BIO labels, else `accuracy`. For tags without prefixes,
             `span_f1` counts runs of equal tags as spans, see [`~hf_xalign.tasks.scoring.tags_as_spans`].
-        on_empty_word: what to do with words that the tokenizer drops, such as control characters in WikiANN: `error`,
-            or `unk` to encode them as the unknown token, as in XTREME.
 
     Example:
         >>> TokenTask(LabelSet.of(["O", "B-city", "I-city"])).metric
@@ -186,11 +185,10 @@ labels = [model.config.id2label[found[place]] for place in first]"""
     spans: ClassVar[bool] = False  # whether rows need the end of each word
     labels: LabelSet
     metric: Metric = cast(Metric, None)
-    on_empty_word: Literal["error", "unk"] = "error"
 
     @classmethod
     def _of(cls, labels: LabelSet, options: Any) -> Self:
-        return cls(labels, options.metric, options.on_empty_word)
+        return cls(labels, options.metric)
 
     def __post_init__(self) -> None:
         if self.metric is None:
@@ -206,14 +204,14 @@ labels = [model.config.id2label[found[place]] for place in first]"""
     ) -> tuple[dict[str, list], int]:
         sentences = batch["tokens"]
         encoded = tokenize_words(tokenizer, sentences, limit)
-        empty = _empty_words(encoded, limit)
-        if empty and self.on_empty_word == "error":
+        if empty := _empty_words(encoded, limit):
             row, word = empty[0]
-            raise InputError(
-                f"{place(row)}: the tokenizer drops word {word + 1} ({sentences[row][word]!a}), which has a "
-                "label. Remove the word, or encode it as the unknown token by on_empty_word=unk"
+            logger.warning(
+                "%d words are encoded as the unknown token, because the tokenizer drops them, such as word %d of %s",
+                len(empty),
+                word + 1,
+                place(row),
             )
-        if empty:
             sentences = [list(words) for words in sentences]
             for row, word in empty:
                 sentences[row][word] = str(tokenizer.unk_token)
@@ -312,21 +310,19 @@ def _empty_words(encoded: EncodedWords, limit: int) -> list[tuple[int, int]]:
 class TaggingTask(TokenTask):
     """Label words with a BiLSTM-CRF tagger on the encoder (ROTATE section 4.2).
 
-    It predicts the best label sequence (Viterbi). The encoder is frozen, so the vectors of the training text can be
+    It predicts the best label sequence (Viterbi). The encoder is frozen, so the vectors of the training text are
     cached in the rows as `vectors`, in float32: 1.5 KB for a word of 384 dimensions.
 
     Attributes:
         bio: allow `I-X` only after `B-X` or `I-X`.
-        keep_vectors: cache the vectors of the training text; otherwise every epoch runs the encoder.
     """
 
     spans: ClassVar[bool] = True
     bio: bool = False
-    keep_vectors: bool = True
 
     @classmethod
     def _of(cls, labels: LabelSet, options: Any) -> Self:
-        return cls(labels, options.metric, options.on_empty_word, bio=labels.mark_spans)
+        return cls(labels, options.metric, bio=labels.mark_spans)
 
     def encode(self, examples: Examples, *inputs: Any, training: bool, **options: Any) -> Dataset:
         """Encode sentences; an unknown label, or a word of the training text without a label, raises an InputError."""
@@ -370,8 +366,8 @@ class TaggingTask(TokenTask):
         return {"inputs_vectors": vectors, "word_mask": mask, **batch}
 
     def prepare(self, model: PreTrainedModel, encoded: Dataset, pad_token_id: int) -> Dataset:
-        """Add the words' vectors, float32 (words * size,), to the training rows, if `keep_vectors`."""
-        if not self.keep_vectors or "vectors" in encoded.column_names:
+        """Add the words' vectors, float32 (words * size,), to the training rows."""
+        if "vectors" in encoded.column_names:
             return encoded
         tagger = cast(BiLSTMCRFForTokenClassification, model)
         device = next(tagger.parameters()).device

@@ -210,24 +210,6 @@ def _group_words(path: Path, sentence: str, word: str, tag: str) -> Iterator[tup
         yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
 
 
-def _refuse_offsets(record: Any, where: str) -> None:
-    """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
-    if not isinstance(record, Mapping):
-        return
-    marked = [record.get(name) for name in ("spans", "label", "labels", "entities") if "text" in record]
-    spans = [value[0] for value in marked if isinstance(value, list) and value]
-    by_offset = any(
-        (isinstance(span, list) and len(span) == 3) or (isinstance(span, dict) and "start" in str(span.keys()))
-        for span in spans
-    )
-    if by_offset or ("annotations" in record and "data" in record):
-        raise InputError(
-            f"{where}: spans are labelled by character offsets, as doccano, Prodigy and Label Studio export them, but "
-            "a tagger needs a label for each word. Export CoNLL from Label Studio, or convert the spans by spaCy's "
-            "offsets_to_biluo_tags."
-        )
-
-
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
@@ -285,21 +267,13 @@ class LabelSet:
         """Load a label set from a JSON file, in its order. Labels of spans become BIO labels, with missing ones last.
 
         Args:
-            source: path of a list of labels, or `labels.json:bio` for the list `bio` of an object.
+            source: path of a list of labels.
 
         Raises:
-            InputError: the file is missing or does not hold such a list.
+            InputError: the file is missing, or a label is there twice.
         """
-        path, key = (source, "") if Path(source).expanduser().exists() else source.rpartition(":")[::2]
         with explained(f"labels={source}", OSError):
-            content: Any = read_json(Path(path or source).expanduser())
-        if isinstance(content, dict):
-            if key not in content:
-                raise InputError(
-                    f"labels={source}: the file holds {', '.join(map(str, content))}. Choose one, as in "
-                    f"{path or source}:{next(iter(content), 'labels')}"
-                )
-            content = content[key]
+            content: Any = read_json(Path(source).expanduser())
         if len(set(content)) < len(content):
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))
@@ -466,7 +440,6 @@ def read_examples(
         where = f"{source}, {unit} {line}"
         record, left_out = name_columns(record, language, where)
         if not left_out:
-            _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
             row = make(record, text_columns, label_column, where, classes)
             if label_names:

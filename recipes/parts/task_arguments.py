@@ -94,7 +94,7 @@ class TaskArguments(SmokeTest):
     )
     labels: list[str] = option(
         _DATA,
-        "All labels: FILE.json, or FILE.json:KEY; or labels in addition to those of the training text.",
+        "All labels, FILE.json; or labels in addition to those of the training text.",
         [],
         rules=[_LABELLED],
     )
@@ -107,9 +107,6 @@ class TaskArguments(SmokeTest):
     )
     max_question_tokens: int = option(_DATA, "questions: longer questions are truncated.", 64)
     overlap: int = option(_DATA, "questions: tokens that consecutive windows of a text share.", 128)
-    on_empty_word: Literal["error", "unk"] = option(
-        _DATA, "Word without tokens: stop with an error that names the line, or use the unknown token.", "error"
-    )
     max_train_examples: int | None = option(_DATA, "Use the first n examples of each training source.", None)
     max_eval_examples: int | None = option(_DATA, "Use the first n examples of each evaluation source.", None)
     seeds: list[int] = option(_RUN, "Seeds, one run each. Default: seed alone.", [], least=0, distinct=True)

@@ -107,7 +107,7 @@ class TaskData(RunText):
 
     def reuse(self, trainer: Any) -> None:
         """Keep the training text that a tagger has read."""
-        if isinstance(self.task, TaggingTask) and self.task.keep_vectors:
+        if isinstance(self.task, TaggingTask):
             self.read = {self.data.named(trainer.args.seed): trainer.train_dataset}
 
     def about_seed(self, metric: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:

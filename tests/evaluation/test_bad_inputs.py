@@ -123,7 +123,7 @@ def test_encoding():
     shared = {"model": make_encoder(), "tokenizer": tokenizer, "texts": "the cat"}
     assert_refused(calls(encode_words, words, **shared) | calls(encode_sentences, sentences, **shared))
     assert_refused({"slow": (lambda: word_tokenizer(type("Slow", (), {"is_fast": False})()), "not a fast tokenizer")})
-    drift = [((ONES, ONES[:2]), "not those of the same items"), ((ONES, ONES * NAN), "some are NaN")]
+    drift = [((ONES, ONES * NAN), "some are NaN")]
     assert_refused(calls(vector_drift, [*drift, ((0 * ONES, 0 * ONES), "the vectors are all 0")]))
 
 

@@ -12,7 +12,7 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import BertForTokenClassification
 
 from hf_xalign.evaluation import distances, encode_words, plots
-from hf_xalign.evaluation.distances import distance_grid, draw_word_pairs, overlap_measures, word_distances
+from hf_xalign.evaluation.distances import area_under_curve, distance_grid, draw_word_pairs, word_distances
 
 LINKS = [[[0, 1], [2, 0]], [], [[1, 1]], [[0, 0], [1, 2], [3, 1]]]
 # Additions and multiplications on the longest path through the encoder and a distance: two layers of products with 16
@@ -85,29 +85,15 @@ def test_pairs_without_vectors_are_left_out_of_both_kinds(encoder, tokenizer, al
     assert 0 < len(cut.linked) == len(cut.random) < len(whole.linked) - 1
 
 
-def loop_measures(linked, random, bins):
-    wins = [1.0 if r > d else 0.5 if r == d else 0.0 for r in random for d in linked]
-    low, high = min(*linked, *random), max(*linked, *random)
-
-    def shares(values):
-        counts = [0] * bins
-        for value in values:
-            counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1
-        return [count / len(values) for count in counts]
-
-    return [np.mean(wins), sum(map(min, shares(linked), shares(random)))]
-
-
-def test_overlap_against_a_loop():
+def test_area_under_the_curve_against_a_loop():
     generator = np.random.default_rng(0)
     linked, random = generator.normal(1, 1, 60), generator.normal(2, 1, 45)
     for own, other in ((linked, random), (linked.round(), random.round())):  # the second with ties
-        found = overlap_measures(distances.Distances(own, other), 7)
-        assert list(found) == ["auc", "overlap"] and 0.6 < found["auc"] < 0.95 and 0.2 < found["overlap"] < 0.9
-        assert_rounding([*found.values()], loop_measures(own.tolist(), other.tolist(), 7), operations=60 * 45)
-    found = overlap_measures(distances.Distances(generator.random(20_000), generator.random(20_000)), 20)
-    assert abs(found["auc"] - 0.5) < 0.01 and found["overlap"] > 0.97
-    assert overlap_measures(distances.Distances(np.ones(5), np.ones(4))) == {"auc": 0.5, "overlap": 1.0}
+        wins = [1.0 if r > d else 0.5 if r == d else 0.0 for r in other for d in own]
+        found = area_under_curve(distances.Distances(own, other))
+        assert_rounding(found, np.mean(wins), operations=60 * 45)
+        assert 0.6 < found < 0.95
+    assert area_under_curve(distances.Distances(np.ones(5), np.ones(4))) == 0.5
 
 
 def test_grid_of_checkpoints(folders, tokenizer):
@@ -119,7 +105,7 @@ def test_grid_of_checkpoints(folders, tokenizer):
     cells = {(c["stage"], c["language"], c["layer"], c["measure"]): c for c in grid["cells"]}
     own = word_distances(make_encoder(1), tokenizer, text, layers=(0,), seed=3)["de"][0]["l2"]
     cell = cells["aligned", "de", 0, "l2"]
-    assert abs(cell["auc"] - overlap_measures(own, 12)["auc"]) < 0.02  # a few pairs whose order rounding turns
+    assert abs(cell["auc"] - area_under_curve(own)) < 0.02  # a few pairs whose order rounding turns
     assert cell["pairs"] == len(own.linked) == sum(cell["linked"]["counts"]) == sum(cell["random"]["counts"])
     given = cell["random"]["mean"], cell["linked"]["median"], cell["linked"]["sd"]
     assert_rounding(given, [own.random.mean(), np.median(own.linked), own.linked.std()], **NUMBERS)

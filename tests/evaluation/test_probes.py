@@ -1,18 +1,18 @@
 """Frozen probes."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
 from scipy.optimize import minimize
-from support.refusals import assert_refused
 from support.tiny import make_encoder, make_tokenizer
 
 from hf_xalign.cli.main import main
-from hf_xalign.evaluation.probes import linear_probe, probe_encoder
+from hf_xalign.errors import InputError
+from hf_xalign.evaluation.probes import _examples, _predict, probe_encoder
+from hf_xalign.statistics.softmax_regression import fit_softmax
 
 
 def test_a_probe_is_the_minimum_of_its_loss():
@@ -26,27 +26,21 @@ def test_a_probe_is_the_minimum_of_its_loss():
         return np.mean(np.log(np.exp(scores).sum(1)) - scores[range(60), y]) + 0.01 * np.square(weight).sum()
 
     best = minimize(loss, np.zeros(18)).x
-    scores = rows @ best[:15].reshape(3, 5).T + best[15:]
-    close = np.sort(scores, 1)[:, -1] - np.sort(scores, 1)[:, -2] < 1e-3  # either label is right there
-    predicted = np.array(list("abc"))[scores.argmax(1)]
-    vectors, gold = torch.from_numpy(x)[~close], predicted[~close].tolist()
-    train = torch.from_numpy(x), np.array(list("abc"))[y].tolist()
-    assert linear_probe(train, {"same": (vectors, gold)}, weight_decay=0.01)["same"]["accuracy"] == 1.0
+    deviation = x.std(0, ddof=1) + 1e-6
+    weight, bias = fit_softmax(torch.from_numpy(x), torch.from_numpy(y), 3, weight_decay=0.01)
+    np.testing.assert_allclose(weight.numpy() * deviation, best[:15].reshape(3, 5), atol=1e-3)
+    scores = (torch.from_numpy(x) @ weight.T + bias).numpy()
+    wanted = rows @ best[:15].reshape(3, 5).T + best[15:]
+    # Softmax does not change if a number is added to all scores of a row.
+    np.testing.assert_allclose(scores - scores.mean(1)[:, None], wanted - wanted.mean(1)[:, None], atol=1e-3)
 
 
 def test_scores_of_a_probe():
-    vectors, labels = torch.eye(3), ["O", "B-x", "I-x"]
-    found = linear_probe((vectors, labels), {"de": (vectors[[0, 0, 1, 1, 2]], ["O", "B-x", "B-x", "new", "O"])})
+    found = _examples(["O", "O", "B-x", "B-x", "I-x"], ["O", "B-x", "B-x", "new", "O"], [5])
     # B-x: 1 of 2 found, of 2 predicted. new: never found. O is left out.
-    assert found == {"de": {"accuracy": 2 / 5, "macro_f1": (2 / 4 + 0) / 2}}
-    probe = partial(linear_probe, (vectors, labels))
-    refused = {
-        "one": (lambda: linear_probe((vectors, ["O"] * 3), {}), "needs at least two labels.*only O"),
-        "fewer": (lambda: linear_probe((vectors, ["O"]), {}), "3 vectors, 1 labels: one for each row of the training"),
-        "test": (lambda: probe({"de": (vectors, ["O"])}), "3 vectors, 1 labels: one for each row of de"),
-        "empty": (lambda: probe({"de": (vectors[:0], [])}), "needs labels, but de has none"),
-    }
-    assert_refused(refused)
+    assert {name: own.score() for name, own in found.items()} == {"accuracy": 2 / 5, "macro_f1": (2 / 4 + 0) / 2}
+    with pytest.raises(InputError, match=r"needs at least two labels.*only O"):
+        _predict((torch.eye(3), ["O"] * 3), {})
 
 
 def test_example_scores_of_a_probe_add_up_to_its_score():

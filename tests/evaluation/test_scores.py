@@ -154,8 +154,8 @@ def test_the_pivot_text_of_several_languages_is_encoded_once():
     assert sum(encoded) == distinct + sum(len(set(map(tuple, rows["source_words"][:]))) for rows in (german, tongan))
     for language, rows in (("de", german), ("to", tongan)):
         assert both[language] == score_retrieval(model, tokenizer, rows, poolings=("mean", "last"))[language]
-    scores = score_sentences(model, tokenizer, concatenate_datasets([tongan, german]), distinct=False)
-    assert scores["to"] == score_sentences(model, tokenizer, tongan, distinct=False)["to"]
+    scores = score_sentences(model, tokenizer, concatenate_datasets([tongan, german]))
+    assert scores["to"] == score_sentences(model, tokenizer, tongan)["to"]
 
 
 def test_protocols_share_one_pass_and_leave_our_scores_alone():
@@ -225,7 +225,7 @@ def test_kept_scores_of_sentences_add_up_to_the_score_and_are_those_of_a_loop():
     assert columns["gold"].tolist() == columns["predicted"].tolist() == queries and queries[2] == 0
     # Pairs of sentences.
     data, kept = pairs(), {}
-    scores = score_sentences(model, tokenizer, data, examples=kept, distinct=False)["de"]
+    scores = score_sentences(model, tokenizer, data, examples=kept)["de"]
     vectors = ([states_of(model, tokenizer(text, return_tensors="pt"))[0] for text in data[s]]
                for s in ("source", "target"))  # fmt: skip
     assert kept["de"]["sentence_cls"].columns["correct"].tolist() == hits_of(*map(torch.stack, vectors), "cosine")
@@ -273,15 +273,12 @@ def test_a_decoder_is_scored_by_its_last_token(tmp_path):
     assert "sentence_cls" not in scores
 
 
-def test_languages_and_similarities_have_scores_of_their_own():
+def test_languages_have_scores_of_their_own():
     model, tokenizer = make_encoder(), make_tokenizer()
     german, tongan = pairs(6), pairs(8, "to").select([7, 5, 3, 1])
     both = score_sentences(model, tokenizer, concatenate_datasets([tongan, german]))
     assert list(both) == ["de", "to"] and both["to"]["pool_sentences"] == 4
     assert both["de"] == score_sentences(model, tokenizer, german)["de"]
-    scores = score_sentences(model, tokenizer, pairs(), poolings=("cls",), similarities=("cosine", "csls", "margin"))
-    names = [f"sentence_cls{s}{d}" for s in ("", "_csls", "_margin") for d in ("", "_to_pivot", "_from_pivot")]
-    assert list(scores["de"]) == [*names, "pool_sentences"]
 
 
 def test_the_map_of_the_language_is_used():
@@ -311,7 +308,6 @@ def test_repeated_sentences_are_left_out(caplog):
     with caplog.at_level(logging.INFO):
         assert score_sentences(model, tokenizer, twice) == score_sentences(model, tokenizer, data)
     assert "de: 2 of 10 pairs repeat a sentence" in caplog.text
-    assert score_sentences(model, tokenizer, twice, distinct=False)["de"]["pool_sentences"] == 10
     rows = [("ein hund", "a dog"), ("der hund", "a dog"), ("der hund", "the dog"), ("ein hund", "dog")]
     some = Dataset.from_list([{"source": s, "target": t, "source_lang": "de", "target_lang": "en"} for s, t in rows])
     # The second is out for its target; it was not kept, so its source does not put out the third.

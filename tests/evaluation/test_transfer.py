@@ -25,7 +25,7 @@ def loop_rho(x, y):
 
 def test_the_papers_correlation():
     xnli = spearman(ALIGNMENT, XNLI_GAP)
-    assert abs(xnli.rho + 0.727) < 5e-4 and xnli.p_value < 0.01 and xnli.exact and xnli.runs == 12
+    assert abs(xnli.rho + 0.727) < 5e-4 and xnli.p_value < 0.01
 
 
 def test_spearman_against_every_permutation():
@@ -41,7 +41,7 @@ def test_spearman_against_every_permutation():
         assert_rounding(found.rho, scipy.stats.spearmanr(x, y).statistic, operations=6 * 6, scale=1)
         assert found.p_value == np.mean(every >= abs(rho) - 1e-9), seed
     for x, y, rho, p in (([1, 2, 3, 4], [9, 8, 7, 5], -1, 2 / 24), ([1, 2, 3], [1, 2, 30], 1, 2 / 6)):
-        assert_rounding(spearman(x, y)[:2], [rho, p], operations=16)
+        assert_rounding(spearman(x, y), [rho, p], operations=16)
     gaps = [0.936 - 0.916, 0.95 - 0.93, 0.5]
     assert gaps[0] != gaps[1], "equal gaps are ties whatever they come from"
     assert_rounding(spearman([1, 2, 3], gaps).rho, loop_rho([1, 2, 3], [0.02, 0.02, 0.5]), operations=16, scale=1)
@@ -52,10 +52,9 @@ def test_many_runs_take_the_approximation():
     x = generator.random(MOST_EXACT + 1)
     y = x + 2 * generator.random(MOST_EXACT + 1)
     found, scipys = spearman(x, y), scipy.stats.spearmanr(x, y)
-    assert not found.exact
-    assert_rounding(found[:2], [scipys.statistic, scipys.pvalue], operations=64 * len(x))
+    assert_rounding(found, [scipys.statistic, scipys.pvalue], operations=64 * len(x))
     fewer, scipys = spearman(x[:-1], y[:-1]), scipy.stats.spearmanr(x[:-1], y[:-1])
-    assert fewer.exact and fewer.p_value != scipys.pvalue
+    assert fewer.p_value != scipys.pvalue
     assert abs(fewer.p_value / scipys.pvalue - 1) < 0.3  # what the approximation is off by for so few
 
 

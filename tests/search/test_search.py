@@ -22,8 +22,8 @@ from hf_xalign.search.ranking import nearest
 
 SIMILARITIES = ("csls", "cosine")
 NEIGHBOURS = st.sampled_from((1, 2, 3, 8, 100))
-# Of a band's values, a block's values and copies expanded at once.
-LIMITS = ((csls, "_BAND"), (csls, "_BLOCK"), (ranking, "_MOST_COPIES"))
+# Of a band's values and a block's values.
+LIMITS = ((csls, "_BAND"), (csls, "_BLOCK"))
 
 
 def check(source, target, found, similarity="csls", k=10, bound=None):
@@ -128,7 +128,7 @@ def test_legacy_is_the_published_variant(band, monkeypatch):
     n=st.sampled_from((1, 3, 20, 60)),
     k=NEIGHBOURS,
     similarity=st.sampled_from(SIMILARITIES),
-    limits=st.sampled_from(((1, 2, 7), (100, 16, 2**21), (2**26, 3, 2**21))),
+    limits=st.sampled_from(((1, 2), (100, 16), (2**26, 3))),
 )
 def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
     queries, candidates = sides
@@ -143,7 +143,7 @@ def test_lists_of_vectors_that_tie(sides, others, n, k, similarity, limits):
     check_lists(found, table, n, 0.0 if exact else rounding(4, k))
 
 
-@pytest.mark.parametrize("limits", [(2**26, 16, 2**21), (1000, 2, 2**21), (1000, 3, 7)])
+@pytest.mark.parametrize("limits", [(2**26, 16), (1000, 2), (1000, 3)])
 def test_lists_of_vectors_of_many_directions(limits, monkeypatch):
     for (module, name), limit in zip(LIMITS, limits, strict=True):
         monkeypatch.setattr(module, name, limit)
@@ -379,16 +379,6 @@ def test_ties_between_equal_vectors_are_not_left_to_rounding(monkeypatch):
     for options in ({}, {"legacy": True}):
         found = nearest_neighbours(source, target, **options)
         assert [side.tolist() for side in found] == [[0, 0, 2, 1, 0, 4], [1, 1, 2, 1, 0]], options
-
-
-def test_copies_come_in_for_as_many_queries_at_once_as_fit(monkeypatch):
-    sizes, keys = [], ranking.keys_of
-    monkeypatch.setattr(ranking, "keys_of", lambda score, wide: sizes.append(len(score)) or keys(score, wide))
-    for most, wanted in ((5, [1] * 5), (12, [2, 2, 1]), (30, [5])):
-        sizes.clear()
-        monkeypatch.setattr(ranking, "_MOST_COPIES", most)
-        ranking._with_copies(torch.tensor([[0, 1]] * 5), torch.ones(5, 2), torch.tensor([0, 1, 0, 0]), 4)
-        assert sizes == wanted, most
 
 
 @pytest.mark.gpu

@@ -77,14 +77,14 @@ def make_task(folder, model=None, task=TOKENS, count=16, train=None, evaluation=
     )
 
 
-def make_tagger(folder, count=16, seed=0, dropout=0.0, keep_vectors=True, callbacks=None, **settings):
+def make_tagger(folder, count=16, seed=0, dropout=0.0, callbacks=None, **settings):
     """Make a trainer of a tagger on the frozen encoder; the dropout is the tagger's."""
     encoder = make_encoder(seed=seed)
     torch.manual_seed(seed + 1)
     model = BiLSTMCRFForTokenClassification.from_encoder(
         encoder, LABELS.names, layers=[-2, -1], lstm_size=6, dropout=dropout
     )
-    task = TaggingTask(LABELS, keep_vectors=keep_vectors)
+    task = TaggingTask(LABELS)
     return make_task(
         folder, model, task, train=[examples(TOKENS, count)], callbacks=callbacks, head="tagger", **settings
     )

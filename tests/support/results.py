@@ -44,7 +44,7 @@ def write_three(folder):
 
 def make_grid(stages=("base", "tuned"), languages=("de",)):
     linked, random = ({"mean": 0.4, "sd": 0.1, "median": 0.4, "counts": counts} for counts in ([7, 2, 1], [1, 4, 5]))
-    shared = {"layer": -1, "pairs": 10, "overlap": 0.2, "edges": [0.0, 0.5, 1.0, 1.5]}
+    shared = {"layer": -1, "pairs": 10, "edges": [0.0, 0.5, 1.0, 1.5]}
     cells = [
         {"stage": stage, "language": language, "measure": measure, "auc": 0.9 - 0.1 * n, **shared}
         | {"linked": linked, "random": random}

@@ -83,8 +83,7 @@ def test_truncation_is_counted_and_dropped_words_can_be_unknown_ones(caplog):
         assert batch["label_counts"].tolist() == [2, 1] and len(batch["labels"]) == 3
     assert max(encode(TEXTS, texts(), max_length=6)["length"][:]) == 6
     assert "t.jsonl: 2 examples cut off" in caplog.text
-    task = TokenTask(LABELS, on_empty_word="unk")
-    [row] = encode(task, words([["cat", "\u200b\x00", "open"]]), tokenizer=blind())
+    [row] = encode(TOKENS, words([["cat", "\u200b\x00", "open"]]), tokenizer=blind())
     ids = [row["input_ids"][place] for place in row["first"]]
     assert ids == make_tokenizer().convert_tokens_to_ids(["cat", "[UNK]", "open"])
 
@@ -233,7 +232,6 @@ def test_kept_vectors_are_those_of_the_encoder(bases, kind):
     vectors = [torch.tensor(row["vectors"]) for row in kept]
     apart = any((a - b).abs().max() > 1e-3 for a, b in zip(vectors[:4], vectors[4:], strict=True))
     assert apart == (kind in ("mapped", "languages"))
-    assert TaggingTask(LABELS, keep_vectors=False).prepare(tagger, both[0], 0) is both[0]
 
 
 @torch.no_grad()
@@ -261,13 +259,10 @@ def test_what_is_read_and_what_is_trained(bases):
 
 def test_bad_examples_and_scores():
     strange = words([["the", "cat"], ["a", "dog"]], names=[["O", "O"], ["B-a", "_"]])
-    empty = words([["the", "dog"], ["cat", "\u200b\x00", "open"]])
-    nothing = r"file\.jsonl, line 2: the tokenizer drops word 2 \('\\u200b\\x00'\)"
     told = LanguageInputs(embeddings={"en": 0, "de": 1})
     check(
         [
             (r"file\.jsonl: some words have no label", partial(encode, BIO, strange, training=True)),
-            (nothing, encode, TOKENS, empty, None, blind()),
             ("special tokens", partial(encode, TEXTS, texts(), max_length=2)),
             ("'fr': the encoder has language embeddings for en, de", encode, TOKENS, words(language="fr"), told),
             ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),

@@ -74,7 +74,6 @@ MORE_ACCUMULATED = {
     "task texts": {"trainer": "task", "task": "texts"},
     "task kept": {"trainer": "task", "keep_aligned": True},
     "continual kept": {"trainer": "continual", "alpha": 0.3, "keep_aligned": True},
-    "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
 }
 assert list(ACCUMULATED) == list(TRAINERS)
 
@@ -286,7 +285,6 @@ MORE_RESUMED = {
     **MORE_CONTINUAL,
     "ppa frozen": {"trainer": "ppa", "preset": "paper", "freeze_embeddings": True},
     "ppa chunks": {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1, "words": "mlm"},
-    "tagger each epoch": {"trainer": "tagger", "keep_vectors": False},
 }
 # Trainers whose checkpoints have all weights, so that a resumed run may begin with others. FAO's reference is the
 # encoder that the run began with; the other two freeze it.

@@ -64,23 +64,19 @@ def alignment_of_entries(
     if isinstance(candidates, Tensor):
         candidates = candidates.cpu().numpy()
     pool = np.unique(pairs[:, 1] if candidates is None else candidates)
-    golds = np.minimum(np.searchsorted(pool, pairs[:, 1]), len(pool) - 1)
-    for n in np.flatnonzero(pool[golds] != pairs[:, 1])[:1].tolist():
+    golds: dict[int, set[int]] = {}  # in the order of the entries
+    for source, gold in pairs.tolist():
+        golds.setdefault(source, set()).add(gold)
+    if missing := sorted(set(pairs[:, 1].tolist()) - set(pool.tolist())):
         raise InputError(
-            f"entry {n} ({pairs[n, 0]} -> {pairs[n, 1]}): the counterpart is not among the {len(pool)} candidates. "
-            "Add it, or remove the entry."
+            f"counterpart {missing[0]} is not among the {len(pool)} candidates. Add it, or remove its entries."
         )
-    _, first, group = np.unique(pairs[:, 0], return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    sources = source_vectors[torch.from_numpy(pairs[np.sort(first), 0]).to(source_vectors.device)]
-    pooled = target_vectors[torch.from_numpy(pool).to(target_vectors.device)]
-    nearest_rows = nearest(sources, pooled, 1, similarity=similarity, k=k).indices[:, 0].cpu()
-    rows = torch.from_numpy(rank[group])
-    hits = torch.zeros(len(nearest_rows), dtype=torch.bool)
-    hits[rows[nearest_rows[rows] == torch.from_numpy(golds)]] = True
-    return EmbeddingAlignment(hits.double().mean().item(), hits, torch.from_numpy(pool)[nearest_rows], len(pool))
+    sources = source_vectors[list(golds)]
+    candidate_vectors = target_vectors[torch.from_numpy(pool).to(target_vectors.device)]
+    ranked = nearest(sources, candidate_vectors, 1, similarity=similarity, k=k)
+    found = torch.from_numpy(pool)[ranked.indices[:, 0].cpu()]
+    hits = torch.tensor([row in counterparts for row, counterparts in zip(found.tolist(), golds.values())])
+    return EmbeddingAlignment(hits.double().mean().item(), hits, found, len(pool))
 
 
 def alignment_of_model(

@@ -91,14 +91,10 @@ def lexicon_induction(
         pairs[word, translation] = None
     covered = [pair for pair in pairs if pair[0] in source_row and pair[1] in target_row]
     if not covered:
-        sides = [{pair[n] for pair in pairs} for n in (0, 1)]
-        counts = [
-            f"{len(words & rows.keys())} of {len(words)}" for words, rows in zip(sides, (source_row, target_row))
-        ]
         raise InputError(
-            f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies: {counts[0]} source "
-            f"words and {counts[1]} target words have a vector. Check that entries are (source word, target word), "
-            "compute vectors from more text, or lower-case the vocabularies to match the dictionary."
+            f"lexicon induction: none of {len(pairs)} entries has both words in the vocabularies. Check that entries "
+            "are (source word, target word), compute vectors from more text, or lower-case the vocabularies to match "
+            "the dictionary."
         )
     test_words = len({word for word, _ in pairs})
     golds: dict[int, set[int]] = defaultdict(set)

@@ -29,7 +29,6 @@ def word_retrieval(
     pool: str = "linked",
     legacy: bool = False,
     device: str | torch.device | None = None,
-    hits: list[Tensor] | None = None,
 ) -> dict[str, float | int]:
     """Compute the share of linked word occurrences whose nearest neighbour is exactly the linked occurrence.
 
@@ -47,8 +46,6 @@ def word_retrieval(
         pool: candidates and neighbourhoods: "linked" words or "all" occurrences. Queries are always the linked words.
         legacy: use the published scripts' variant of CSLS, see [`~hf_xalign.search.csls.nearest_neighbours`].
         device: torch device of the search; by default that of the source vectors.
-        hits: list to which a bool tensor (links, 2) is appended: whether each link's source word found its target
-            word, and the target word its source word.
 
     Returns:
         Fractions in [0, 1]: `source_to_target`, `target_to_source` and their `mean`; with words also
@@ -76,18 +73,30 @@ def word_retrieval(
         if words:
             words = tuple([side[row] for row in gold[:, n].tolist()] for n, side in enumerate(words))
         gold = torch.arange(len(gold))[:, None].expand(-1, 2)
-    neighbours = nearest_neighbours(source, target, k=k, similarity=similarity, legacy=legacy, device=device)
-    source_gold, target_gold = gold.unbind(1)
-    forward, backward = neighbours.source_to_target.cpu()[source_gold], neighbours.target_to_source.cpu()[target_gold]
-    scores = directions("", forward == target_gold, backward == source_gold)
-    if words:
-        scores |= directions(
-            "type_", _same_word(words[1], forward, target_gold), _same_word(words[0], backward, source_gold)
-        )
-    sizes = {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
-    if hits is not None:
-        hits.append(torch.stack([forward == target_gold, backward == source_gold], dim=1))
-    return scores | sizes
+    hits, types = word_hits(source, target, gold, words, k=k, similarity=similarity, legacy=legacy, device=device)
+    scores = directions("", *hits.T)
+    if types is not None:
+        scores |= directions("type_", *types.T)
+    return scores | {"source_pool": len(source), "target_pool": len(target), "queries": len(gold)}
+
+
+def word_hits(
+    source: Tensor, target: Tensor, gold: Tensor, words: Sequence[Sequence[str]] = (), **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Return which links find the linked occurrence, and which any occurrence of its word, bool (links, 2) each.
+
+    The columns are the directions: whether the source word finds its target word, and the target word its source word.
+    The second result is None without `words` of both sides. `options` are those of `nearest_neighbours`.
+    """
+    neighbours = nearest_neighbours(source, target, **options)
+    exact, types = [], []
+    for side, nearest in enumerate(neighbours):
+        found, wanted = nearest.cpu()[gold[:, side]], gold[:, 1 - side]
+        exact.append(found == wanted)
+        if words:
+            texts = words[1 - side]
+            types.append(torch.tensor([texts[a] == texts[b] for a, b in zip(found.tolist(), wanted.tolist())]))
+    return torch.stack(exact, dim=1), torch.stack(types, dim=1) if words else None
 
 
 def flatten_rows(
@@ -101,39 +110,31 @@ def flatten_rows(
 
     In each row, vectors are (words, D) floats and links (links, 2) word indices within the pair. Any may be empty.
     """
-    columns = {"source_vectors": source_vectors, "target_vectors": target_vectors, "links": links}
     words = {"source_words": source_words, "target_words": target_words}
-    check_lengths("sentence pair", **columns, **words)
-    source, source_starts = _stack(source_vectors, "source_vectors", source_words, "source_words")
-    target, target_starts = _stack(target_vectors, "target_vectors", target_words, "target_words")
+    sides = {
+        "source": [as_tensor(vectors).float() for vectors in source_vectors],
+        "target": [as_tensor(vectors).float() for vectors in target_vectors],
+    }
+    check_lengths(
+        "sentence pair", source_vectors=sides["source"], target_vectors=sides["target"], links=links, **words
+    )
     flat_links: list[np.ndarray] = [np.zeros((0, 2), dtype=np.int64)]
+    start, end = 0, 0
     for row, pairs in enumerate(links):
-        starts = [source_starts[row], target_starts[row]]
-        counts = source_starts[row + 1] - starts[0], target_starts[row + 1] - starts[1]
+        for side, vectors in sides.items():
+            if (side_words := words[f"{side}_words"]) is not None:
+                of_words = {f"{side}_vectors": vectors[row], f"{side}_words": side_words[row]}
+                check_lengths(f"word of row {row}", **of_words)
+        sizes = len(sides["source"][row]), len(sides["target"][row])
         if np.size(pairs):
-            flat_links.append(index_pairs(pairs, f"row {row}, links", counts) + starts)
+            flat_links.append(index_pairs(pairs, f"row {row}, links", sizes) + np.array([start, end]))
+        start, end = start + sizes[0], end + sizes[1]
     return {
-        "source_vectors": source,
-        "target_vectors": target,
+        # A sentence without words has no dimensions.
+        **{f"{side}_vectors": torch.cat([part for part in vectors if len(part)]) for side, vectors in sides.items()},
         "links": torch.from_numpy(np.concatenate(flat_links)),
         **{name: None if column is None else list(chain.from_iterable(column)) for name, column in words.items()},
     }
-
-
-def _stack(
-    rows: Sequence[Tensor | ArrayLike], name: str, words: Sequence[Sequence[str]] | None, words_name: str
-) -> tuple[Tensor, list[int]]:
-    """Concatenate all vectors, float32 (words, D), and return the start row of each sentence, plus the end."""
-    matrices: list[Tensor] = []
-    starts = [0]
-    for row, vectors in enumerate(rows):
-        matrix = as_tensor(vectors).float()
-        if words is not None:
-            check_lengths(f"word of row {row}", **{name: matrix, words_name: words[row]})
-        if len(matrix):
-            matrices.append(matrix)
-        starts.append(starts[-1] + len(matrix))
-    return torch.cat(matrices), starts
 
 
 def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -> Tensor:
@@ -147,10 +148,6 @@ def check_links(links: Tensor | ArrayLike, source_rows: int, target_rows: int) -
                 "links, but word retrieval needs 1-to-1 links (align_words with one_to_one=True)"
             )
     return gold
-
-
-def _same_word(words: Sequence[str], retrieved: Tensor, gold: Tensor) -> Tensor:
-    return torch.tensor([words[a] == words[b] for a, b in zip(retrieved.tolist(), gold.tolist())])
 
 
 def directions(prefix: str, forward: Tensor, backward: Tensor) -> dict[str, float | int]:

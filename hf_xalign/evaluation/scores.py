@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from hf_xalign.data.encoding import special_frame
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import check_columns
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.retrieval import check_links, directions, sentence_examples, word_retrieval
+from hf_xalign.evaluation.retrieval import check_links, directions, sentence_examples, word_hits
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, language_rows, side_texts, side_vectors
 from hf_xalign.modeling.checkpoint import reads_forward
 from hf_xalign.modeling.languages import language_context
@@ -289,15 +289,14 @@ class HeldOutWords(NamedTuple):
             asked = (~self.kinds | torch.tensor([protocol.identical, protocol.specials])).all(1).nonzero().flatten()
             queried = asked[self.present[asked]]
             source, target = project(self.source[queried, layer], self.target[queried, layer])
-            words = {f"{side}_words": [texts[row] for row in queried.tolist()] for side, texts in self.words.items()}
+            words = [[texts[row] for row in queried.tolist()] for texts in self.words.values()]
             links = torch.arange(len(queried))[:, None].expand(-1, 2)
-            options: Any = {"legacy": protocol.legacy, "device": device, **words}
             check_pool(len(queried), "words")
-            hits: list[torch.Tensor] = []
-            retrieved = word_retrieval(source, target, links, hits=hits, **options)
+            hits, types = word_hits(source, target, links, words, legacy=protocol.legacy, device=device)
+            retrieved = directions("", *hits.T) | directions("type_", *cast(Tensor, types).T)
             mean, to_pivot, from_pivot = replace(score, protocol=protocol.name).directions()
             if examples is not None:
-                found = _with_misses(hits[0], self.present[asked])
+                found = _with_misses(hits, self.present[asked])
                 examples[mean.name] = sentence_examples(found, self.sentences[asked], self.texts)
             share = len(queried) / len(asked)
             scores |= {
@@ -305,7 +304,7 @@ class HeldOutWords(NamedTuple):
                 to_pivot.name: retrieved["source_to_target"] * share,
                 from_pivot.name: retrieved["target_to_source"] * share,
                 replace(mean, pooling=f"{score.pooling}_types").name: retrieved["type_mean"] * share,
-                mean.pool().name: (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
+                mean.pool().name: float(len(queried)),
             }
         return scores
 
@@ -406,21 +405,15 @@ def _score_all(
         pools.append(words)
     present = _present(source, target, links)
     candidate_rows = [torch.cumsum(words, 0) - 1 for words in pools]
-    hits: list[torch.Tensor] = []
-    retrieved = word_retrieval(
-        source.vectors[pools[0], 0],
-        target.vectors[pools[1], 0],
-        torch.stack([rows[links[present, n]] for n, rows in enumerate(candidate_rows)], dim=1),
-        pool="all",
-        device=device,
-        hits=hits,
-    )
+    sides = source.vectors[pools[0], 0], target.vectors[pools[1], 0]
+    rows_of_links = torch.stack([rows[links[present, n]] for n, rows in enumerate(candidate_rows)], dim=1)
+    hits, _ = word_hits(*sides, rows_of_links, device=device)
     if examples is not None:
-        found = _with_misses(hits[0], present)
+        found = _with_misses(hits, present)
         examples[score.name] = sentence_examples(found, _sentences(source, links), len(source.offsets) - 1)
     return {
-        score.name: retrieved["mean"] * (len(hits[0]) / len(links)),
-        Score("pool", "all").name: (retrieved["source_pool"] + retrieved["target_pool"]) / 2,
+        score.name: directions("", *hits.T)["mean"] * (len(hits) / len(links)),
+        Score("pool", "all").name: (len(sides[0]) + len(sides[1])) / 2,
     }
 
 
@@ -538,9 +531,11 @@ def score_sentences(
 
 
 def check_pool(size: int, what: str) -> None:
-    """Raise an InputError for a pool of one candidate, which every query would find."""
-    if size == 1:
-        raise InputError(f"retrieval has a pool of 1 ({what}), so every score would be 100. Look at the columns read.")
+    """Raise an InputError for a pool of one candidate, which every query would find, or of none."""
+    if size <= 1:
+        raise InputError(
+            f"retrieval has a pool of {size} ({what}), which no score is worth. Look at the columns read."
+        )
 
 
 def _distinct_pairs(dataset: Dataset) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,8 @@ def list_files(folder: str | os.PathLike) -> dict[str, Path]:
     return files
 
 
-def portable_files(files: Mapping[str, Path]) -> dict[str, bytes | Path]:
-    """Return files of [`list_files`], or their content without the paths of this machine."""
-    return {name: _portable_file(name, path) for name, path in files.items()}
-
-
 def _portable_file(name: str, path: Path) -> bytes | Path:
+    """Return a file of [`list_files`], or its content without the paths of this machine."""
     if name == CARD:
         return _renamed(path.read_text("utf-8"), portable).encode()
     if not name.endswith(("config.json", *_RECORDS)):
@@ -120,7 +116,7 @@ class Contents:
 
     def read(self, repo_id: str, revision: str | None = None) -> dict[str, bytes | Path]:
         """Return content or local file for each path in the repository; `revision` is the branch to push to."""
-        contents = portable_files(self.files)
+        contents = {name: _portable_file(name, path) for name, path in self.files.items()}
         if self._record is not None:
             contents[FILENAME] = _json(portable(self._record) | {"saved_to": repo_id})
             contents[CARD] = render_card(self._record, repo_id=repo_id, pictures=self.files).encode()
@@ -145,16 +141,14 @@ class Contents:
     def _portable_name(self, base: str) -> str:
         return portable_name(base) if self._base is None else self._base
 
-    def _bases(self) -> Iterator[tuple[str, Any]]:
-        """Yield each place that names a base model, and the name; the card is parsed last, because that may warn."""
-        if self._adapter is not None:
-            yield f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")
-        if self._record is None:
-            yield from ((f"{CARD}: base_model", base) for base in _named_bases(self._card or ""))
-
     def _check_base(self) -> None:
         """Raise an `InputError` if the adapter, card or record has a local base model."""
-        for where, base in self._bases():
+        named = []
+        if self._adapter is not None:
+            named.append((f"{ADAPTER}: base_model_name_or_path", self._adapter.get("base_model_name_or_path")))
+        if self._record is None:
+            named += [(f"{CARD}: base_model", base) for base in _named_bases(self._card or "")]
+        for where, base in named:
             if is_local(base):
                 raise InputError(_refusal(f"{self.folder}/{where}", base))
         if self._record is not None:

@@ -14,14 +14,13 @@ from torch import Tensor
 from hf_xalign.environment import progress
 from hf_xalign.mapping.vecmap import DEFAULT_STEPS, enough_words, step_means, take_steps, vecmap
 from hf_xalign.modeling.maps import LanguageMap, unit
-from hf_xalign.search.csls import Neighbours, index_pairs, plain_float32
+from hf_xalign.search.csls import Neighbours, index_pairs, largest, plain_float32
 
 logger = logging.getLogger(__name__)
 
 _ROWS = 512  # rows of the similarity matrix at a time: a fast product, and few enough for the processor's cache
 _K = 10  # neighbours in the mean r of CSLS
 _PROGRESS = 1e-6  # smallest rise of the objective that counts as progress
-_BLOCK = 8  # rows in a block of the search for the largest values of a column
 _KEPT = 2**26  # largest similarity matrix (256 MiB) that stays in memory between the two passes
 
 
@@ -152,7 +151,7 @@ def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, 
     for rows in slices:
         cosine = x[rows] @ z.T
         nearest_x.append(cosine.topk(min(_K, len(z)), 1).values)
-        nearest_z = _largest(torch.cat([nearest_z, _largest(cosine, _K)]), _K)
+        nearest_z = largest(torch.cat([nearest_z, largest(cosine, _K, 0)]), _K, 0)
         if len(x) * len(z) <= _KEPT:
             held.append(cosine)
     near_x = torch.cat(nearest_x)
@@ -175,17 +174,3 @@ def _search(x: Tensor, z: Tensor, dropout: Dropout | None) -> tuple[Neighbours, 
 
     objective = sum(float(side.mean(dtype=torch.float64)) for side in (near_x[:, 0], nearest_z[0])) / 2
     return Neighbours(torch.cat(forward), backward), objective
-
-
-def _largest(values: Tensor, k: int) -> Tensor:
-    """Return the k largest values of each column (all if there are fewer), largest first.
-
-    They are in the k blocks with the largest maxima. Maxima over an outer dimension are much cheaper than `topk`.
-    """
-    blocks = len(values) // _BLOCK
-    if blocks <= 2 * k:
-        return values.topk(min(k, len(values)), 0).values
-    blocked = values[: blocks * _BLOCK].view(_BLOCK, blocks, -1)
-    index = blocked.amax(0).topk(k, 0).indices
-    candidates = blocked.gather(1, index.expand(_BLOCK, -1, -1)).flatten(0, 1)
-    return torch.cat([candidates, values[blocks * _BLOCK :]]).topk(k, 0).values

@@ -95,15 +95,15 @@ def nearest_neighbours(
         if legacy:
             return _legacy(source, target, k)
         source, target = unit_rows(source, "source"), unit_rows(target, "target")
-        cosines, means = None, None
+        kept: list[tuple[slice, Tensor]] = []
+        means = None
         if similarity != "cosine":
             if len(source) * len(target) <= _KEPT:
-                cosines = [(rows, band.clone()) for rows, band in bands(source, target, "CSLS: neighbourhoods")]
-            means = _means_of_nearest(cosines or bands(source, target, "CSLS: neighbourhoods"), len(target), k)
+                kept = [(rows, band.clone()) for rows, band in bands(source, target, "CSLS: neighbourhoods")]
+            means = _means_of_nearest(kept or bands(source, target, "CSLS: neighbourhoods"), len(target), k)
         if means is not None and similarity == "margin":
             _check_margin(*means, k)
-        cosines = cosines or bands(source, target, "nearest neighbours")
-        best = _best(cosines, target, means, divide=similarity == "margin")
+        best = _best(kept or bands(source, target, "nearest neighbours"), target, means, divide=similarity == "margin")
         return _lowest_of_equals(best, source, target)
 
 

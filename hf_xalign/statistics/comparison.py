@@ -255,13 +255,6 @@ def load_system(
                     f"{folders[number] / SCORES}: {field} is {record[field]!r}, but {first[field]!r} for seed "
                     f"{chosen[0]}: one folder holds one system"
                 )
-        scored = record["languages"]
-        if lacking := [code for code in codes if code not in scored]:
-            raise InputError(
-                f"{folders[number] / SCORES}: has no scores for {_list(lacking)}, only for {_list(scored) or 'none'}"
-            )
-    if not codes:
-        raise InputError(f"{folders[chosen[0]] / SCORES}: has no languages")
     examples = {}
     for code in codes:
         files = [inside(folders[number] / "examples", f"{code}.json") for number in chosen]

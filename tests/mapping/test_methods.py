@@ -485,14 +485,6 @@ def test_search_against_brute_force_whatever_the_parts_of_the_work(keep, monkeyp
                 assert index.tolist() == [n if any_left else -1 for n, any_left in zip(best, side)], (kept, rows)
 
 
-def test_the_largest_of_each_column():
-    for rows in (1, 3, 50, 163, 200, 203):
-        values = vectors(9, rows, 30)
-        values[: rows // 2] = values[rows - rows // 2 :]  # every value twice
-        wanted = values.sort(0, descending=True).values[:10]
-        assert torch.equal(self_learning._largest(values, 10), wanted)
-
-
 def seeds(partner, count=25):
     return torch.stack([torch.arange(count), partner[:count]], 1)
 

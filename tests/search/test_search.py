@@ -1,7 +1,6 @@
 """The exact searches against brute force, and every step of them on values worked out by hand."""
 
 import runpy
-from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
@@ -219,24 +218,6 @@ def test_options_that_are_left_out():
     assert nearest(one, two, 1, similarity="cosine", neighbourhood=odd).indices.shape == (300, 1)
 
 
-def test_all_vectors_go_to_the_device(monkeypatch):
-    seen, x = [], torch.ones(1, 2)
-    monkeypatch.setattr(csls, "plain_float32", lambda device: seen.append(device) or nullcontext())
-    monkeypatch.setattr(csls, "unit_rows", lambda x, name: seen.append((name, x.device, x.dtype)) or x)
-    monkeypatch.setattr(csls, "_means_of_nearest", lambda *_: 1 / 0)
-    monkeypatch.setattr(ranking, "_distinct", lambda *_: 1 / 0)
-    for names, call in {
-        ("source", "target"): lambda device: nearest_neighbours(x.double(), x.bfloat16(), device=device),
-        ("query", "candidate", "neighbourhood"): lambda on: nearest(x.double(), x, neighbourhood=x.half(), device=on),
-    }.items():
-        for given_, wanted in (("meta", "meta"), (None, "cpu")):
-            seen.clear()
-            with pytest.raises(ZeroDivisionError):
-                call(given_)
-            device = torch.device(wanted)
-            assert seen == [device, *((name, device, torch.float32) for name in names)]
-
-
 def test_other_types_are_scored_in_float32():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
         one, two = vectors(18, 60).to(dtype).requires_grad_(), vectors(19, 60).to(dtype)
@@ -281,22 +262,6 @@ def test_progress_is_shown_by_one_process(monkeypatch, progress):
         list(csls.bands(torch.ones(1, 1), torch.ones(1, 1), "name"))
     kept = {"desc": "name", "unit": "band", "leave": False, "delay": 5}
     assert progress == [(1, {**kept, "disable": quiet}) for quiet in (False, False, True, True)]
-
-
-def test_progress_names_the_passes(monkeypatch, progress):
-    near, best = "CSLS: neighbourhoods", "nearest neighbours"
-    monkeypatch.setattr(csls, "_KEPT", 0)
-    for call, options, names in (
-        (nearest_neighbours, {}, [near, best]),
-        (nearest_neighbours, {"similarity": "margin"}, [near, best]),
-        (nearest_neighbours, {"similarity": "cosine"}, [best]),
-        (nearest_neighbours, {"legacy": True}, [near, best, best]),
-        (nearest, {}, [near, "ranking"]),
-        (nearest, {"similarity": "cosine"}, ["ranking"]),
-    ):
-        progress.clear()
-        call(torch.ones(1, 2), torch.ones(1, 2), **options)
-        assert [given["desc"] for _, given in progress] == names, options
 
 
 # ---- Steps of both searches ----

@@ -252,7 +252,7 @@ class CountedText:
     word.
     """
 
-    texts: Sequence[str] | Sequence[list[str]]
+    texts: Sequence[str] | Sequence[Sequence[str]]
     lang: str
     rows: np.ndarray
     types: list[str]
@@ -277,7 +277,7 @@ class CountedText:
 
 
 def count_words(
-    texts: Sequence[str] | Sequence[list[str]], lang: str, *, find_cut: FindCut | None = None
+    texts: Sequence[str] | Sequence[Sequence[str]], lang: str, *, find_cut: FindCut | None = None
 ) -> CountedText:
     """Split texts (in any Unicode normal form, or given as words) and number their words in lower case.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -25,7 +24,6 @@ from hf_xalign.modeling.contrast import (
     KeyQueue,
     MomentumEncoder,
     SentenceHead,
-    cached_backward,
     load_momentum,
     save_momentum,
 )
@@ -255,44 +253,6 @@ class PPATrainer(AlignmentTrainer):
         ]
         return torch.stack(sides, dim=1)
 
-    def _step(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
-    ) -> torch.Tensor:
-        """Run forward and backward of one micro-batch, in chunks of `chunk_size` pairs if that is set."""
-        if self.args.chunk_size is None:
-            return super()._step(model, inputs, num_items_in_batch)
-        model.train()
-        inputs = cast(dict[str, torch.Tensor], self._prepare_inputs(inputs))
-        # `chunk_size` needs contrast=in_batch, so this is the first term, and masked tokens are the other one, if any.
-        (contrast, pairs), *others = zip(self.objective, self.step_counts(inputs, num_items_in_batch))
-        chunks = list(_chunks(inputs, self.args.chunk_size))
-        no_sync = partial(self.accelerator.no_sync, model)
-        words = [torch.zeros((), device=self.args.device) for _ in chunks]
-        for term, count in others:
-            with no_sync():
-                for k, chunk in enumerate(chunks):
-                    vectors = Vectors(chunk, heads=self.head, **self._masked(model, chunk)[0])
-                    with self.accelerator.autocast():
-                        words[k] = term.share(vectors, count)
-                    if k < len(chunks) - 1:
-                        self.accelerator.backward(words[k])
-                        words[k] = words[k].detach()
-        # The last chunk's words share a backward pass with its contrast, because DDP averages gradients in one pass.
-        shares = iter(words)
-        loss = cached_backward(
-            partial(self._both_sides, model),
-            chunks,
-            lambda sides: contrast.share(Vectors(inputs, projections=torch.cat(sides)), pairs),
-            backward=lambda surrogate: self.accelerator.backward(surrogate + next(shares)),
-            no_sync=no_sync,
-        )
-        self.log_term(contrast.name, loss)
-        for term, _ in others:
-            total = torch.stack(words).sum().detach()
-            self.log_term(term.name, total)
-            loss = loss + total
-        return loss
-
     def advance(self) -> None:
         """Update queue and momentum encoder, if there are any, with the same sorted keys on every process."""
         if self.momentum is None or self.queue is None:
@@ -335,21 +295,3 @@ class PPATrainer(AlignmentTrainer):
         if self.momentum is not None and self.queue is not None:
             load_momentum(folder / _MOMENTUM_FILE, self.momentum, self.queue)
             self.momentum.copy_shared(self.accelerator.unwrap_model(self.model), self.head("sentence"))
-
-
-def _chunks(inputs: dict[str, torch.Tensor], pairs: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Split a batch of [`PPACollator`] into chunks of `pairs` pairs, without changing the padding."""
-    count = len(inputs["pairs"])
-    for start in range(0, count, pairs):
-        part = slice(start, start + pairs)
-        chunk = {name: inputs[name][part] for name in inputs if not name.startswith("mlm_")}
-        if "mlm_input_ids" in inputs:
-            rows, width = inputs["mlm_input_ids"].shape
-            mlm_rows = slice(part.start * rows // count, part.stop * rows // count)
-            positions, first = inputs["mlm_positions"], mlm_rows.start * width
-            inside = (positions >= first) & (positions < mlm_rows.stop * width)
-            chunk["mlm_input_ids"] = inputs["mlm_input_ids"][mlm_rows]
-            chunk["mlm_attention_mask"] = inputs["mlm_attention_mask"][mlm_rows]
-            chunk["mlm_positions"] = positions[inside] - first
-            chunk["mlm_labels"] = inputs["mlm_labels"][inside]
-        yield chunk

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.checks import GIVEN, excludes, needs
+from hf_xalign.checks import excludes
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.sentence_pairs import sentence_frame
@@ -94,15 +94,6 @@ class PPAConfig(AlignmentConfig):
     queue_start: QueueStart = by_preset("moco: start the queue empty or with random keys.")
     momentum: float = by_preset("moco: m of the key encoder, theta_k = m theta_k + (1 - m) theta_q.", least=0, most=1)
     same_pair_negatives: bool = by_preset("moco: use earlier keys of the same pair as negatives, as published.")
-    chunk_size: int | None = own(
-        None,
-        "in_batch: pairs in memory at a time, for one more forward (GradCache).",
-        least=1,
-        rules=[
-            needs("elsewhere gradient_accumulation_steps saves the memory and changes nothing", contrast="in_batch"),
-            excludes("it empties no cache", torch_empty_cache_steps=GIVEN),
-        ],
-    )
     prompt: str | None = own(
         None, "Text before every sentence, such as 'query: ' of e5; the saved tokenizer keeps it.", "Data"
     )

@@ -328,7 +328,6 @@ def test_ppa(tmp_path):
         partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
         {
             "that leaves no objective": {"contrast": "none", "words": "none"},
-            "chunk_size=4 needs contrast=in_batch": {"chunk_size": 4},
             "eval_pooling=last: PPA's score is of sentences": {"eval_pooling": "last"},
         },
     )

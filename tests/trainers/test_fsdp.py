@@ -47,7 +47,6 @@ RUNS = {
     "ppa frozen": {"trainer": "ppa", "preset": "paper", "freeze_embeddings": True, **ALONE},
     "ppa in batch": {"trainer": "ppa", "contrast": "in_batch", "gradient_checkpointing": True},
     "ppa lora": {"trainer": "ppa", "words": "none", "lora": True},
-    "ppa chunks": {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 3},
 }
 
 

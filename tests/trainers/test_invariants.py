@@ -91,16 +91,13 @@ def test_accumulation_changes_nothing(name, tmp_path):
             same(whole, found, OPERATIONS, MAGNIFIED)
 
 
-def test_accumulation_takes_in_batch_negatives_away_and_chunks_do_not(tmp_path):
+def test_accumulation_takes_in_batch_negatives_away(tmp_path):
     def run(name, batch, accumulation, **settings):
         settings = {"trainer": "ppa", "contrast": "in_batch", "max_steps": 1, **settings}
         return outcome(train(tmp_path / name, **divided(settings, batch, accumulation)))
 
     with exact():
         whole, parts = run("whole", 8, 1), run("parts", 4, 2)
-        for size in (1, 3):
-            same(whole, run(f"chunks{size}", 8, 1, chunk_size=size), OPERATIONS, MAGNIFIED)
-        same(parts, run("chunked parts", 4, 2, chunk_size=3), OPERATIONS, MAGNIFIED)
     # grad_norm, loss, loss/contrast, loss/tlm: log 4 and log 8 candidates, about.
     assert parts[0][0, 2] < whole[0][0, 2] - 0.5
     assert_rounding(parts[0][:, 3], whole[0][:, 3], STEP)
@@ -210,7 +207,6 @@ TWO = {
     "page": PAGE,
     "fao frozen": {**FROZEN, "count": 8},
 }
-CHUNKS = {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1}
 MORE_TWO = {
     "fao joint": JOINT,
     # 21 rows for two processes: the last 5 fill no step of 2 x 4 and are left out of the epoch.
@@ -221,7 +217,6 @@ MORE_TWO = {
     "ppa accumulated": {"trainer": "ppa", "mlm_probability": 0.02, **ALONE},
     "ppa in batch": {"trainer": "ppa", "contrast": "in_batch"},
     "ppa frozen": {"trainer": "ppa", "contrast": "in_batch", "words": "none", "freeze_embeddings": True},
-    "ppa chunks": {**CHUNKS, "chunk_size": 3},
 }
 
 
@@ -284,7 +279,7 @@ MORE_RESUMED = {
     "align_mlm dict_mlm": {"trainer": "align_mlm", "objective": "dict_mlm"},
     **MORE_CONTINUAL,
     "ppa frozen": {"trainer": "ppa", "preset": "paper", "freeze_embeddings": True},
-    "ppa chunks": {"trainer": "ppa", "contrast": "in_batch", "chunk_size": 1, "words": "mlm"},
+    "ppa in batch": {"trainer": "ppa", "contrast": "in_batch", "words": "mlm"},
 }
 # Trainers whose checkpoints have all weights, so that a resumed run may begin with others. FAO's reference is the
 # encoder that the run began with; the other two freeze it.

@@ -9,10 +9,6 @@ from support.launch import STEADY, STEP, numbers, same_tensors, tensors
 from support.numeric import assert_rounding
 from support.ppa import SMALL, make, make_pairs
 from support.runs import exact
-from support.tiny import make_encoder
-
-from hf_xalign.objectives import Vectors
-from hf_xalign.trainers.ppa import _chunks
 
 T, M, LR = 0.05, SMALL["momentum"], STEADY["learning_rate"]
 HEAD_LR = SMALL["head_learning_rate"]
@@ -25,7 +21,7 @@ FORMS = {
     "paper by means, mlm": {"preset": "paper", "sentence_pooling": "mean", "words": "mlm"},
     "no contrast, unsettled": {"contrast": "none", "head_warmup_ratio": 0.0},
     "in batch alone": {"contrast": "in_batch", "words": "none", "normalize": "before"},
-    "in chunks": {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "head_warmup_ratio": 1.0},
+    "in batch, settling": {"contrast": "in_batch", "words": "mlm", "head_warmup_ratio": 1.0},
 }
 
 
@@ -137,25 +133,3 @@ def test_five_steps_are_those_of_the_loops(form, tmp_path):
     for name, weight in tensors(trainer.momentum).items():
         name = name.removeprefix("encoder.") if name.startswith("encoder.") else f"alignment_head.sentence.{name[5:]}"
         assert_rounding(weight, averages[name], STEPS * STEP, 1 / T)
-
-
-@pytest.mark.parametrize("scale", [1.0, 2.0**12])
-def test_chunks_have_dropout_and_the_loss_scale_of_one_backward_pass(scale, tmp_path):
-    with exact():
-        settings = {"contrast": "in_batch", "words": "mlm", "chunk_size": 2, "per_device_train_batch_size": 5}
-        trainer = make(tmp_path, make_encoder(dropout=0.3), **settings)
-        model, batch = trainer.model.double().train(), trainer.data_collator([*trainer.train_dataset.select(range(5))])
-        counts, chunks = trainer._get_num_items_in_batch([batch], "cpu"), list(_chunks(batch, 2))
-        torch.manual_seed(1)
-        masked = [Vectors(chunk, heads=trainer.head, **trainer._masked(model, chunk)[0]) for chunk in chunks]
-        words = sum(trainer.objective[1].share(vectors, counts[1]) for vectors in masked)
-        sides = torch.cat([trainer._both_sides(model, chunk) for chunk in chunks])
-        loss = words + trainer.objective[0].share(Vectors(batch, projections=sides), counts[0])
-        (scale * loss).backward()
-        expected = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
-        model.zero_grad()
-        trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-        torch.manual_seed(1)
-        found = trainer.training_step(model, batch, counts)
-    assert_rounding(found, loss, STEP, 1 / T)
-    same_tensors(expected, {name: model.get_parameter(name).grad for name in expected}, STEP, scale / T)

@@ -37,7 +37,7 @@ from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.callbacks import stop_if_not_finite
 from hf_xalign.trainers.base.hub import HubTrainer
 from hf_xalign.trainers.base.opening import sketch_of_base
-from hf_xalign.trainers.base.run import Run
+from hf_xalign.trainers.base.run import Reporting, Run
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
@@ -69,12 +69,15 @@ class SavingTrainer(HubTrainer):
     args: AlignmentConfig
     model: PreTrainedModel
     processing_class: PreTrainedTokenizerBase
+    reporting: Reporting
     run: Run | None = None
     # Numbers of training rows by language as `rows`, and their hash as `text`.
     trained_text: dict[str, Any]
     # True if the checkpoint that training resumed from is of a run that had ended.
     resumed_at_end: bool = False
     _trained: bool = False
+    # True if `cache_start` was called.
+    _start_cached: bool = False
     # True if the method keeps a record and the settings want it.
     _recorded: bool = False
     # Sums of the terms since the last row of the log.
@@ -99,8 +102,21 @@ class SavingTrainer(HubTrainer):
         return self.run is not None and bool(self.run.record) and self.scores_ends
 
     def cache_start(self) -> None:
-        """Compute and store the vectors of the encoder before training that the training reads, once."""
-        raise NotImplementedError
+        """Compute and store the vectors of the encoder before training that the training reads, once.
+
+        `train` calls this after the scores before training, so that their table is printed first.
+        """
+        if self._start_cached:
+            return
+        self._start_cached = True
+        model = self.accelerator.unwrap_model(self.model)
+        home = next(model.parameters()).device  # sharded weights wait on the CPU
+        cast(nn.Module, model).to(self.args.device)
+        self._encode_start(model)
+        cast(nn.Module, model).to(home)
+
+    def _encode_start(self, model: PreTrainedModel) -> None:
+        """Encode the training text by the model before training, if the settings cache its vectors."""
 
     def train(
         self,
@@ -214,12 +230,16 @@ class SavingTrainer(HubTrainer):
 
     def show(self, *lines: str) -> None:
         """Show lines on the main process."""
-        raise NotImplementedError
+        if self.args.process_index == 0:
+            self.reporting.show("\n".join(lines))
 
     def begin(self) -> None:
         """Settle what the method needs between the loaded checkpoint and the first step."""
         if self.is_fsdp_enabled:
             fsdp.record_states(self.model)
+
+    def advance(self) -> None:
+        """Update what follows the weights, after each optimizer step and before anything is logged or saved."""
 
     # ---- Save ----
 

@@ -101,8 +101,6 @@ class AlignmentTrainer(ScoringTrainer):
     computes: ClassVar[tuple[Read, ...]] = ()
     # Arguments of this trainer, from which a search makes others; a subclass adds its own.
     arguments: Mapping[str, Any] = MappingProxyType({})
-    # True if `cache_start` was called.
-    _start_cached: bool = False
 
     def __init__(
         self,
@@ -226,11 +224,6 @@ class AlignmentTrainer(ScoringTrainer):
         """Load the model of a Hub id or folder."""
         return load_encoder(path, revision=revision)
 
-    def show(self, *lines: str) -> None:
-        """Show lines on the main process."""
-        if self.args.process_index == 0:
-            self.reporting.show("\n".join(lines))
-
     # ---- Data ----
 
     def _read(self, data: Any, name: str) -> Any:
@@ -245,23 +238,6 @@ class AlignmentTrainer(ScoringTrainer):
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
         raise NotImplementedError
-
-    def cache_start(self) -> None:
-        """Compute and store the vectors of the encoder before training that the training reads, once.
-
-        `train` calls this after the scores before training, so that their table is printed first.
-        """
-        if self._start_cached:
-            return
-        self._start_cached = True
-        model = self.accelerator.unwrap_model(self.model)
-        home = next(model.parameters()).device  # sharded weights wait on the CPU
-        cast(nn.Module, model).to(self.args.device)
-        self._encode_start(model)
-        cast(nn.Module, model).to(home)
-
-    def _encode_start(self, model: PreTrainedModel) -> None:
-        """Encode the training text by the model before training, if the settings cache its vectors."""
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of training; the first call may encode the text, see `cache_start`."""
@@ -350,21 +326,12 @@ class AlignmentTrainer(ScoringTrainer):
         """Run the Trainer's step, and record without waiting for the device whether the loss was finite."""
         self._in_step = True
         try:
-            loss = self._step(model, inputs, num_items_in_batch)
+            loss = super().training_step(model, inputs, num_items_in_batch)
         finally:
             self._in_step = False
         self.not_finite |= ~torch.isfinite(loss)
         return loss
 
-    def _step(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None
-    ) -> torch.Tensor:
-        """Run forward and backward of one micro-batch, and return its detached loss."""
-        return super().training_step(model, inputs, num_items_in_batch)
-
     def head(self, name: str) -> nn.Module:
         """Return the module of this name that is trained next to the encoder, such as a projection."""
         return cast(nn.ModuleDict, getattr(self.accelerator.unwrap_model(self.model), HEAD_NAME))[name]
-
-    def advance(self) -> None:
-        """Update what follows the weights, after each optimizer step and before anything is logged or saved."""

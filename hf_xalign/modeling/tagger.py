@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -74,14 +74,14 @@ class LinearChainCRF(nn.Module):
         for name, bad in zip(("forbidden_start", "forbidden"), constraint or (None, None), strict=True):
             self.register_buffer(name, None if bad is None else torch.zeros(bad.shape).masked_fill(bad, -torch.inf))
 
-    def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
+    def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor) -> Tensor:
         """Return log p(y | x) of each sentence, float (B,).
 
         Args:
             emissions: float (B, W, K).
             tags: int64 (B, W), allowed sequences (see [`check_tags`]); any value at padding.
             mask: bool (B, W).
-            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1, or None.
+            pairwise: float (B, W - 1, K, K), added to the transitions from word t to word t + 1.
         """
         with torch.autocast(emissions.device.type, enabled=False):
             emissions, pairwise = self._prepare(emissions, mask, pairwise)
@@ -89,7 +89,7 @@ class LinearChainCRF(nn.Module):
             return torch.where(mask[:, 0], score - self._log_partition(emissions, mask, pairwise), 0.0)
 
     @torch.no_grad()
-    def decode(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None = None) -> Tensor:
+    def decode(self, emissions: Tensor, mask: Tensor, pairwise: Tensor) -> Tensor:
         """Return the most probable tags of each sentence (Viterbi), int64 (B, W); -100 at padding."""
         with torch.autocast(emissions.device.type, enabled=False):
             emissions, pairwise = self._prepare(emissions, mask, pairwise)
@@ -121,34 +121,31 @@ class LinearChainCRF(nn.Module):
                 "with bio=True I-X must follow B-X or I-X. Correct the labels; -100 is for padding only."
             )
 
-    def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _prepare(self, emissions: Tensor, mask: Tensor, pairwise: Tensor) -> tuple[Tensor, Tensor]:
         precision = torch.promote_types(torch.promote_types(emissions.dtype, self.start.dtype), torch.float32)
         # Mask padding instead of multiplying it by 0, because it may be NaN.
-        emissions = emissions.to(precision).masked_fill(~mask.unsqueeze(-1), 0.0)
-        if pairwise is not None:
-            pairwise = pairwise.to(precision).masked_fill(~mask[:, 1:, None, None], 0.0)
-        return emissions, pairwise
+        pairwise = pairwise.to(precision).masked_fill(~mask[:, 1:, None, None], 0.0)
+        return emissions.to(precision).masked_fill(~mask.unsqueeze(-1), 0.0), pairwise
 
     def _allowed_start(self) -> Tensor:
         return self.start if self.forbidden_start is None else self.start + self.forbidden_start
 
-    def _step(self, pairwise: Tensor | None, t: int) -> Tensor:
-        """Return the scores of all pairs of tags at words t - 1 and t: (K, K), or (B, K, K)."""
-        pairs = self.transitions if pairwise is None else self.transitions + pairwise[:, t - 1]
+    def _step(self, pairwise: Tensor, t: int) -> Tensor:
+        """Return the scores of all pairs of tags at words t - 1 and t, (B, K, K)."""
+        pairs = self.transitions + pairwise[:, t - 1]
         return pairs if self.forbidden is None else pairs + self.forbidden
 
-    def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
+    def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor, pairwise: Tensor) -> Tensor:
         """Return s(x, y), (B,), for allowed tags that are 0 at padding."""
         last_tags = tags.gather(1, mask.sum(1, keepdim=True).clamp(min=1) - 1).squeeze(1)
         emitted = emissions.gather(2, tags.unsqueeze(2)).squeeze(2).sum(1)
         moves = self.transitions[tags[:, :-1], tags[:, 1:]]
-        if pairwise is not None:
-            pair = tags[:, :-1] * len(self.start) + tags[:, 1:]
-            moves = moves + pairwise.flatten(2).gather(2, pair.unsqueeze(2)).squeeze(2)
+        pair = tags[:, :-1] * len(self.start) + tags[:, 1:]
+        moves = moves + pairwise.flatten(2).gather(2, pair.unsqueeze(2)).squeeze(2)
         moves = moves.masked_fill(~mask[:, 1:], 0.0).sum(1)
         return self.start[tags[:, 0]] + emitted + moves + self.end[last_tags]
 
-    def _log_partition(self, emissions: Tensor, mask: Tensor, pairwise: Tensor | None) -> Tensor:
+    def _log_partition(self, emissions: Tensor, mask: Tensor, pairwise: Tensor) -> Tensor:
         """Return the log of the sum over all allowed y' of exp(s(x, y')), (B,), by the forward algorithm."""
         alpha = self._allowed_start() + emissions[:, 0]
         for t in range(1, emissions.shape[1]):
@@ -157,17 +154,12 @@ class LinearChainCRF(nn.Module):
         return torch.logsumexp(alpha + self.end, dim=1)
 
 
-LayerMix = Literal["sum", "concat"]
-Transitions = Literal["contextual", "shared"]
-
-
 class BiLSTMCRFConfig(PreTrainedConfig):
     """Config of [`BiLSTMCRFForTokenClassification`]; the tags are `id2label`. Sizes are those of the encoder.
 
-    `layers` are positions in the encoder's `hidden_states` (0 = embeddings, -1 = last); `layer_mix` combines a word's
-    vectors from them by `sum` or `concat`. `lstm_size` is the number of units in each direction; `dropout` applies to
-    the LSTM's input and output. `contextual` transitions add to the shared scores a linear map of each word's LSTM
-    output. `bio` allows `I-X` only after `B-X` or `I-X`, in training and decoding.
+    `layers` are positions in the encoder's `hidden_states` (0 = embeddings, -1 = last), whose vectors of a word are
+    added. `lstm_size` is the number of units in each direction; `dropout` applies to the LSTM's input and output.
+    `bio` allows `I-X` only after `B-X` or `I-X`, in training and decoding.
     """
 
     model_type = "xalign-bilstm-crf"
@@ -175,12 +167,10 @@ class BiLSTMCRFConfig(PreTrainedConfig):
 
     encoder_config: PreTrainedConfig | dict | None = None
     layers: Sequence[int] = (-4, -3, -2, -1)
-    layer_mix: LayerMix = "sum"
     pooling: Pooling = "mean"
     lstm_size: int = 384
     lstm_layers: int = 2
     dropout: float = 0.5
-    transitions: Transitions = "contextual"
     bio: bool = False
 
     @property
@@ -208,11 +198,6 @@ class BiLSTMCRFConfig(PreTrainedConfig):
     def language_ids(self) -> Mapping[str, int] | None:
         """The `token_type_ids` of each language, for an encoder with language embeddings; else None."""
         return getattr(self.encoder, "language_ids", None)
-
-    @property
-    def input_size(self) -> int:
-        """Size of the word vectors that the LSTM reads."""
-        return self.hidden_size * (len(self.layers) if self.layer_mix == "concat" else 1)
 
     @property
     def tags(self) -> list[str]:
@@ -254,7 +239,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def __init__(self, config: BiLSTMCRFConfig, encoder: PreTrainedModel | None = None):
         """Build a tagger with random weights on `encoder`, by default a new encoder with random weights."""
         super().__init__(config)
-        _check(config)
+        check_choice(get_args(Pooling), pooling=config.pooling)
         self.layer_numbers = layer_index(config.layers, config.num_hidden_layers)
         if encoder is None:
             model_class = encoder_class(config.encoder, config.encoder.model_type)
@@ -262,12 +247,12 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         self.backbone = encoder
         self.dropout = nn.Dropout(config.dropout)
         self.lstm = nn.LSTM(
-            config.input_size, config.lstm_size, config.lstm_layers, batch_first=True, bidirectional=True
+            config.hidden_size, config.lstm_size, config.lstm_layers, batch_first=True, bidirectional=True
         )
         tags, width = len(config.tags), 2 * config.lstm_size
         self.classifier = nn.Linear(width, tags)
         # Without a bias, which the CRF's `transitions` are.
-        self.pairs = nn.Linear(width, tags**2, bias=False) if config.transitions == "contextual" else None
+        self.pairs = nn.Linear(width, tags**2, bias=False)
         self.crf = LinearChainCRF(tags, bio_constraint(config.tags) if config.bio else None)
         self.post_init()
         self.train()
@@ -315,7 +300,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
             attention_mask: int64 (B, T).
             word_spans: int64 (B, W, 2), token spans `[start, end)` of the words, empty at padding.
             labels: int64 (B, W), a tag for every word, -100 at padding; labels of truncated words are ignored.
-            inputs_vectors: float (B, W, `config.input_size`) from [`word_vectors`], in place of the tokens.
+            inputs_vectors: float (B, W, `config.hidden_size`) from [`word_vectors`], in place of the tokens.
             word_mask: bool (B, W) with `inputs_vectors`, True at words, False at padding after them.
             num_items_in_batch: words of the whole optimizer step, by which the loss is divided.
             kwargs: arguments of the encoder, such as `language` (maps) or `token_type_ids`.
@@ -327,9 +312,9 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         with torch.autocast(inputs_vectors.device.type, enabled=False):
             hidden = self._read(inputs_vectors.to(self.classifier.weight.dtype), word_mask)
             logits = self.classifier(hidden).masked_fill(~word_mask.unsqueeze(-1), 0.0)
-            pairwise = loss = None
-            if self.pairs is not None:  # the second word of each pair determines its transitions
-                pairwise = self.pairs(hidden[:, 1:]).unflatten(-1, self.crf.transitions.shape)
+            # The second word of each pair determines its transitions.
+            pairwise = self.pairs(hidden[:, 1:]).unflatten(-1, self.crf.transitions.shape)
+            loss = None
             if labels is not None:
                 self.crf.check_tags(labels, word_mask)
                 words = word_mask.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
@@ -352,13 +337,13 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     def word_vectors(
         self, input_ids: Tensor, attention_mask: Tensor | None, word_spans: Tensor, **kwargs: Any
     ) -> Tensor:
-        """Return the frozen word vectors, float32 (B, W, `config.input_size`), which are 0 for empty spans."""
+        """Return the frozen word vectors, float32 (B, W, `config.hidden_size`), which are 0 for empty spans."""
         output = self.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, return_dict=True, **kwargs
         )
         states = select_layers(output, self.layer_numbers, self.config.num_hidden_layers)
         words = [pool_spans(hidden, word_spans, self.config.pooling) for hidden in states]
-        return torch.stack(words).sum(0) if self.config.layer_mix == "sum" else torch.cat(words, dim=-1)
+        return torch.stack(words).sum(0)
 
     def train(self, mode: bool = True) -> BiLSTMCRFForTokenClassification:
         """Set the mode of all modules except the encoder, which stays frozen and in evaluation mode."""
@@ -395,11 +380,6 @@ def words_of(word_spans: Tensor) -> Tensor:
     """Return bool (B, W), True up to each sentence's last non-empty span of `word_spans` int64 (B, W, 2)."""
     filled = word_spans[..., 1] > word_spans[..., 0]
     return filled.flip(1).cumsum(1).flip(1) > 0
-
-
-def _check(config: BiLSTMCRFConfig) -> None:
-    for name, choices in (("layer_mix", LayerMix), ("pooling", Pooling), ("transitions", Transitions)):
-        check_choice(get_args(choices), **{name: getattr(config, name)})
 
 
 AutoConfig.register(BiLSTMCRFConfig.model_type, BiLSTMCRFConfig)

@@ -10,7 +10,7 @@ from support.tagger import BIO, enumerate_scores, is_bio
 from hf_xalign.modeling.tagger import LinearChainCRF, bio_constraint
 
 LENGTHS = (4, 2, 1, 0, 3)
-KINDS = list(itertools.product([None, BIO], [False, True]))  # names of tags, whether transitions depend on words
+KINDS = [None, BIO]  # names of tags
 
 
 def operations(tags, length):
@@ -18,7 +18,7 @@ def operations(tags, length):
     return length * (3 * tags + 6) + 3 * tags**length
 
 
-def make_case(seed=0, tags=3, lengths=LENGTHS, contextual=False, names=None, spread=1.5):
+def make_case(seed=0, tags=3, lengths=LENGTHS, names=None, spread=1.5):
     """A CRF with weights of every kind, and a batch: (crf, emissions, mask, pairwise)."""
     generator = torch.Generator().manual_seed(seed)
     crf = LinearChainCRF(tags, None if names is None else bio_constraint(names))
@@ -29,7 +29,7 @@ def make_case(seed=0, tags=3, lengths=LENGTHS, contextual=False, names=None, spr
     emissions = spread * torch.randn(len(lengths), width, tags, generator=generator)
     pairwise = torch.randn(len(lengths), width - 1, tags, tags, generator=generator)
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
-    return crf, emissions, mask, pairwise if contextual else None
+    return crf, emissions, mask, pairwise
 
 
 def pad(tags, width, value=-100):
@@ -37,8 +37,8 @@ def pad(tags, width, value=-100):
 
 
 def test_log_likelihood_of_every_sequence(float64):
-    for names, contextual in KINDS:
-        crf, emissions, mask, pairwise = make_case(tags=5, lengths=(3, 2, 1, 0), contextual=contextual, names=names)
+    for names in KINDS:
+        crf, emissions, mask, pairwise = make_case(tags=5, lengths=(3, 2, 1, 0), names=names)
         for row, length in enumerate((3, 2, 1, 0)):
             scores = enumerate_scores(crf, emissions, pairwise, row, length, names)
             stacked = torch.stack(list(scores.values()))
@@ -47,7 +47,7 @@ def test_log_likelihood_of_every_sequence(float64):
                 emissions[row].expand(n, -1, -1),
                 torch.tensor([pad(tags, 3) for tags in scores]),
                 mask[row].expand(n, -1),
-                None if pairwise is None else pairwise[row].expand(n, -1, -1, -1),
+                pairwise[row].expand(n, -1, -1, -1),
             )
             scale = stacked.abs().max().item()
             assert_rounding(found, stacked.log_softmax(0), operations(5, length), scale)
@@ -56,27 +56,26 @@ def test_log_likelihood_of_every_sequence(float64):
 
 
 def test_decoding(float64):
-    for seed, (names, contextual) in itertools.product(range(6), KINDS):
-        crf, emissions, mask, pairwise = make_case(seed, 5 if names else 3, LENGTHS, contextual, names)
+    for seed, names in itertools.product(range(6), KINDS):
+        crf, emissions, mask, pairwise = make_case(seed, 5 if names else 3, LENGTHS, names)
         found = crf.decode(emissions, mask, pairwise)
         assert found.dtype is torch.int64
         for row, length in enumerate(LENGTHS):
             scores = enumerate_scores(crf, emissions, pairwise, row, length, names)
             best = max(scores, key=scores.__getitem__)
-            assert found[row].tolist() == pad(best, 4), (seed, names, contextual)
+            assert found[row].tolist() == pad(best, 4), (seed, names)
 
 
-@pytest.mark.parametrize(("names", "contextual"), KINDS)
-def test_gradient(names, contextual, float64):
+@pytest.mark.parametrize("names", KINDS)
+def test_gradient(names, float64):
     gold = torch.tensor([[1, 2, 0], [0, -100, -100], [-100] * 3, [1, 2, -100]])
-    crf, emissions, mask, pairwise = make_case(1, 5 if names else 3, (3, 1, 0, 2), contextual, names)
-    weights = [*crf.parameters(), emissions.requires_grad_()]
-    weights += [] if pairwise is None else [pairwise.requires_grad_()]
+    crf, emissions, mask, pairwise = make_case(1, 5 if names else 3, (3, 1, 0, 2), names)
+    weights = [*crf.parameters(), emissions.requires_grad_(), pairwise.requires_grad_()]
     assert torch.autograd.gradcheck(lambda *_: crf.log_likelihood(emissions, gold, mask, pairwise), weights)
 
 
 def test_what_is_beyond_a_sentence_takes_no_part(float64):
-    crf, emissions, mask, pairwise = make_case(2, contextual=True)
+    crf, emissions, mask, pairwise = make_case(2)
     gold = torch.tensor([[0, 1, 2, 0]]).expand(5, -1)
     wider = torch.nn.functional.pad(mask, (0, 3))
     grown, more = torch.full((5, 7, 3), torch.nan), torch.full((5, 6, 3, 3), torch.inf)
@@ -96,7 +95,7 @@ def test_what_is_beyond_a_sentence_takes_no_part(float64):
 
 def test_nothing_pulls_a_sequence_over_the_constraint():
     wanted = bio_constraint(BIO).transitions.float()
-    crf, emissions, mask, pairwise = make_case(3, 5, (9, 1, 4, 0), True, names=BIO)
+    crf, emissions, mask, pairwise = make_case(3, 5, (9, 1, 4, 0), names=BIO)
     emissions[..., 2] += 1e6
     emissions[::2, ..., 4] += 2e6
     with torch.no_grad():
@@ -111,15 +110,15 @@ def test_nothing_pulls_a_sequence_over_the_constraint():
 
 
 def test_scores_far_apart_and_long_sentences():
-    crf, emissions, mask, _ = make_case(4, lengths=(400, 250), spread=300.0)
-    tags = crf.decode(emissions, mask)
-    best = crf.log_likelihood(emissions, tags.clamp(min=0), mask)
+    crf, emissions, mask, pairwise = make_case(4, lengths=(400, 250), spread=300.0)
+    tags = crf.decode(emissions, mask, pairwise)
+    best = crf.log_likelihood(emissions, tags.clamp(min=0), mask, pairwise)
     # The best sequence has nearly all of the probability, and none has more than 1.
     assert best.isfinite().all() and (best <= 0.5).all() and (best > -40).all()
 
 
 def test_float32_under_autocast():
-    crf, emissions, mask, pairwise = make_case(5, contextual=True)
+    crf, emissions, mask, pairwise = make_case(5)
     tags = torch.zeros(5, 4, dtype=torch.int64)
     expected, best = crf.log_likelihood(emissions, tags, mask, pairwise), crf.decode(emissions, mask, pairwise)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -17,8 +17,8 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling import set_language, with_alignment
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification, words_of
 
-# Two layers of two LSTMs over 3 words, of 16 or 48 inputs and 6 states; 5 tags and 25 pairs of them of 12 states each.
-TAGGED = PASS + 2 * 3 * 2 * (48 + 6 + 5) + 2 * 3 * (12 + 12 + 3 * 5)
+# Two layers of two LSTMs over 3 words, of 16 inputs and 6 states; 5 tags and 25 pairs of them of 12 states each.
+TAGGED = PASS + 2 * 3 * 2 * (16 + 6 + 5) + 2 * 3 * (12 + 12 + 3 * 5)
 
 
 @torch.no_grad()
@@ -35,19 +35,18 @@ def reference(tagger, row):
             tokens = [states[layer][0, t] for t in range(start, end)]
             pooled = {"first": tokens[0], "last": tokens[-1], "mean": sum(tokens) / len(tokens)}
             layers.append(pooled[config.pooling])
-        words.append(sum(layers) if config.layer_mix == "sum" else torch.cat(layers))
+        words.append(sum(layers))
     vectors = torch.stack(words)
     return vectors, tagger.classifier(tagger.lstm(vectors.unsqueeze(0))[0])[0]
 
 
-@pytest.mark.parametrize(("pooling", "layer_mix"), [("first", "sum"), ("last", "concat"), ("mean", "sum")])
-def test_emissions_of_each_sentence(pooling, layer_mix, float64):
-    tagger = make_tagger(pooling=pooling, layer_mix=layer_mix, layers=(-1, -2, 0))
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+def test_emissions_of_each_sentence(pooling, float64):
+    tagger = make_tagger(pooling=pooling, layers=(-1, -2, 0))
     with torch.no_grad():
         logits = tagger(**INPUTS).logits
         vectors = tagger.word_vectors(**INPUTS)
-    assert logits.shape == (3, 3, 5) and vectors.shape == (3, 3, tagger.config.input_size)
-    assert tagger.config.input_size == {"sum": 16, "concat": 48}[layer_mix]
+    assert logits.shape == (3, 3, 5) and vectors.shape == (3, 3, 16)
     for row, count in enumerate(COUNTS):
         if count:
             words, emissions = reference(tagger, row)
@@ -69,8 +68,6 @@ def test_what_follows_what_depends_on_the_second_word(float64):
     every = torch.stack(list(scores.values()))
     assert_rounding(found, every.log_softmax(0), TAGGED, every.abs().max().item())
     assert tagger.decode(**one) == [list(max(scores, key=scores.__getitem__))]
-    shared = make_tagger(transitions="shared")
-    assert shared.pairs is None and "pairs.weight" not in shared.state_dict()
 
 
 def test_padding_changes_nothing(float64):
@@ -139,7 +136,7 @@ def test_words_without_tokens():
 
 @pytest.mark.parametrize(
     ("family", "settings"),
-    [("bert", {}), ("xlm-roberta", {"transitions": "shared", "bio": True, "layer_mix": "concat"}), ("modernbert", {})],
+    [("bert", {}), ("xlm-roberta", {"bio": True}), ("modernbert", {})],
 )
 def test_round_trip(family, settings, tmp_path):
     tagger = make_tagger(make_base(family), **settings)

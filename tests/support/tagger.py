@@ -46,7 +46,7 @@ def enumerate_scores(crf, emissions, pairwise, row, length, names=None):
         for t, tag in enumerate(tags):
             score = score + emissions[row, t, tag]
             score = score + (crf.start[tag] if t == 0 else crf.transitions[tags[t - 1], tag])
-            if t and pairwise is not None:
+            if t:
                 score = score + pairwise[row, t - 1, tags[t - 1], tag]
         found[tags] = score + crf.end[tags[-1]] if tags else score
     return found

@@ -56,7 +56,6 @@ ROWS = [
 ]
 for row, *stored in zip(ROWS, ([0, 11, -1, 12, 13], [18, 19, 20]), ([14, 15, 16, 17], [21, 22, -1, 23, 24, 25])):
     row["source_rows"], row["target_rows"] = stored
-NUMBERED = [{**row, "pair": number} for row, number in zip(ROWS, (4, 2), strict=True)]
 NUMBERS = {"en": 0, "de": 1, "nl": 2}
 SPECIAL = {"words": [], "cls": ["cls"], "cls_sep": ["cls", "sep"], "all": ["cls", "sep"]}
 IDS = [[2, 10, 11, 12, 3, 9], [2, 13, 3, 9, 9, 9], [2, 20, 21, 3, 9, 9], [2, 22, 23, 24, 25, 3]]

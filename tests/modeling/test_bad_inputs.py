@@ -220,7 +220,6 @@ def test_modules_in_task_models(tmp_path):
     refused(
         (insert(good, aligned), "has adapters already"),
         (lambda: outputs(by_language), "Give the language of the text"),
-        (lambda: aligned.push_to_hub("aligned"), "with its owner"),
         (lambda: aligned.save_pretrained(tmp_path / "x", push_to_hub=True), "uploads no adapters"),
         (lambda: adopt(broken, tmp_path / "one"), "8 are missing and 0 are unknown"),
     )

@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import pickle
-import shutil
 
 import pytest
 import torch
@@ -141,27 +140,6 @@ def test_a_copy_saves_itself_and_takes_a_plain_checkpoint_of_the_task(tmp_path):
     assert torch.equal(wrapped, plain.bert.encoder.layer[0].output.dense.weight)
     modules = [{name: tensor for name, tensor in state(m).items() if "xalign_" in name} for m in (other, model)]
     assert modules[0] and same_state(*modules)
-
-
-def test_pushing_makes_the_repository_its_own_base(tmp_path, monkeypatch):
-    model = make_aligned()
-
-    def upload(self, folder, repo_id, *args, **kwargs):
-        shutil.copytree(folder, tmp_path / "uploaded")
-
-    class Api:
-        @staticmethod
-        def create_repo(repo_id, **kwargs):
-            return type("Url", (), {"repo_id": repo_id})
-
-    card = type("Card", (), {"save": staticmethod(lambda path: None)})
-    monkeypatch.setattr(type(model), "_upload_modified_files", upload)
-    monkeypatch.setattr("transformers.utils.hub.hf_api", Api)
-    monkeypatch.setattr("transformers.utils.hub.create_and_tag_model_card", lambda *args, **kwargs: card)
-    model.push_to_hub("someone/aligned")
-    assert {"config.json", "model.safetensors", "adapter_model.safetensors"} <= set(os.listdir(tmp_path / "uploaded"))
-    config = json.loads((tmp_path / "uploaded" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "someone/aligned"
 
 
 # The map is read off its images of 0 and the unit vectors and multiplied into a matrix of the head: 2 products of 16.

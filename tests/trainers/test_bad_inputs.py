@@ -40,7 +40,6 @@ from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
 from hf_xalign.trainers.task_config import TaskConfig
 
-TINY = {"vocab_size": 160, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "languages": ["de_DE"]}
 EACH_STEP = {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}
 
 
@@ -116,8 +115,6 @@ def test_what_fao_cannot_train(tmp_path):
         is_fast = False
 
     save_base("albert", tmp_path / "albert")
-    with pytest.raises(InputError, match="there is nothing to predict"):
-        fao.make(tmp_path).predict(make_links())
     decoding = MBartConfig(vocab_size=160, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32)
     assert_each_refused(
         partial(fao.make, tmp_path),

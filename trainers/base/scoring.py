@@ -126,10 +126,6 @@ class ScoringTrainer(SavingTrainer):
 
         return search_settings(cast(Any, self), *args, **kwargs)
 
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise an InputError: batches have no labels to predict."""
-        raise InputError("predict: there is nothing to predict. Score by evaluate(dataset), or apply trainer.model.")
-
     def formula(self) -> str:
         """Return the objective as plain text."""
         formula = cast(Any, self.args).formula

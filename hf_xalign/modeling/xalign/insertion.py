@@ -38,8 +38,8 @@ def with_alignment(
       returned the model, to train and save it again. After `import hf_xalign`,
       `AutoModelForSequenceClassification.from_pretrained(folder)` gives the same outputs with all weights frozen.
       Without the package peft, transformers loads the model without the module.
-    - `push_to_hub(repo_id)` makes a repository that loads in these ways too. If the folder is uploaded by other means,
-      only [`hf_xalign.load`] loads it from the Hub.
+    - [`hf_xalign.hub.push`] makes a repository of the folder that loads in these ways too. If the folder is uploaded
+      by other means, only [`hf_xalign.load`] loads it from the Hub.
     - With one map per language, select it by `language=` or [`hf_xalign.modeling.set_language`].
 
     Args:
@@ -85,7 +85,7 @@ def detach(model: PreTrainedModel) -> None:
     """Undo [`with_alignment`]'s changes to saving and loading, for a model whose module was removed."""
     del model.peft_config
     model._hf_peft_config_loaded = False
-    for name in ("save_pretrained", "push_to_hub", "_weight_conversions"):
+    for name in ("save_pretrained", "_weight_conversions"):
         model.__dict__.pop(name, None)
     for handle in model.__dict__.pop("_alignment_handles", ()):
         handle.remove()
@@ -158,7 +158,6 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     cast(Any, model).peft_config[ADAPTER].base_sketch = None  # the encoder in the folder is fine-tuned
     # A closure or a bound method would tie copies and pickles of the model to this model; `partial` does not.
     model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
-    model.push_to_hub = partial(_push_to_hub, model)  # type: ignore[assignment]
     model._alignment_handles = [  # type: ignore[assignment]
         model.register_load_state_dict_pre_hook(_accept_plain_names),
         model.register_forward_pre_hook(_hand_language_on, with_kwargs=True),
@@ -196,7 +195,7 @@ def _save_pretrained(
 ) -> None:
     """Save model and module into one folder."""
     if push_to_hub:
-        raise InputError("save_pretrained(push_to_hub=True) uploads no adapters. Use model.push_to_hub(repo_id).")
+        raise InputError("save_pretrained(push_to_hub=True) uploads no adapters. Use hf_xalign.hub.push.")
     state = model.state_dict() if state_dict is None else state_dict
     plain_names, added = _wrapped(model), XAlignModel.names_on_file(model, ADAPTER)
     if is_main_process:
@@ -212,15 +211,6 @@ def _save_pretrained(
         type(model).save_pretrained(model, save_directory, is_main_process=is_main_process, state_dict=plain, **kwargs)
     finally:
         model._hf_peft_config_loaded = True
-
-
-def _push_to_hub(model: PreTrainedModel, repo_id: str, **kwargs: Any) -> str:
-    """Push model and module to one repository."""
-    if "/" not in repo_id:
-        raise InputError(f"repo_id={repo_id}: write it with its owner (name/{repo_id}), which the saved module needs")
-    # From the Hub, transformers loads the base model that the adapter names: here the repository itself.
-    model.peft_config[ADAPTER].base_model_name_or_path = repo_id
-    return type(model).push_to_hub(model, repo_id, **kwargs)
 
 
 _TOLERANCE = 1e-4  # largest difference of an output, over the largest output

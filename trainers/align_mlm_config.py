@@ -53,7 +53,6 @@ class AlignMLMConfig(AlignmentConfig):
 
     PRESETS: ClassVar[dict[str, Preset]] = {"default": _DEFAULT, "paper": _PAPER}
     LOSS: ClassVar[tuple[str, ...]] = ("alpha",)
-    UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "this method scores losses and embeddings: leave it out"}
     headline: ClassVar[str] = "eval_loss"
 
     preset: str = own("default", "Published variant: default or paper.")

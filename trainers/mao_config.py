@@ -122,9 +122,6 @@ class MAOConfig(WordAlignmentConfig):
         "Adapters in every layer.", "Module", rules=[_OURS]
     )
     init: Literal["identity", "random"] = by_preset("Initialize to the identity, or at random as published.", "Module")
-    linear_bias: bool = own(
-        False, "Add a bias to the linear map; l2 does not train the bias of one map.", "Module", rules=[_OURS]
-    )
     orthogonal: bool = own(
         False,
         "Make the linear map of each language a rotation; needs per_language.",

@@ -74,10 +74,7 @@ class PPAConfig(AlignmentConfig):
 
     PRESETS: ClassVar[dict[str, Preset]] = {"default": _DEFAULT, "paper": _PAPER}
     LOSS: ClassVar[tuple[str, ...]] = ("contrast", "words", "temperature", "same_pair_negatives")
-    UNREAD: ClassVar[dict[str, str]] = {
-        "eval_pooling": "PPA's score is of sentences, not words: leave it out",
-        "include_num_input_tokens_seen": PARTS,
-    }
+    UNREAD: ClassVar[dict[str, str]] = {"include_num_input_tokens_seen": PARTS}
 
     preset: str = own("default", "Published variant: default or paper.")
     contrast: Literal["moco", "in_batch", "none"] = by_preset(

@@ -73,7 +73,6 @@ class TaskConfig(AlignmentConfig):
     }
     # By default, training languages select the checkpoint, see `selection`.
     headline: ClassVar[str] = "eval_selection"
-    UNREAD: ClassVar[dict[str, str]] = {"eval_pooling": "a task has scores of its own: leave it out"}
 
     preset: str = own("", "Settings: default, or rotate with a tagger, unless given.", "Schedule")
     head: Head = own(

@@ -153,7 +153,6 @@ def _options(args: Arguments, job: pairs.Run | None) -> tuple[dict[str, Any], li
         poolings.append(job.setting("pooling", "mean"))
     elif job and job.record:
         batch_size = job.setting("per_device_eval_batch_size", 8)
-        poolings.append(job.setting("eval_pooling", "mean"))
     shared = {"layer": layer if args.layer is None else args.layer, "batch_size": args.batch_size or batch_size}
     return shared, list(dict.fromkeys(poolings)), args.layer is None and not mapping
 

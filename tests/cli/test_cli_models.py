@@ -180,7 +180,7 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
 
 RUNS = {
     "fao": (fao, ("--max_steps", "2", "--save_steps", "1", "--protocol", "identical", "--start_share", "0")),
-    "mao": (mao, ("--max_steps", "2", "--eval_pooling", "first")),
+    "mao": (mao, ("--max_steps", "2")),
     "ppa": (ppa, ("--max_steps", "2", "--queue_size", "16")),
     "mapping": (mapping, ("--layers", "1", "--pooling", "first")),
 }

@@ -10,7 +10,7 @@ SMALL = {"num_heads": 2, "feedforward_size": 24, "reduction_factor": 4}
 IDS = torch.tensor([[2, 8, 59, 55, 3]])
 
 KINDS = {
-    "linear": {"linear_bias": True, "objective": "infonce"},
+    "linear": {"objective": "infonce"},
     "maps": {"per_language": "all"},
     "rotations": {"per_language": "others", "orthogonal": True},
     "transformer": {"preset": "transformer"},

@@ -325,7 +325,6 @@ def test_ppa(tmp_path):
         partial(PPAConfig, output_dir=str(tmp_path), use_cpu=True),
         {
             "that leaves no objective": {"contrast": "none", "words": "none"},
-            "eval_pooling=last: PPA's score is of sentences": {"eval_pooling": "last"},
         },
     )
     larger = make_tokenizer()

@@ -28,7 +28,7 @@ FROZEN_SOURCE = {"align_target": "frozen", "regularized_side": "source"}
 # Settings and a pooling.
 CASES = {
     "identity": ({}, "first"),
-    "random with bias, all words kept": ({"init": "random", "linear_bias": True, **KEPT}, "mean"),
+    "random, all words kept": ({"init": "random", **KEPT}, "mean"),
     "map for all, linked words kept": ({**EACH, **KEPT_LINKED}, "last"),
     "source kept": ({**OTHERS, **KEPT, "regularized_side": "source", "reduction": "words"}, "mean"),
     "frozen target": ({**OTHERS, "align_target": "frozen"}, "mean"),

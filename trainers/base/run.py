@@ -20,7 +20,6 @@ from transformers.utils.logging import get_logger
 
 from hf_xalign.cache import read_mark
 from hf_xalign.data.arrow import count_languages
-from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.load import sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
@@ -59,12 +58,10 @@ CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)
 
 
-def draw_pictures(
-    log: Sequence[Record], distances: Record, folder: Path, base_model: str, pooling: Pooling
-) -> list[Path]:
+def draw_pictures(log: Sequence[Record], distances: Record, folder: Path, base_model: str) -> list[Path]:
     """Draw the figures into `folder` and remove those of an earlier run; log a warning if matplotlib is missing.
 
-    `log` is the trainer's log, and `distances` are those of linked words by stage, pooled by `pooling`.
+    `log` is the trainer's log, and `distances` are those of linked words by stage, by their mean subword.
     """
     for pattern in _OURS:
         for path in folder.glob(pattern):
@@ -79,7 +76,7 @@ def draw_pictures(
     if distances.get("before") and distances.get("after"):
         both = {stage: distances[stage] for stage in ("before", "after")}
         sources = {"before": base_model, "after": str(folder)}
-        grid = grid_of(both, sources, pooling=pooling)
+        grid = grid_of(both, sources, pooling="mean")
         drawn += [path for path in write_distances(grid, folder) if path.suffix == ".png"]
     return drawn
 
@@ -288,8 +285,7 @@ class Run:
         drawn: list[Path] = []
         if self.reporting.pictures and self.pivot:
             with self.phase("scoring"):
-                pooling = trainer.args.eval_pooling
-                drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model, pooling)
+                drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model)
         saved = {"model": str(folder), **self._kept}
         saved |= {name: export(trainer) for name, export in self.reporting.exports.items()}
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}

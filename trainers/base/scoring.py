@@ -68,8 +68,8 @@ class ScoringTrainer(SavingTrainer):
 
         Returns:
             `<prefix>_<name>` for each score. Methods that align words or sentences return fractions between 0 and 1:
-            `<lang>_retrieval_<pooling>` (mean of both directions), the same with `_to_pivot` and `_from_pivot`, and
-            `retrieval`, the mean over languages.
+            `<lang>_<headline>`, such as `de_retrieval_mean` (mean of both directions), the same with `_to_pivot` and
+            `_from_pivot`, and `retrieval`, the mean over languages.
         """
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
         if dataset is None:
@@ -99,11 +99,11 @@ class ScoringTrainer(SavingTrainer):
     @staticmethod
     def headline(args: Any) -> str:
         """Return the name of the headline score under these settings."""
-        return Score("retrieval", args.eval_pooling).name
+        return Score("retrieval", "mean").name
 
     def _score(self, dataset: Dataset) -> Scores:
         """Return the scores of each language."""
-        return self._score_by(score_retrieval, dataset, poolings=(self.args.eval_pooling,))
+        return self._score_by(score_retrieval, dataset, poolings=("mean",))
 
     def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: Any) -> Scores:
         """Call a function of `hf_xalign.evaluation.scores` in the precision of training."""

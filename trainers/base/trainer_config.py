@@ -16,7 +16,6 @@ from transformers.training_args import TrainingArguments
 
 from hf_xalign.checks import SettingError, check, check_choice, excludes, needs, setting, show
 from hf_xalign.config import non_default_fields
-from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import check_embeddings
 from hf_xalign.errors import InputError, explained
@@ -189,9 +188,6 @@ class AlignmentConfig(TrainingArguments):
         None, "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint.", "Run"
     )
     ddp_timeout: int = own(86_400, "Seconds that processes wait for one that aligns, fills a cache or scores.", "Run")
-    eval_pooling: Pooling = own(
-        "mean", "Word vectors of the retrieval score in training, from the first or last subword or their mean.", "Run"
-    )
     language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run", rules=SAMPLING_RULES)
     language_alpha: float = own(
         0.3,

@@ -195,7 +195,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             model,
             self.processing_class,
             evaluation,
-            poolings=list(dict.fromkeys(("mean", "last", args.eval_pooling))),
+            poolings=("mean", "last"),
             specials=check_protocols(run.protocols, self.processing_class, evaluation),
             word_view=isinstance(getattr(model, "active_peft_config", None), XAlignConfig),
             batch_size=args.per_device_eval_batch_size,
@@ -212,9 +212,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             pivot_words.append(words.vectors[:end][words.present[:end], 0])
         run.pivot[when] = {"words": torch.cat(pivot_words), "sentences": pivot_sentences(self, model, means=means)}
         try:
-            run.distances[when] = known_distances(
-                vectors, evaluation, pooling=args.eval_pooling, pairs=HISTOGRAM_PAIRS
-            )
+            run.distances[when] = known_distances(vectors, evaluation, pooling="mean", pairs=HISTOGRAM_PAIRS)
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
         yield score_vectors(vectors, evaluation, run.protocols, scored=("mean",), all_occurrences=True, **options)

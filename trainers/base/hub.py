@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import CommitInfo, run_as_future
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError, explained
@@ -17,18 +17,11 @@ from hf_xalign.hub.upload import check_login
 from hf_xalign.record import FILENAME
 
 
-def check_push(args: TrainingArguments) -> None:
-    """Raise an InputError, before anything is computed, if `push_to_hub=True` cannot reach the Hub or log in there."""
-    if args.push_to_hub and args.process_index == 0:
-        with explained("push_to_hub=true"):
-            check_login(args.hub_model_id or Path(cast(str, args.output_dir)).absolute().name, args.hub_token)
-
-
 class HubTrainer(Trainer):
     """`Trainer` that pushes the trained model with [`hf_xalign.hub.push`], and no checkpoints, which hold pickles."""
 
     def _check_push(self, model: Any) -> None:
-        """Raise an InputError if the run cannot be pushed: its adapter's base is local, or the Hub does not answer."""
+        """Raise an InputError if the run cannot be pushed: its adapter's base is local, or the Hub refuses it."""
         for config in getattr(model, "peft_config", {}).values():
             base = config.base_model_name_or_path
             if is_local(portable_name(base)):
@@ -37,7 +30,10 @@ class HubTrainer(Trainer):
                     "Train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
                     "base_model=OWNER/NAME"
                 )
-        check_push(self.args)
+        args = self.args
+        if args.process_index == 0:
+            with explained("push_to_hub=true"):
+                check_login(args.hub_model_id or Path(cast(str, args.output_dir)).absolute().name, args.hub_token)
 
     def push_to_hub(  # type: ignore[override]  # it also returns a future, or None off the main process
         self,

@@ -124,7 +124,6 @@ class FAOTrainer(WordAlignmentTrainer):
             needed={self.objective.kept_side: "all"} if reads_words else {},
             sentences=reads_sentences,
             frozen_layers=frozen,
-            dtype=getattr(torch, args.reference_dtype),
             folder=args.cache_dir,
             ray=args.ray,
         )

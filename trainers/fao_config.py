@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.checks import needs
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
@@ -116,9 +115,6 @@ class FAOConfig(WordAlignmentConfig):
         "copy",
         "Compute f0 by a frozen copy of the encoder (copy), or once into a memory-mapped file (cache).",
         "Model",
-    )
-    reference_dtype: Literal["float32", "bfloat16"] = own(
-        "float32", "Data type of cached vectors.", "Model", rules=[needs(reference="cache")]
     )
     freeze_embeddings: bool = by_preset("Do not train the word embeddings.", "Model")
     freeze_layers: int = own(0, "Do not train the first n layers and the embeddings.", "Model")

@@ -186,8 +186,8 @@ class TaskTrainer(AlignmentTrainer):
 
     def _packed(self, model: nn.Module) -> AbstractContextManager[None]:
         """Let the encoder skip padding, except for a question answerer, whose head reads it."""
-        # DataParallel splits a batch by rows, and a compiled model keeps its own forward.
-        if self.task.kind == "questions" or self.args.torch_compile or isinstance(model, nn.DataParallel):
+        # A compiled model keeps its own forward.
+        if self.task.kind == "questions" or self.args.torch_compile:
             return nullcontext()
         task_model = self.accelerator.unwrap_model(model)
         return packed_forward(task_model, reruns=bool(self.args.gradient_checkpointing))

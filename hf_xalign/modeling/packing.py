@@ -136,8 +136,7 @@ def encode_batch(
     below = list(layers) != [depth]
     inside = attention_mask.bool()
     layout = Layout(inside.flatten().nonzero()[:, 0], inside)
-    # DataParallel splits a batch by rows.
-    packed = packed and not isinstance(model, nn.DataParallel) and can_pack(encoder) and not bool(inside.all())
+    packed = packed and can_pack(encoder) and not bool(inside.all())
     known = frozen.find(input_ids, inside) if frozen else None
     with contextlib.ExitStack() as stack:
         if frozen is not None and known is not None:

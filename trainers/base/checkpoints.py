@@ -43,7 +43,7 @@ _MAY_CHANGE = re.compile(
     r"|bf16|fp16|tf32|use_cpu|torch_empty_cache_steps|disable_tqdm|load_best_model_at_end"
     r"|early_stopping_patience|ignore_data_skip|restore_callback_states_from_checkpoint|full_determinism"
     r"|accelerator_config|skip_memory_metrics|local_rank"
-    r"|cache_(dir|dtype|reference)|feature_cache|ray|reference(_dtype)?"
+    r"|cache_(dir|dtype|reference)|feature_cache|ray|reference"
 ).fullmatch
 _OF_BEST = ("metric_for_best_model", "greater_is_better")
 _SHOWN = 4  # differing settings in a message

@@ -148,7 +148,8 @@ def _fill(model: PreTrainedModel, config: XAlignConfig, weights: dict[str, torch
 
 def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     """Freeze the module and `frozen`, make the rest trainable, and make the model save and load as one."""
-    _thaw(model, frozen)
+    model.requires_grad_(True)
+    nn.ParameterList(frozen).requires_grad_(False)
     for layer in (module for module in model.modules() if isinstance(module, XAlignLayer)):
         # PEFT's list of weights that stay frozen when `set_adapter` makes the active adapter trainable.
         layer.frozen_peft_weight_names = {ADAPTER: tuple(layer.adapter_layer_names)}
@@ -162,11 +163,6 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
         model.register_load_state_dict_pre_hook(_accept_plain_names),
         model.register_forward_pre_hook(_hand_language_on, with_kwargs=True),
     ]
-
-
-def _thaw(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
-    model.requires_grad_(True)
-    nn.ParameterList(frozen).requires_grad_(False)
 
 
 def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

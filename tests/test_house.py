@@ -24,7 +24,7 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1600, 23),
+    "cli": (1599, 23),
     "core": (2885, 54),
     "data": (6906, 128),
     "evaluation": (1999, 18),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1642, 20),
     "metrics": (483, 2),
     "model_cards": (634, 0),
-    "modeling": (4865, 77),
+    "modeling": (4776, 76),
     "objectives": (1241, 13),
     "prepare": (980, 4),
     "recipes": (2707, 33),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (620, 5),
     "statistics": (724, 10),
     "tasks": (2747, 53),
-    "trainers": (7273, 95),
+    "trainers": (7157, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -122,13 +122,8 @@ _HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", 
 _DERIVED = {"do_eval", "eval_on_start", "dataloader_pin_memory"}
 
 # Of every preset that names no other order.
-_BY_LENGTH = {"train_sampling_strategy": "group_by_length"}
+_ORDER: Preset = {"train_sampling_strategy": "group_by_length", "language_sampling": "proportional"}
 
-SAMPLING = (
-    "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
-    "language of n rows counts as n ** language_alpha."
-)
-SAMPLING_RULES = [excludes("that draws every row", "temperature", train_sampling_strategy="sequential")]
 Draw = Literal["first", "seed"]
 DRAW = "With a maximum number of pairs per source: take the first that the filters keep (first), or a sample (seed)."
 # Schedule of transformers' example scripts, with warm-up and decay.
@@ -188,7 +183,12 @@ class AlignmentConfig(TrainingArguments):
         None, "true: resume from the last complete checkpoint of output_dir. Or the path of a checkpoint.", "Run"
     )
     ddp_timeout: int = own(86_400, "Seconds that processes wait for one that aligns, fills a cache or scores.", "Run")
-    language_sampling: LanguageSampling = own("proportional", SAMPLING, "Run", rules=SAMPLING_RULES)
+    language_sampling: LanguageSampling = by_preset(
+        "proportional: every row once an epoch. each: equal numbers of each language in every step. temperature: a "
+        "language of n rows counts as n ** language_alpha.",
+        "Run",
+        rules=[excludes("that draws every row", "temperature", train_sampling_strategy="sequential")],
+    )
     language_alpha: float = own(
         0.3,
         "Exponent of language_sampling=temperature: 1 is proportional, 0 equal shares.",
@@ -261,7 +261,7 @@ class AlignmentConfig(TrainingArguments):
 
     def preset_defaults(self) -> Preset:
         """Return the preset's settings, as far as they go with those that are given."""
-        return _BY_LENGTH | self.PRESETS[self.preset]
+        return _ORDER | self.PRESETS[self.preset]
 
     def check_settings(self) -> None:
         """Raise an InputError for settings that cannot be trained; the preset is already filled in."""

@@ -10,7 +10,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.batches.pairs import LinkedTokens, Pooling, RegularizedWords, Side
-from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import special_frame, word_tokenizer
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
@@ -23,8 +22,6 @@ from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Norm, Reduction, WordContrast, WordDistance
 from hf_xalign.trainers.base.trainer_config import (
     DRAW,
-    SAMPLING,
-    SAMPLING_RULES,
     AlignmentConfig,
     Draw,
     Preset,
@@ -54,7 +51,6 @@ CAO: Preset = {
     "sentence_weight": 0.0,
     "teacher_weight": 0.0,
     "similarity_weight": 0.0,
-    "language_sampling": "proportional",
     "draw": "seed",
     "learning_rate": 5e-5,
     "num_train_epochs": 1.0,
@@ -153,7 +149,6 @@ class WordAlignmentConfig(AlignmentConfig):
         None, "Text before every sentence, such as 'query: ' for e5; it is saved with the tokenizer.", "Data"
     )
     draw: Draw = by_preset(DRAW, "Data")
-    language_sampling: LanguageSampling = by_preset(SAMPLING, "Data", rules=SAMPLING_RULES)
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
     ray: str | None = own(
         None,

@@ -85,24 +85,20 @@ def _read(path: Path, column: str) -> Dataset:
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
     key = digest(_READING, hash_file(path), readers.file_format(path), column)
     table = cache_dir("monolingual") / f"{key}.arrow"
-    batches = _parquet(path, column) if readers.file_format(path) == ".parquet" else _lines(path, column)
-    make_once(table, lambda: write_rows(batches, table, str(path), "sentences"))
+    make_once(table, lambda: write_rows(_batches(path, column), table, str(path), "sentences"))
     return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)
 
 
-def _parquet(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
-    with readers.open_parquet(path) as file:
-        if column not in file.schema_arrow.names:
-            raise _no_column(path, column, file.schema_arrow.names)
-        for batch in readers.parquet_batches(file, _BATCH, [column]):
-            yield pyarrow.record_batch([_clean(batch[column])], names=[column])
-
-
-def _lines(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the lines of plain text, or a column of JSON Lines without its empty lines."""
-    plain = readers.file_format(path) == ".txt"
-    lines: Any = readers.read_lines(path) if plain else readers.read_jsonl(path)
-    records = ((row, {column: content} if plain else content) for row, content in lines if content is not None)
+def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the lines of plain text, or the column of a table without the empty lines of JSON Lines."""
+    records: Any
+    match readers.file_format(path):
+        case ".txt":
+            records = ((row, {column: line}) for row, line in readers.read_lines(path))
+        case ".parquet":
+            records = readers.read_parquet(path, lambda names, _: [column] if column in names else names)
+        case _:
+            records = ((row, record) for row, record in readers.read_jsonl(path) if record is not None)
     column_type = None
     while batch := list(itertools.islice(records, _BATCH)):
         for row, record in batch:

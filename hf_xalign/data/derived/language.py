@@ -21,7 +21,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -154,7 +154,6 @@ Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
 
-_FORMAT, _VERSION = "derived_language", 1
 _SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
 
 
@@ -248,11 +247,8 @@ class DerivedLanguage:
 
     def save(self, path: str | os.PathLike) -> str:
         """Write the language as JSON, with its alphabet and word order, and return the path."""
-        content = {"format": _FORMAT, "version": _VERSION, **vars(self)}
-        content["alphabet"] = self.alphabet and self.alphabet.characters
-        content["word_order"] = self.word_order and self.word_order.to_json()
-        content["shared"] = self.shared and vars(self.shared)
-        return str(write_text(Path(path), json.dumps(content, ensure_ascii=False, indent=1) + "\n"))
+        content = json.dumps(asdict(self), ensure_ascii=False, indent=1)
+        return str(write_text(Path(path), content + "\n"))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> DerivedLanguage:
@@ -260,11 +256,10 @@ class DerivedLanguage:
         fault = "not a derived language that hf_xalign saved"
         with explained(f"{path}: cannot be read", OSError), content_errors(path, fault):
             content = read_json(path, fault)
-            del content["format"], content["version"]
-            for name, make in (("alphabet", Alphabet), ("word_order", WordOrder.from_json)):
-                content[name] = None if content[name] is None else make(content[name])
             if shared := content["shared"]:
-                content["shared"] = SharedPieces(shared["tokenizer"], tuple(shared["pieces"]))
+                shared["pieces"] = tuple(shared["pieces"])
+            for name, make in (("alphabet", Alphabet), ("word_order", WordOrder), ("shared", SharedPieces)):
+                content[name] = content[name] and make(**content[name])
             return cls(**content)
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from datasets import Dataset, Features, List, Value
 
@@ -35,10 +35,6 @@ class Tree(NamedTuple):
     heads: Sequence[int]
     deprels: Sequence[str]
 
-    def check(self) -> None:
-        """Raise an InputError for lists of different lengths."""
-        check_lengths("word", **self._asdict())
-
 
 def read_trees(path: str | Path) -> Iterator[Tree]:
     """Yield the sentences of a CoNLL-U file; multi-word tokens (`1-2`) and empty nodes (`1.1`) are skipped.
@@ -61,7 +57,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
             heads = list(map(int, columns["head"]))
         tree = Tree(columns["tokens"], columns["upos"], heads, columns["deprel"])
         with explained(where):
-            tree.check()
+            check_lengths("word", **tree._asdict())
         yield tree
     if withheld and withheld == count:
         raise InputError(f"{path}: {WITHHELD}")
@@ -83,7 +79,6 @@ def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
 
 HEAD = "HEAD"  # label of the head itself, among the relations of its dependents
 
-_FORMAT, _VERSION = "word_order", 1
 _CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}
 
 _EXACT = 10  # longest phrase whose Z is summed exactly, over 2^10 sets
@@ -136,7 +131,7 @@ class WordOrder:
         A dependent moves with all words below it, and phrases with gaps (not projective) become contiguous. Heads of
         other categories keep the order of their dependents. `draw` returns a random number in [0, 1).
         """
-        tree.check()
+        check_lengths("word", **tree._asdict())
         phrases = _phrases(tree)
         order: list[int] = []
         todo = [(0, False)]
@@ -151,15 +146,6 @@ class WordOrder:
                 members = [members[k] for k in self._draw(category, _labels(tree, number, members), draw)]
             todo += [(member, member == number) for member in reversed(members)]
         return order
-
-    def to_json(self) -> dict[str, Any]:
-        """Return format, version and counts in JSON types."""
-        return {"format": _FORMAT, "version": _VERSION, "counts": self.counts}
-
-    @classmethod
-    def from_json(cls, value: Any) -> WordOrder:
-        """Restore what `to_json` returned; another format raises an InputError."""
-        return cls(value["counts"])
 
     def _draw(self, category: str, labels: Sequence[str], draw: Callable[[], float]) -> list[int]:
         """Draw the new order of a phrase's members, as indices."""

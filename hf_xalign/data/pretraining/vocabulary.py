@@ -369,7 +369,7 @@ def extend_tokenizer(
         raise InputError(
             f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
         )
-    spec["normalizer"] = _normalizer(spec["normalizer"], alphabet, name)
+    spec["normalizer"] = _normalizer(spec["normalizer"], alphabet)
     special = {token["content"] for token in spec["added_tokens"]}
     special.add(model["vocab"][model["unk_id"]][0] if unigram else model["unk_token"])
     scores = [score for _, score in model["vocab"]] if unigram else []
@@ -393,7 +393,7 @@ def extend_tokenizer(
     return rebuild(tokenizer, spec), np.array(counterparts, dtype=np.int64).reshape(-1, 2)
 
 
-def _normalizer(normalizer: Spec | None, alphabet: Alphabet, name: str) -> Spec | None:
+def _normalizer(normalizer: Spec | None, alphabet: Alphabet) -> Spec | None:
     """Return the normalizer, followed by a map of the letters whose characters it changes."""
     if normalizer is None:
         return None
@@ -403,11 +403,6 @@ def _normalizer(normalizer: Spec | None, alphabet: Alphabet, name: str) -> Spec 
         normal = normalized_character(natural, character)
         if normal == character:
             continue
-        if missing := alphabet.unknown(normal):
-            raise InputError(
-                f"{name}: the normalizer makes {normal!r} of {character!r}, but {missing[0]!r} is not in the "
-                "alphabet. Make it by Alphabet.of(words, tokenizer)."
-            )
         mapping[alphabet.translate(character)] = alphabet.translate(normal)
     if not mapping:
         return normalizer

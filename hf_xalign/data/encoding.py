@@ -32,7 +32,7 @@ _BOUNDARY, _BYTES_BOUNDARY = "▁", "Ġ"
 # Words with an unknown piece: share of a language's words that is warned of, share that is refused, sampled texts.
 _WARNED_SHARE, _REFUSED_SHARE, _SAMPLE = 0.02, 0.30, 1000
 _warned: WeakKeyDictionary[PreTrainedTokenizerBase, set[str | None]] = WeakKeyDictionary()
-_CHARACTERS = 1_000_000  # characters of sentences that are encoded at once
+_AT_ONCE = 200  # sentences that are encoded at once
 # Model types whose position numbers begin after the padding token's id.
 _OFFSET = {
     *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "ibert"),
@@ -138,19 +138,13 @@ def _encodings(
         sentences = [list(map(clean_text, words)) for words in chunk]
         return tokenizer(sentences, is_split_into_words=True, **limited).encodings
 
-    chunk: list[Sequence[str]] = []
-    characters = 0
-    for number, words in enumerate(sentences, 1):
-        chunk.append(words)
-        characters += sum(map(len, words[:limit]))
-        if characters < _CHARACTERS and number < len(sentences):
-            continue
+    for start in range(0, len(sentences), _AT_ONCE):
+        chunk = sentences[start : start + _AT_ONCE]
         for sentence, encoding in zip(chunk, encode([sentence[:limit] for sentence in chunk]), strict=True):
             # Nearly every word has a token, so words after the limit are truncated in any case.
             if len(sentence) > limit and not encoding.overflowing:
                 [encoding] = encode([sentence])
             yield encoding, sentence
-        chunk, characters = [], 0
 
 
 def first_position(config: PretrainedConfig) -> int:

@@ -508,19 +508,16 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
 
     The columns of `text` hold sentences, also where their names could be those of languages.
     """
-    said = (SAY_LANGUAGES & record.keys()).difference(text)
-    if not said:
-        return {}
-    record = {name: record[name] for name in said}
-    direction = record.get(forms.DIRECTION)
+    said = {name: record[name] for name in (SAY_LANGUAGES & record.keys()).difference(text)}
+    direction = said.get(forms.DIRECTION)
     if isinstance(direction, str) and "-" in direction:
         return dict(zip(forms.LANGUAGES, direction.split("-", 1), strict=True))
+    if not {"sl", "tl"} <= said.keys():  # these are languages too: alone, one of them is a column of text
+        said = {name: value for name, value in said.items() if len(name) > 2}
     found: Cells = {}
     for column, names in forms.LANGUAGES.items():
-        for name in names:
-            # `sl` and `tl` are languages too: alone, one of them is a column of text.
-            if record.get(name) not in (None, "") and (len(name) > 2 or {"sl", "tl"} <= record.keys()):
-                found.setdefault(column, record[name])
+        if values := [said[name] for name in names if said.get(name) not in (None, "")]:
+            found[column] = values[0]
     return found
 
 

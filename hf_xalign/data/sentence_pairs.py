@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -102,7 +101,15 @@ def encode_sentence_pairs(
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )
-    rows_left, counts = _filtered(encoded, min_tokens, limit)
+    lengths, shorter, languages = (
+        np.asarray(encoded.select_columns([name]).with_format("numpy")[name][:])
+        for name in ("length", "shorter", "source_lang")
+    )
+    fate = np.where(shorter < min_tokens, 1, np.where(lengths > limit, 2, 0))
+    counts = {}
+    for name in np.unique(languages):
+        counts[str(name)] = PairCounts(*np.bincount(fate[languages == name], minlength=3).tolist())
+    rows_left = np.flatnonzero(fate == 0)
     summary = "; ".join(f"{name}: {n.short} short, {n.long} long of {sum(n)}" for name, n in counts.items())
     rules = f"short: fewer than {min_tokens} tokens on a side, long: more than {limit} on both sides together"
     if not len(rows_left):
@@ -123,18 +130,3 @@ def count_tokens(dataset: Dataset, vocabulary: int) -> np.ndarray:
         for column in table.columns:
             counts += np.bincount(pc.list_flatten(column).to_numpy(), minlength=vocabulary)
     return counts
-
-
-def _filtered(encoded: Dataset, min_tokens: int, max_tokens: int) -> tuple[np.ndarray, dict[str, PairCounts]]:
-    """Return the numbers of the rows that are kept, and the counts by language."""
-    passed: list[np.ndarray] = []
-    tally: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
-    columns = encoded.select_columns(["length", "shorter", "source_lang"]).with_format("numpy")
-    for batch in columns.iter(100_000):
-        fate = np.where(batch["shorter"] < min_tokens, 1, np.where(batch["length"] > max_tokens, 2, 0))
-        passed.append(fate == 0)
-        names, codes = np.unique(batch["source_lang"], return_inverse=True)
-        for code, name in enumerate(names):
-            tally[str(name)] += np.bincount(fate[codes == code], minlength=3)
-    counts = {name: PairCounts(*tally[name].tolist()) for name in sorted(tally)}
-    return np.flatnonzero(np.concatenate(passed)), counts

@@ -18,6 +18,7 @@ from hf_xalign.data.derived.language import DerivedLanguage
 from hf_xalign.data.derived.rows import derive, tree_columns
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.readers import is_conllu
+from hf_xalign.data.span_labels import IGNORED, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records
 from hf_xalign.tasks.questions import COLUMNS, pair_code, read_questions
@@ -133,6 +134,10 @@ def derive_examples(
     labels = "labels" if "labels" in rows.column_names else None
     with explained(examples.name):
         derived = derive(rows, language, _texts(rows), labels=labels)
+    if labels:
+        # A word without a label stays one: read again, `_` would be `O` in a set without `O`.
+        names = [[IGNORED if name == UNLABELLED else name for name in row] for row in derived["labels"]]
+        derived = derived.remove_columns("labels").add_column("labels", names)
     fingerprint = digest(examples.fingerprint, str(language))
     return replace(examples, language=language.code, rows=derived, fingerprint=fingerprint)
 

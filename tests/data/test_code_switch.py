@@ -1,11 +1,10 @@
-"""Code-switched pairs against a loop, and their groups through a real Trainer."""
+"""Code-switched pairs against a loop, and their groups."""
 
-import torch
 from datasets import concatenate_datasets
 from support.batches import assert_batch
 from support.examples import nli, qa
-from support.tiny import make_encoder, make_tokenizer
-from transformers import BertForSequenceClassification, DataCollatorWithPadding, Trainer, TrainingArguments
+from support.tiny import make_tokenizer
+from transformers import DataCollatorWithPadding
 
 from hf_xalign.data.code_switching import GroupCollator, code_switch_pairs, gather_groups
 
@@ -70,31 +69,3 @@ def test_the_collator_takes_groups_apart():
     wanted = dict(collate(rows))
     for given in (*([one[4], one[1]] for one in (gathered, gathered.with_format("torch"))), rows):
         assert_batch(dict(GroupCollator(collate)(given)), wanted)
-
-
-def test_halves_are_in_one_batch_of_a_trainer(tmp_path):
-    torch.manual_seed(0)
-    config = make_encoder().config
-    config.num_labels = 3
-    data = tokenized(7)
-    numbers = {tuple(row["input_ids"]): row["group"] for row in data}
-    seen = []
-
-    class Recorded(Trainer):
-        def training_step(self, model, inputs, *args, **kwargs):
-            seen.append([numbers[tuple(row[row != 0].tolist())] for row in inputs["input_ids"]])
-            return super().training_step(model, inputs, *args, **kwargs)
-
-    steps = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_train_epochs": 2}
-    quiet = {"report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True}
-    trainer = Recorded(
-        BertForSequenceClassification(config),
-        TrainingArguments(output_dir=str(tmp_path), **steps, **quiet),
-        train_dataset=gather_groups(data),
-        eval_dataset=data.remove_columns("group").select(range(4)),
-        data_collator=GroupCollator(DataCollatorWithPadding(make_tokenizer())),
-    )
-    trainer.train()
-    assert all(batch[::2] == batch[1::2] for batch in seen)
-    assert [sorted(g for batch in epoch for g in batch[::2]) for epoch in (seen[:4], seen[4:])] == [list(range(7))] * 2
-    assert trainer.evaluate()["eval_loss"] > 0

@@ -274,6 +274,10 @@ def test_text_named_by_the_code_of_a_derived_language_is_derived(tmp_path):
     assert derived.rows["tokens"][:] == [["geldi", "Nur", "Ayşe", "."], ["gitti", "Eve", "."]]
     assert derived.rows["labels"][0] == ["O", "B-PER", "I-PER", "O"] and derived.language == "tr-x-inv"
     assert derived.fingerprint != natural.fingerprint
+    file.write_text("Ayşe B-PER\nNur I-PER\ngeldi -100\n")  # a word that is ignored, in a set without O
+    ignoring = read_task(**options, derived_language=str(tmp_path)).evaluation["tr-x-inv"]
+    assert ignoring.rows["labels"][:] == [["_", "B-PER", "I-PER"]]
+    file.write_text("Ayşe B-PER\nNur I-PER\ngeldi O\n. O\n\nEve O\ngitti O\n. O\n")
     plain = read_task(**options).evaluation["tr-x-inv"]  # text that is derived already
     assert plain.rows["tokens"][:] == natural.rows["tokens"][:]
     # Two texts of the Hub in which languages cross, and one of them that is a file which is not there.

@@ -20,7 +20,6 @@ import pyarrow as pa
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows
-from hf_xalign.checks import check_distinct
 from hf_xalign.data.parallel import Table, check_columns
 from hf_xalign.data.readers import Record
 from hf_xalign.errors import InputError, explained
@@ -36,7 +35,6 @@ def code_switch_pairs(
     first: str | Sequence[str],
     second: str | Sequence[str],
     id_column: str | None = None,
-    label_column: str = "label",
 ) -> Dataset:
     """Code-switch a translated training set: combine one translated text with the other text's English original.
 
@@ -51,12 +49,13 @@ def code_switch_pairs(
         second: text column of c, or several columns, such as `("context", "answers")` with offsets.
         id_column: column that matches rows; `english` may then have more rows in any order. By default row i matches
             row i.
-        label_column: column that must be equal in both sets, if both have it.
 
     Returns:
         Two rows for each row of `dataset`, with its columns and `group` int64, the index of the original row. Columns
         in neither `first` nor `second` keep the translated row's values. [`gather_groups`] needs `group`: keep it when
         tokenizing.
+
+    A column `label` must be equal in both sets, if both have it.
 
     Raises:
         InputError: a column is missing, the sets differ in length, an id is missing or repeated, labels differ, or an
@@ -66,7 +65,7 @@ def code_switch_pairs(
     columns = [*texts[0], *texts[1]]
     _check_columns(dataset, english, texts, id_column)
     shared = set(dataset.features) & set(english.features) - set(columns)
-    compared = [name for name in [label_column] if name in shared]
+    compared = ["label"] if "label" in shared else []
     original = english if id_column is None else english.select(_rows_by_id(dataset, english, id_column))
     original = original.select_columns(columns + compared)
     original = original.rename_columns({name: _ENGLISH + name for name in columns + compared})
@@ -180,7 +179,6 @@ def _check_text(columns: Record, where: str, spans: set[str]) -> None:
 
 def _check_columns(dataset: Dataset, english: Dataset, texts: Sequence[Sequence[str]], id_column: str | None) -> None:
     columns = [name for text in texts for name in text]
-    check_distinct(first=texts[0], second=texts[1], columns=columns)
     for what, data in (("translated", dataset), ("English", english)):
         check_columns(data, [*columns, *([id_column] if id_column else [])], f"the {what} set", "Name another column.")
     if loose := [name for name, kind in dataset.features.items() if has_offsets(kind) and name not in columns]:

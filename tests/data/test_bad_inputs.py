@@ -22,7 +22,7 @@ from hf_xalign.data import concatenate, encode_pairs, load_parallel
 from hf_xalign.data.builtin import builtin_encoder
 from hf_xalign.data.code_switching import code_switch_pairs, gather_groups
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
-from hf_xalign.data.derived.rows import derive, derive_pairs, move_spans
+from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.word_order import Tree, WordOrder, load_treebank, read_trees
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TokenEntries, check_block_size, encode_pretraining
@@ -278,26 +278,20 @@ def test_derived_languages(tmp_path):
         "alphabet=.* needs operations=transliteration": {"operations": ("inversion",), "alphabet": alphabet},
         "operations=syntax needs word_order": {"operations": ("syntax",)},
         "shared=.* needs operations=transliteration": {"shared": SharedPieces("", ())},
-        "not a language code": {"base": "English"},
     }
     table = {message: lambda _, new=new: DerivedLanguage(**language | new) for message, new in changes.items()}
     contents = ("no", '{"base": "en"}')
-    moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
     table |= {
         r"a\.json: not a derived language": [in_file("a.json", text, DerivedLanguage.load) for text in contents],
-        "syntax needs the dependency tree": [lambda _: moved.words(TREE.words), lambda _: moved.words(["a"], TREE)],
     }
     refused(table, tmp_path)
 
 
 def test_derived_rows():
-    tags = [["X"], ["X", "Y"]]
-    rows = Dataset.from_dict({"text": ["a b", None], "tokens": [["a"], ["b"]], "tags": tags})
+    rows = Dataset.from_dict({"text": ["a b", None], "tokens": [["a"], ["b"]]})
     inverted = DerivedLanguage("en", ("inversion",))
     moved = DerivedLanguage("en", ("syntax",), word_order=ORDER)
     table = {
-        "row 1: 1 words in tokens, 2 values in tags": lambda: derive(rows, inverted, ["tokens"], labels="tags"),
-        "the label 'X' is not BIO": lambda: move_spans(["B-a", "X"], [1, 0]),
         r"no column words \(it has text": lambda: derive_pairs(rows, inverted, "words"),
         r"no column upos, heads, deprels .* load_treebank": lambda: derive(rows, moved, ["tokens"]),
     }

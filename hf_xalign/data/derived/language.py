@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -119,10 +118,6 @@ class SharedPieces:
     def __hash__(self) -> int:
         return hash(self.tokenizer)  # cached by the string; a hash of many pieces would be computed for every word
 
-    def stays(self, word: str) -> tuple[bool, ...]:
-        """Return for each character of a word whether it stays, because all pieces that hold it are shared."""
-        return _stays(self, word)
-
 
 @functools.lru_cache(maxsize=4)
 def _shared_backend(shared: SharedPieces) -> tuple[Tokenizer, frozenset[int]]:
@@ -134,6 +129,7 @@ def _shared_backend(shared: SharedPieces) -> tuple[Tokenizer, frozenset[int]]:
 
 @functools.lru_cache(maxsize=1 << 18)
 def _stays(shared: SharedPieces, word: str) -> tuple[bool, ...]:
+    """Return for each character of a word whether it stays, because all pieces that hold it are shared."""
     tokenizer, pieces = _shared_backend(shared)
     encoding = tokenizer.encode([word], is_pretokenized=True, add_special_tokens=False)
     inside: list[set[bool]] = [set() for _ in word]
@@ -151,7 +147,6 @@ def _table(characters: str) -> dict[int, int]:
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
 
 _SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
@@ -194,8 +189,6 @@ class DerivedLanguage:
     def __post_init__(self) -> None:
         operations = tuple(self.operations)
         object.__setattr__(self, "operations", operations)
-        if not _LANGUAGE.fullmatch(self.base):
-            raise InputError(f"base={self.base!r} is not a language code such as en")
         check(self)
         if "syntax" in operations[1:] or "transliteration" in operations[:-1]:
             raise InputError(
@@ -238,7 +231,7 @@ class DerivedLanguage:
         letters = self.alphabet.translate(word)
         if self.shared is None:
             return letters
-        stays = self.shared.stays(word)
+        stays = _stays(self.shared, word)
         return "".join(old if stay else new for old, new, stay in zip(word, letters, stays, strict=True))
 
     def words(self, words: Sequence[str], tree: Tree | None = None) -> list[str]:
@@ -263,9 +256,7 @@ class DerivedLanguage:
             return cls(**content)
 
     def _syntax(self, words: Sequence[str], tree: Tree | None) -> list[int]:
-        assert self.word_order is not None  # checked in the constructor
-        if tree is None or list(tree.words) != list(words):
-            raise InputError(f"syntax needs the dependency tree of this sentence: {' '.join(words)!r}")
+        assert self.word_order is not None and tree is not None  # the first is checked in the constructor
         order = self.word_order.order(tree, _generator(self.seed, "syntax", words))
         last = len(words) - 1
         if words and words[last] in SENTENCE_ENDS:

@@ -9,12 +9,11 @@ from itertools import pairwise
 from datasets import Dataset, Features, LargeList, List, Value
 
 from hf_xalign.cache import map_rows
-from hf_xalign.checks import check_lengths
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
 from hf_xalign.data.parallel import Table, check_columns
-from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, find_spans, span_parts
-from hf_xalign.errors import InputError, explained
+from hf_xalign.data.span_labels import find_spans, span_parts
+from hf_xalign.errors import explained
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +47,11 @@ def derive(
         for i, row in enumerate(rows):
             for name, tree in trees.items():
                 value = batch[name][i]
-                words, order, derived = _sentence(batch, i, row, name, tree, language)
+                _, order, derived = _sentence(batch, i, row, name, tree, language)
                 rewritten[name].append(" ".join(derived) if isinstance(value, str) else derived)
             if labels:
-                values = batch[labels][i] or ()
-                with explained(f"row {row}"):
-                    check_lengths("word", **{f"words in {name}": words, f"values in {labels}": values})
-                with explained(f"row {row}, {labels}"):
-                    rewritten[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
+                values = batch[labels][i]
+                rewritten[labels].append(move_spans(values, order) if spans else [values[k] for k in order])
         return rewritten
 
     return map_rows(
@@ -117,12 +113,6 @@ def move_spans(labels: Sequence[str], order: Sequence[int]) -> list[str]:
     B I I). A span whose words are separated becomes several spans. An I without a B of its type before it begins a
     span (IOB1).
     """
-    for label in labels:
-        if label not in (OUTSIDE, UNLABELLED) and label[:2] not in ("B-", "I-"):
-            raise InputError(
-                f"the label {label!r} is not BIO. Read the text by read_examples, which converts other schemes, or "
-                "move the labels unchanged by labels=."
-            )
     span_of = {word: span for span in find_spans(labels) for word in range(span.start, span.end)}
     moved = []
     last = None

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1599, 23),
     "core": (2885, 54),
-    "data": (6906, 128),
+    "data": (6836, 123),
     "evaluation": (1999, 18),
     "explore": (332, 3),
     "hub": (387, 11),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),
-    "tasks": (2747, 53),
+    "tasks": (2752, 53),
     "trainers": (7157, 92),
 }
 

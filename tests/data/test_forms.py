@@ -127,8 +127,6 @@ REFUSED = {
     ),
     "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
     "gettext": ({"a.po": "x\n"}, "po2tmx"),
-    "qt": ({"a.ts": "x\n"}, "ts2po"),
-    "xliff": ({"a.xlf": "x\n"}, "xliff2po"),
     "two memories": ({"a.tmx": "x\n", "b.tmx": "x\n"}, "is not plain text"),
     "swapped": (
         {"a.tsv": "The cat and the dog.\tDie Katze.\nYou are here.\tHier.\n"},

@@ -231,22 +231,17 @@ def _rows(
 ) -> Dataset:
     """Pack encoded sentences (columns `ids_0`, `size_0`, and for pairs `ids_1`, `size_1`) between special tokens.
 
-    `padding` is the token that fills the first half of a pair, if that is padded. The batch with a row's first
-    sentence makes the row, and reads its other sentences from the dataset if needed.
+    `padding` is the token that fills the first half of a pair, if that is padded.
     """
     names = [f"ids_{k}" for k in range(len(languages))]
     bounds = pack(np.stack([_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)
     sentences = encoded.select_columns(names)
 
-    def build(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
-        start, stop = rows[0], rows[-1] + 1
-        # The rows that begin in this batch.
-        lowest, highest = np.searchsorted(bounds[:-1], [start, stop])
-        if highest > lowest and bounds[highest] > stop:
-            following = sentences[stop : int(bounds[highest])]
-            batch = {name: batch[name] + following[name] for name in names}
+    def build(_: dict[str, list], rows: list[int]) -> dict[str, list]:
+        start = int(bounds[rows[0]])
+        batch = sentences[start : int(bounds[rows[-1] + 1])]
         ids, sizes, lengths = [], [], []
-        for k in range(lowest, highest):
+        for k in rows:
             first, last = bounds[k] - start, bounds[k + 1] - start
             row, filled = list(frame[0]), 0
             ends: list[int] = []
@@ -269,7 +264,8 @@ def _rows(
         }
 
     return map_rows(
-        sentences,
+        # A map over the rows' first sentences, so that the result is cached where the text is.
+        sentences.select(bounds[:-1]),
         build,
         with_indices=True,
         remove_columns=names,

@@ -66,26 +66,6 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def warn_of_spinning_threads() -> None:
-    """Log a warning if other work uses the cores on which torch's threads spin, because steps are then far slower."""
-    import psutil
-    import torch
-
-    if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" or "GOMP_SPINCOUNT" in os.environ:
-        return
-    loads = psutil.cpu_percent(0.2, percpu=True)  # this process sleeps meanwhile
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(loads))
-    busy, threads = sum(loads[core] for core in cores) / 100, torch.get_num_threads()
-    if threads > 1 and threads + busy > len(cores) + 0.5:
-        logger.warning(
-            "other work keeps %.1f of %d cores busy, and torch's %d threads spin while they wait: training may be "
-            "many times slower. Start Python with OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=1000",
-            busy,
-            len(cores),
-            threads,
-        )
-
-
 def hardware() -> dict[str, Any]:
     """Return CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
     import psutil

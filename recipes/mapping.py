@@ -51,7 +51,6 @@ def main(argv: Any = None) -> None:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)
     if not args.source_vectors:
-        data.shrink(args)
         data.check_files()
     elif data.seeds:
         raise InputError("seeds: word vectors are mapped in memory, once. Give one --seed a run.")

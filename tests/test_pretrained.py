@@ -1,11 +1,9 @@
 """The door to models: nothing outside a folder, no pickles, weights that are numbers, and plain errors."""
 
-import copy
 import json
 import shutil
 from functools import partial
 
-import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,7 +14,6 @@ from support.tiny import make_encoder, make_tokenizer
 from hf_xalign import load
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
-from hf_xalign.modeling import XAlignConfig
 from hf_xalign.pretrained import check_finite, load_tokenizer, plain_errors
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -108,29 +105,6 @@ def test_weights_are_finite_in_every_dtype(dtype, last, tmp_path):
     else:
         with pytest.raises(InputError, match=r"a\.safetensors: w holds NaN or infinite numbers"):
             check_finite(tmp_path / "a.safetensors")
-
-
-LORA = partial(peft.LoraConfig, r=4, target_modules=["query"])
-ADAPTERS = {
-    "DoRA": LORA(use_dora=True),
-    "embeddings": LORA(target_modules=["query", "word_embeddings"]),
-    "tokens": LORA(trainable_token_indices=[3, 4]),
-    "copied layers": LORA(layer_replication=[[0, 2], [1, 2]]),
-    "AdaLoRA": peft.AdaLoraConfig(init_r=6, target_r=4, total_step=10, target_modules=["query"]),
-    "prefix": peft.PrefixTuningConfig(num_virtual_tokens=4, task_type="FEATURE_EXTRACTION"),
-    "IA3": peft.IA3Config(target_modules=["query"], feedforward_modules=[]),
-    "XAlign": XAlignConfig(),
-}
-
-
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_adapters_of_every_kind_load(name, tmp_path):
-    make_encoder().save_pretrained(tmp_path / "base")
-    model = peft.get_peft_model(make_encoder(), copy.deepcopy(ADAPTERS[name]))
-    model.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
-    model.save_pretrained(tmp_path / "adapter")
-    check_models([str(tmp_path / "adapter")])
-    load(tmp_path / "adapter")
 
 
 @pytest.mark.parametrize("family", [*CONFIGS, *NEWER])

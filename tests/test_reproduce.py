@@ -7,7 +7,6 @@ from pathlib import Path
 import hook
 import pytest
 import scipy.stats
-import yaml
 from support.ground import SMALL, run, stand, stand_tables
 from support.recipe import output_of
 
@@ -254,17 +253,6 @@ def test_a_dry_run_prints_commands_once_and_runs_nothing(executed, tmp_path, mon
     shown = [line for line in lines if line.startswith("hf-xalign ")]
     assert len(shown) == len(set(shown)) == 35 and not executed and not list(tmp_path.iterdir())
     assert "# Ours: ppa_mbert_250k.yaml" in lines and "# zero-shot: XLM (MLM): no experiment" in lines
-
-
-def test_tables_are_yaml_without_repeated_keys():
-    for path in FOLDER.glob("*.yaml"):
-        node = yaml.compose(path.read_text("utf-8"))
-        nodes = [node]
-        for one in nodes:
-            if isinstance(one, yaml.MappingNode):
-                keys = [key.value for key, _ in one.value]
-                assert len(keys) == len(set(keys)), (path.name, keys)
-                nodes += [value for _, value in one.value]
 
 
 @pytest.mark.slow

@@ -17,27 +17,6 @@ def option(group: str, help: str, default: Any = MISSING, **checks: Any) -> Any:
 
 
 @dataclass
-class SmokeTest:
-    """Switch of a run that only shows whether everything works."""
-
-    smoke: bool = option(
-        "Run", "Smoke test: 100 pairs, sentences or examples of each text, 3 steps, one seed, no pictures.", False
-    )
-
-    def shrink(self, args: Any) -> None:
-        """Limit text, steps and seeds if this is a smoke test."""
-        if not self.smoke:
-            return
-        for name in vars(self):
-            if name.startswith("max_") and name.endswith(("pairs", "sentences", "examples")):
-                setattr(self, name, min(getattr(self, name) or 100, 100))
-        if seeds := getattr(self, "seeds", None):
-            self.seeds = seeds[:1]
-        if hasattr(args, "max_steps"):
-            args.max_steps, args.logging_steps = 3, 1
-
-
-@dataclass
 class PairColumns:
     """Pivot and columns of sentence pairs."""
 
@@ -79,7 +58,7 @@ class ParallelText(PairColumns):
 
 
 @dataclass
-class TextArguments(ParallelText, SmokeTest):
+class TextArguments(ParallelText):
     """The encoder and the text of a run."""
 
     # True if the encoder may be below an adapter, as that of maps.

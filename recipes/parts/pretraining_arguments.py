@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.sources import check_files, check_models, parse_named
 from hf_xalign.errors import InputError
-from hf_xalign.recipes.parts.arguments import SmokeTest, option
+from hf_xalign.recipes.parts.arguments import option
 
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig
@@ -19,7 +19,7 @@ _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 
 
 @dataclass
-class PretrainingArguments(SmokeTest):
+class PretrainingArguments:
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(

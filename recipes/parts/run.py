@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from datasets import Dataset
 from transformers import set_seed
 
 from hf_xalign.cache import hold_folder
@@ -41,7 +40,6 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
     """
     if not args.record:
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
-    data.shrink(args)
     if hasattr(data, "check"):
         data.check(args)
     checkpoint = None
@@ -71,11 +69,6 @@ def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig, check
     return text
 
 
-def every(dataset: Dataset, rows: int) -> Dataset:
-    """Select about this many evenly spaced rows."""
-    return dataset.select(range(0, len(dataset), max(1, len(dataset) // rows)))
-
-
 class RunText:
     """Text of a run: it can `describe` itself, has the record's `entries`, and gives a `sample` for an estimate."""
 
@@ -97,7 +90,6 @@ class RunText:
             text=self.entries(),
             seconds={"loading": self.seconds},
             show=partial(print, flush=True),
-            pictures=not data.smoke,
         )
 
     def sample(self, rows: int) -> tuple[Self, float]:

@@ -9,7 +9,7 @@ from hf_xalign.checks import excludes, needs
 from hf_xalign.data.sources import check_files, check_models
 from hf_xalign.errors import InputError
 from hf_xalign.pretrained import adapter_base
-from hf_xalign.recipes.parts.arguments import PairColumns, SmokeTest, option
+from hf_xalign.recipes.parts.arguments import PairColumns, option
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LABELLED = excludes("questions have a format and a metric of their own", task="
 
 
 @dataclass
-class TaskArguments(SmokeTest):
+class TaskArguments:
     """Encoder, task and labelled text."""
 
     task: str = option(
@@ -68,7 +68,6 @@ class TaskArguments(SmokeTest):
         "natural text, and derived when it is read.",
         None,
     )
-    languages: list[str] = option(_DATA, "Languages that eval_data must have.", [])
     train_split: str = option(_DATA, "Split of Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of Hub evaluation data.", "test")
     select_split: str = option(_DATA, "Split of Hub data in select_on.", "validation")

@@ -19,7 +19,7 @@ from hf_xalign.data.load import sources
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
-from hf_xalign.recipes.parts.run import RunText, every
+from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.recipes.parts.task_arguments import FinetuneArguments, TaskArguments
 from hf_xalign.tasks import (
     Examples,
@@ -54,7 +54,7 @@ class TaskData(RunText):
     def sample(self, rows: int) -> tuple[TaskData, float]:
         """Return the task with about this many examples, as if in one language, and how many times as many it has."""
         all_rows = concatenate_datasets([part.rows for part in self.train])
-        part = every(all_rows, rows)
+        part = all_rows.select(range(0, len(all_rows), max(1, len(all_rows) // rows)))
         return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(all_rows) / len(part)
 
     @property
@@ -131,7 +131,7 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
 
     with args.main_process_first(desc="reading labelled text"):
         train, evaluation, selection = _read(data, read)
-    sets, chosen_on = by_language(evaluation, data.languages), by_language(selection, [])
+    sets, chosen_on = by_language(evaluation), by_language(selection)
     task = task_class.make(data, train, [*sets.values(), *chosen_on.values()])
     _warn_of_trained(task.columns, train, evaluation)
     return TaskData(task, train, sets, chosen_on, data)

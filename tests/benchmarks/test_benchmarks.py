@@ -108,22 +108,6 @@ def test_extend_vocabulary(script, tmp_path, capsys):
     assert removed("new file").input_ids == extended("new file").input_ids == base("new file").input_ids
 
 
-def test_mao_against_fao(script):
-    bench = script("mao_against_fao")
-    record = {
-        "times": {"seconds": {"loading": 50.0, "preparing": 2.0, "training": 3.0}},
-        "cpu_seconds": {"preparing": 4.0, "training": 3.0},
-        "peak_memory": {"scoring": 9, "preparing": 4, "training": 5},
-        "scores": {when: {"de": {"retrieval_mean": mean}} for when, mean in {"before": 0.5, "after": 0.6}.items()},
-        "trainable": {"parameters": 1234, "share": 0.0123},
-    }
-    run = bench.read_run(record)
-    assert (run.wall, run.cpu, run.preparing, run.peak, run.peak_total) == (5.0, 7.0, 2.0, 5, 9)
-    runs = {"fao": [run._replace(wall=50.0)], "mao": [run]}
-    assert bench.ratio(runs, "mao", lambda run: run.wall) == 0.1
-    assert "| 50.0 -> 60.0 |" in bench.table(runs) and bench.aims(runs).count("| mao |") == 4
-
-
 def test_mao_modules(script):
     bench, linked = script("mao_modules"), make_links(16)
     text = bench.Text(make_encoder(), make_tokenizer(), linked, linked)

@@ -157,7 +157,6 @@ def test_finetuning(files, refused, tmp_path):
         ((*tagger, *pairs), "task=sequence does not go with head=tagger"),
     ]
     of_words = [
-        (("--languages", "de", "bn"), "no evaluation text is in bn"),
         (tagger[2:], "tagger_lstm_size=8 needs head=tagger: set it"),
     ]
     refused(

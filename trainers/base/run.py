@@ -119,7 +119,6 @@ class Reporting:
         seconds: seconds that were spent before the trainer was made, by what they were spent on.
         exports: by what they save, functions that save more of a trainer and return where.
         show: function that shows the table before training; by default it is logged at INFO.
-        pictures: draw the curve of the scores and the histograms of the distances.
     """
 
     settings: Record = field(default_factory=dict)
@@ -127,7 +126,6 @@ class Reporting:
     seconds: Mapping[str, float] = field(default_factory=dict)
     exports: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
     show: Callable[[str], None] = shown.info
-    pictures: bool = True
 
 
 class Run:
@@ -283,7 +281,7 @@ class Run:
         record |= trainer.last_entries()
         write_record(folder, record)  # before pictures, which may fail where the scores did not
         drawn: list[Path] = []
-        if self.reporting.pictures and self.pivot:
+        if self.pivot:
             with self.phase("scoring"):
                 drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model)
         saved = {"model": str(folder), **self._kept}

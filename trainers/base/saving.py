@@ -26,7 +26,6 @@ from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
 from hf_xalign.cache import disk_errors, follow_umask, hold_folder
 from hf_xalign.distributed import own_storage, shard_like
-from hf_xalign.environment import warn_of_spinning_threads
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, read_length
@@ -135,8 +134,6 @@ class SavingTrainer(HubTrainer):
             checkpoint = checkpoints.resolve_resume(resume_from_checkpoint, self.args)
         else:
             checkpoint = checkpoints.check_output_dir(self.args, resume_from_checkpoint)
-        if self.args.device.type == "cpu" and self.args.local_process_index == 0:
-            warn_of_spinning_threads()
         if self.args.should_save:
             hold_folder(output_dir)
         self.accelerator.wait_for_everyone()

@@ -21,7 +21,6 @@ from hf_xalign.errors import InputError, suggestion
 
 GIVEN: Any = object()  # any value except None, 0, false and empty ones
 ONE: Any = object()  # a list of one item
-EMPTY: Any = object()  # None, 0, false or an empty value
 _CHANGED: Any = object()
 _BOUNDS = ("least", "above", "most", "below")
 
@@ -119,8 +118,6 @@ def _check_rule(rule: Rule, name: str, values: Mapping[str, Any]) -> None:
 def _holds(value: Any, expected: Any) -> bool:
     if expected is GIVEN:
         return bool(value)
-    if expected is EMPTY:
-        return not value
     if expected is ONE:
         return len(value or ()) == 1
     if isinstance(expected, tuple):
@@ -131,8 +128,6 @@ def _holds(value: Any, expected: Any) -> bool:
 def _describe(name: str, expected: Any) -> str:
     if expected is GIVEN:
         return name
-    if expected is EMPTY:
-        return f"no {name}"
     if expected is ONE:
         return f"one of {name}"
     choices = expected if isinstance(expected, tuple) else (expected,)

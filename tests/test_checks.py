@@ -8,7 +8,7 @@ import pytest
 from support.refusals import assert_refused, calls
 
 from hf_xalign import checks
-from hf_xalign.checks import EMPTY, GIVEN, ONE, check, check_lengths, excludes, needs, require, setting
+from hf_xalign.checks import GIVEN, ONE, check, check_lengths, excludes, needs, require, setting
 from hf_xalign.errors import InputError
 from hf_xalign.modeling import XAlignConfig
 from hf_xalign.prepare.rules import Limits
@@ -42,7 +42,7 @@ CLASSES = {
 @dataclass
 class Settings:
     method: Literal["plain", "moco", "none"] = setting(
-        "plain", rules=[excludes("that leaves nothing", "none", queue=EMPTY), needs(when="moco", layers=ONE)]
+        "plain", rules=[excludes("that leaves nothing", "none", queue=0), needs(when="moco", layers=ONE)]
     )
     queue: int = setting(0, least=0, most=9, rules=[needs("a queue is MoCo's", method=("moco", "none"))])
     share: float | None = setting(None, above=0, below=1)

@@ -178,21 +178,15 @@ class Table:
 
     def commands(self, row: str, seeds: Sequence[int]) -> list[Command]:
         """Return the commands that a row needs, in their order, each once."""
+        every: list[Command] = []
         if "correlate" in self.rows[row]:
-            every = [
-                command
-                for table, _ in self.correlated(row)
-                for system in table.systems
-                for command in table.commands(system, seeds)
-            ]
-        else:
-            every = [
-                command
-                for column in self.content["columns"]
-                for seed in seeds
-                for commands, _ in self.parts(row, column, seed)
-                for command in commands
-            ]
+            for table, _ in self.correlated(row):
+                for system in table.systems:
+                    every += table.commands(system, seeds)
+        for column in self.content["columns"]:
+            for seed in seeds:
+                for commands, _ in self.parts(row, column, seed):
+                    every += commands
         return list(dict.fromkeys(every))
 
     def values(self, row: str, seeds: Sequence[int]) -> dict[str, Any]:

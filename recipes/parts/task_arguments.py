@@ -28,6 +28,7 @@ class TaskArguments:
         "token: a label for each word; sequence: one for a text or a pair of texts; questions: extractive questions "
         "(SQuAD); module:Class: a task of your own.",
         "token",
+        rules=[excludes("a tagger labels words", ("sequence", "questions"), head="tagger")],
     )
     model_name_or_path: str = option(
         _DATA, "Encoder: a Hub id, a folder, or `builtin` (no network needed); {seed} is the run's seed.", "builtin"
@@ -121,11 +122,8 @@ class TaskArguments:
 
     def check(self, args: TaskConfig) -> None:
         """Refuse encoders, adapters and heads that do not go together, before any text is read."""
-        from hf_xalign.tasks import find_task
         from hf_xalign.tasks.models import check_parts
 
-        if find_task(self.task).kind != "token" and args.head == "tagger":
-            raise InputError(f"task={self.task} does not go with head=tagger: a tagger labels words.")
         for seed in self.seeds or [args.seed]:
             check_parts(*self.named(seed), tagger=args.head == "tagger", layers=getattr(self, "tagger_layers", None))
 

@@ -69,19 +69,6 @@ def test_recipes_that_train(files, refused, tmp_path, monkeypatch):
     assert_refused({"stages": (partial(distances.main, twice), "give each stage once")})
 
 
-def test_mistakes_are_one_line_for_a_user(files, capsys):
-    for words, said in [
-        (["--lerning_rate", "1"], ["--learning_rate"]),
-        (command(files, "--model_name_or_path", "someone/encoder"), ["someone/encoder", "builtin"]),
-        (command(files, "--train_data", f"de={files / 'tain.jsonl'}"), ["did you mean"]),
-    ]:
-        with pytest.raises(SystemExit) as stop:
-            run(lambda words=words: fao.main(words))
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert stop.value.code == 2 and not any("Traceback" in line for line in lines)
-        assert lines[-1].startswith("error: ") and all(part in lines[-1] for part in said), lines[-1]
-
-
 def test_what_ctrl_c_advises(files, tmp_path, capsys, monkeypatch):
     held = {}
     for module in (hf_xalign.cache, ending):

@@ -1,6 +1,5 @@
 """Trainers from Python leave what the recipes leave, and the commands on a run work on it."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -15,9 +14,7 @@ from support.tiny import SENTENCES
 from transformers import AutoModel
 
 import hf_xalign
-from hf_xalign.cli.main import main as cli
 from hf_xalign.errors import InputError
-from hf_xalign.hub.files import Contents
 from hf_xalign.mapping import LanguageMap
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes import finetune
@@ -219,25 +216,6 @@ def test_four_systems_with_three_seeds_are_one_call(files, tmp_path, monkeypatch
     text["train_dataset"] = text["train_dataset"].select(range(8))
     with pytest.raises(InputError, match="belongs to another run: train a DataFrame given in Python is"):
         hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)
-
-
-def test_commands_work_on_it(fao, tmp_path, capsys):
-    folder = fao.args.output_dir
-    for words in (
-        ["report", folder, "--output", str(tmp_path / "report.html")],
-        ["card", folder],
-        ["evaluate", folder, "--json", str(tmp_path / "scores.json")],
-    ):
-        cli(words)
-    printed = capsys.readouterr()
-    assert (tmp_path / "report.html").stat().st_size > 10_000 and not printed.err.count("error")
-    scores, record = json.loads((tmp_path / "scores.json").read_text()), record_of(folder)
-    own, again = (found["scores"]["after"]["de"] for found in (record, scores))
-    assert {name: again[name] for name in own if name in again} == {name: own[name] for name in own if name in again}
-    assert "retrieval_mean" in own.keys() & again.keys()
-    pushed = Contents(Path(folder), base_model="someone/base").read("someone/model")
-    assert {"README.md", "results.json"} <= set(pushed)
-    assert fao.formula().encode() in pushed["README.md"]
 
 
 def test_a_term_of_a_user_is_in_the_card(files, tmp_path):

@@ -13,7 +13,7 @@ import torch
 from peft import PeftConfig, PeftModel
 from torch import nn
 
-from hf_xalign.checks import EMPTY, check, excludes, needs, setting
+from hf_xalign.checks import check, excludes, needs, setting
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -93,7 +93,7 @@ class XAlignConfig(PeftConfig):
 
     top: Literal["linear", "transformer"] | None = field(default="linear")
     layers: list[int] = setting([-1], distinct=True, most=-1, rules=[needs(top="linear")])
-    adapters: Flow | None = setting(None, rules=[excludes("that leaves nothing to train", EMPTY, top=EMPTY)])
+    adapters: Flow | None = setting(None, rules=[excludes("that leaves nothing to train", None, top=None)])
     init: Literal["identity", "random"] = field(default="identity")
     reduction_factor: int = setting(8, least=1)
     linear_bias: bool = setting(False, rules=[needs(top="linear")])

@@ -127,12 +127,12 @@ def test_blocks_run(name, tmp_path, monkeypatch):
         written, names = set(), {}
         for language, code in runs:
             if language == "python":
-                make_runs(code, written, monkeypatch)
+                make_runs(code, written)
                 exec(compile(code, name, "exec"), names)
                 continue
             for words in commands(code):
-                make_runs(shlex.join(words), written, monkeypatch)
-                run(words, monkeypatch)
+                make_runs(shlex.join(words), written)
+                run(words)
 
 
 @pytest.mark.slow

@@ -266,7 +266,7 @@ def test_every_row_of_every_table_runs_to_its_end(paper, tmp_path, monkeypatch, 
     task = (*SMALL["fao"][:10], "--per_device_train_batch_size", "2")
     for name, options in (("finetune", task), ("continual", task), ("distances", ())):
         monkeypatch.setitem(SMALL, name, options)
-    monkeypatch.setattr(reproduce, "execute", lambda words: run(["hf-xalign", *words], monkeypatch))
+    monkeypatch.setattr(reproduce, "execute", lambda words: run(["hf-xalign", *words]))
     failed = []  # all are worth knowing: the whole takes many minutes
     for number, command in enumerate(commands, 1):
         try:

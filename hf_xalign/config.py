@@ -97,16 +97,26 @@ class CommandLine:
             raise SystemExit(0)
         if hidden := next((word for word in words if mask_secrets(word) != word), None):
             raise InputError(f"{mask_secrets(hidden)}: an argument {_NO_TOKENS}")
-        self._types, self._given = dataclass_types, set[str]()
+        self._types = dataclass_types
         known = [cls for cls in dataclass_types if not isinstance(cls, str)]
         late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
-        self._names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
-        self._names += [name for name in late if not is_secret_name(name)]
+        names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
+        names += [name for name in late if not is_secret_name(name)]
         self._declared = _declared(known)
-        self._late, early = split_options(words, set(late) - self._declared)
-        config, early = split_options(early, ["config"])
-        self._entries = self._read(_Parser([], True).parse_options(config)[0].get("config"))
-        self._early = self._fill(known, early)
+        # The options of the other classes, with their values, stay in their order.
+        self._options, self._late = _Parser(known, True).parse_options(words)
+        for number, word in enumerate(self._late):
+            option = word.partition("=")[0]
+            if option.removeprefix("--").removeprefix("no_") not in names and (number == 0 or option.startswith("--")):
+                raise InputError(_unknown_option(word, names))
+        config = self._options.pop("config", None)
+        self._entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
+        for key, (_, location) in self._entries.items():
+            if key not in names and is_secret_name(key):
+                raise InputError(f"{location}: {key} {_NO_TOKENS}")
+            if key not in names:
+                raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), names)}")
+        self._early = self._make(known)
         if late:
             self.check_files()
 
@@ -118,38 +128,26 @@ class CommandLine:
     def fill(self) -> tuple[Any, ...]:
         """Import the other classes, and return an instance of each class."""
         later = [imported(cls) for cls in self._types if isinstance(cls, str)]
-        late, early = iter(self._fill(later, self._late)), iter(self._early)
+        options, unknown = _Parser(later, True).parse_options(self._late)
+        if unknown:
+            raise InputError(_unknown_option(unknown[0], []))
+        self._options |= options
+        self._declared |= _declared(later)
+        late, early = iter(self._make(later)), iter(self._early)
         instances = tuple(next(late if isinstance(cls, str) else early) for cls in self._types)
         with self._places():
             checks.check(*instances)
         return instances
 
-    def _read(self, config: str | None) -> dict[str, tuple[Any, str]]:
-        """Return the entries of the --config file, whose keys are checked."""
-        entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
-        for key, (_, location) in entries.items():
-            if key not in self._names and is_secret_name(key):
-                raise InputError(f"{location}: {key} {_NO_TOKENS}")
-            if key not in self._names:
-                raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), self._names)}")
-        return entries
-
-    def _fill(self, types: Sequence[type[Any]], words: Sequence[str]) -> list[Any]:
-        options, unknown = _Parser(types, True).parse_options(words)
-        if unknown:
-            raise InputError(_unknown_option(unknown[0], self._names))
-        self._given |= options.keys()
-        self._declared |= _declared(types)
+    def _make(self, types: Sequence[type[Any]]) -> list[Any]:
+        """Return an instance of each class, with the values of the command line, or else of the file."""
         values: dict[str, Any] = {}
         for name, hint in (item for cls in types for item in _hints(cls).items()):
-            if name in values:
-                continue
-            if name in options:
-                where = f"--{name}"
-                values[name] = coerce(_from_words(options[name], hint, where), hint, where)
+            if name in self._options:
+                values.setdefault(name, _option_value(name, self._options[name], hint))
             elif name in self._entries:
                 value, location = self._entries[name]
-                values[name] = coerce(value, hint, f"{location}: {name}")
+                values.setdefault(name, coerce(value, hint, f"{location}: {name}"))
         with self._places():
             instances = [_build(cls, values, self._declared) for cls in types]
             checks.check(*instances)
@@ -162,7 +160,7 @@ class CommandLine:
             yield
         except checks.SettingError as error:
             _, location = self._entries.get(error.setting, ("", ""))
-            place = f"{location}: " if location and error.setting not in self._given else ""
+            place = f"{location}: " if location and error.setting not in self._options else ""
             raise InputError(place + str(error)) from error
 
 
@@ -172,19 +170,6 @@ def imported(cls: type[Any] | str) -> type[Any]:
         return cls
     module, _, name = cls.partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def split_options(words: Sequence[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the words of the options with these names, each with its values, and the other words; both in order."""
-    own: list[str] = []
-    others: list[str] = []
-    group = others
-    for word in words:
-        if word.startswith("--"):
-            name = word[2:].partition("=")[0].replace("-", "_")
-            group = own if {name, name.removeprefix("no_")} & set(names) else others
-        group.append(word)
-    return own, others
 
 
 def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
@@ -199,8 +184,7 @@ def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, descriptio
         hint = suggestion(extra[0].partition("=")[0], [f"--{field.name}" for field in dataclasses.fields(cls)])
         parser.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
     hints = _hints(cls)
-    values = {name: _from_words(words, hints[name], f"--{name}") for name, words in options.items()}
-    command = cls(**{name: coerce(value, hints[name], f"--{name}") for name, value in values.items()})
+    command = cls(**{name: _option_value(name, words, hints[name]) for name, words in options.items()})
     checks.check(command)
     return command
 
@@ -516,11 +500,9 @@ class _Parser(ArgumentParser):
         if default is _UNSET and self._recipe:
             options["help"] = f"{text} (required)".strip()
         options |= _argparse_options(hint)
-        options |= {key: metadata[key] for key in ("metavar", "nargs") if key in metadata}
+        options |= {"metavar": metadata["metavar"]} if "metavar" in metadata else {}
         if metadata.get("positional"):
-            del options["default"]
-            options["metavar"] = metadata.get("metavar", name)
-            group.add_argument(name, **{**options, "nargs": options.get("nargs")})
+            group.add_argument(name, help=text, nargs=options.get("nargs"), metavar=metadata.get("metavar", name))
             return
         if metadata.get("flag"):
             options = {"help": text, "default": default, "action": "store_true"}
@@ -580,6 +562,11 @@ def _argparse_options(hint: Any) -> dict[str, Any]:
     metavars = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
     choices = _choices(member)
     return options | {"metavar": "{" + ",".join(choices) + "}" if choices else metavars.get(member, "YAML")}
+
+
+def _option_value(name: str, words: Any, hint: Any) -> Any:
+    """Return the value of an option, of its type."""
+    return coerce(_from_words(words, hint, f"--{name}"), hint, f"--{name}")
 
 
 def _from_words(words: Any, hint: Any, where: str) -> Any:

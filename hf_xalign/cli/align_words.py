@@ -56,7 +56,7 @@ class Arguments(PairOptions):
     """The text, the aligner and the output."""
 
     pairs: list[str] = setting(
-        positional=True, nargs="+", metavar="PAIRS", help="one text, or Parquet shards and a folder, see above"
+        positional=True, metavar="PAIRS", help="one text, or Parquet shards and a folder, see above"
     )
     max_pairs: int | None = setting(None, least=1, help="use the first N pairs of a text")
     aligner: str = setting(

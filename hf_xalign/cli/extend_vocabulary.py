@@ -30,7 +30,7 @@ class Arguments(PairOptions):
     """The encoder, the text, and the options of pieces and links."""
 
     model: str = setting(positional=True, metavar="MODEL", help="encoder: Hub id, folder or builtin")
-    pairs: list[str] = setting(positional=True, metavar="PAIRS", nargs="+", help="parallel text, as in align-words")
+    pairs: list[str] = setting(positional=True, metavar="PAIRS", help="parallel text, as in align-words")
     output: str = setting(metavar="FOLDER", help="folder to write")
     pieces: int = setting(4000, help="add at most N pieces")
     split_over: int | None = setting(None, least=1, help="also add pieces for words of more than N pieces, such as 3")

@@ -24,7 +24,7 @@ Run the same command again to resume a killed run. The result does not depend on
 class Arguments(PairColumns, Limits):
     """The input, the steps and the output."""
 
-    sources: list[str] = setting(positional=True, nargs="+", metavar="SOURCE", help="sentence pairs, see above")
+    sources: list[str] = setting(positional=True, metavar="SOURCE", help="sentence pairs, see above")
     output: str = setting(metavar="FOLDER", help="folder to write")
     test_data: list[str] = setting([], metavar="SOURCE", help="test sets whose sentences are removed from the pairs")
     skip: list[str] = setting(

@@ -20,6 +20,7 @@ from hf_xalign.tables import format_table
 from hf_xalign.tasks.results import format_scores
 from hf_xalign.trainers.base import search
 from hf_xalign.trainers.base.checkpoints import check_output_dir
+from hf_xalign.trainers.base.hub import check_push
 from hf_xalign.trainers.base.run import Reporting
 from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
@@ -53,6 +54,7 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
     set_seed(args.seed)
     if args.push_to_hub and base_model:
         check_recorded_base({"base_model": base_entry(base_model)}, "push_to_hub: the base model")
+    check_push(args)  # reading and linking text may take long
     return checkpoint
 
 
@@ -100,18 +102,6 @@ class RunText:
         """Keep what the trainer of the next seed can use."""
 
 
-def estimate(make_trainer: Callable[[Any, Any], AlignmentTrainer], text: RunText, args: Any) -> None:
-    """Print the size of the word-vector cache and the training time, by a sample; nothing is trained or kept.
-
-    `make_trainer` returns a trainer of settings and text.
-    """
-    part, times = text.sample(_SAMPLE_ROWS)
-    with tempfile.TemporaryDirectory() as folder:
-        args.output_dir = folder  # the Trainer makes its folder at once
-        make_trainer(args, part).estimate(times=times)
-    print("dry run: nothing was trained or saved; scoring comes on top")
-
-
 def train(
     make_trainer: Callable[[Any, Any], AlignmentTrainer],
     text: Any,
@@ -139,7 +129,11 @@ def train(
         text.reuse(trainer)
 
     if data.dry_run:
-        estimate(make_trainer, text, args)
+        part, times = text.sample(_SAMPLE_ROWS)
+        with tempfile.TemporaryDirectory() as folder:
+            args.output_dir = folder  # the Trainer makes its folder at once
+            make_trainer(args, part).estimate(times=times)
+        print("dry run: nothing was trained or saved; scoring comes on top")
     elif tasks or getattr(data, "seeds", []):
         settings = {**non_default_fields(data), **args.changed(), "preset": args.preset, "drawn_by": args.seed}
         print_seeds(

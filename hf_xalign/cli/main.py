@@ -8,7 +8,6 @@ before it runs, so that help and mistyped options answer at once.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import os
@@ -16,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from hf_xalign._version import __version__
-from hf_xalign.errors import InputError, NonFiniteLossError
+from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 
 COMMANDS = {  # {name: line of `hf-xalign --help`}
     "prepare": "clean noisy sentence pairs",
@@ -109,9 +108,9 @@ def _command(words: list[str]) -> tuple[str, list[str], bool]:
         raise SystemExit(0)
     name = words[start]
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(COMMANDS)}"
-        raise InputError(f"unknown command {name!r}; {hint}")
+        raise InputError(
+            f"unknown command {name!r}" + (suggestion(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}")
+        )
     return name, words[start + 1 :], "--debug" in words[:start]
 
 

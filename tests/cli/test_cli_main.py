@@ -112,18 +112,3 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
         assert main(["push", str(run_folder), "me/model", *options]) == 0
         module.push.assert_called_with(str(run_folder), "me/model", **wanted, allow_nonfinite=False)
         assert capsys.readouterr().out == "pushed: https://hub/commit/1\n"
-
-
-def test_compare_and_distances_are_their_recipes(monkeypatch, capsys):
-    for words in (
-        ["compare", "a", "b", "--level", "0.01", "--markdown", "t.md"],
-        ["distances", "--stages", "raw=builtin", "--layers", "-1", "4"],
-    ):
-        calls = []
-        with monkeypatch.context() as patch:
-            patch.setattr(f"hf_xalign.recipes.{words[0]}.main", calls.append)
-            assert main(words) == 0 and calls == [words[1:]]
-    with pytest.raises(SystemExit):
-        main(["distances", "--help"])
-    text = capsys.readouterr().out
-    assert "hf-xalign distances --stages raw=builtin" in text and "--eval_links" in text and "--dry_run" not in text

@@ -61,25 +61,23 @@ def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: 
     """Read the text of a loss on linked words; a resumed run keeps the evaluation links of its folder."""
     links_file = Path(args.output_dir) / EVAL_LINKS
     kept = str(links_file) if resume and links_file.exists() else None
-    with args.main_process_first(desc="reading the text"):
-        corpus = read_text(data, data.eval_links or kept, links=args.loss.reads("links"))
+    corpus = read_text(data, data.eval_links or kept, links=args.loss.reads("links"))
     corpus.linking = read_linking(data, args)
     return corpus
 
 
 def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> Corpus:
     """Read sentence pairs, and draw from those that PPA trains on."""
-    with args.main_process_first(desc="reading the text"):
-        corpus = read_text(data, links=False)
-        if data.max_train_pairs is not None:
-            tokenizer = load_tokenizer(resolve_model(data.model_name_or_path), revision=data.model_revision)
-            if args.prompt:
-                set_prompt(tokenizer, args.prompt)
-            usable = np.zeros(len(corpus.train), dtype=bool)
-            limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
-            usable[encode_sentence_pairs(corpus.train, tokenizer, **limits).dataset["pair"][:]] = True
-            limit = (data.max_train_pairs, args.seed, args.draw)
-            corpus.train = draw_pairs(corpus.train, usable, corpus.sources["train"], *limit)
+    corpus = read_text(data, links=False)
+    if data.max_train_pairs is not None:
+        tokenizer = load_tokenizer(resolve_model(data.model_name_or_path), revision=data.model_revision)
+        if args.prompt:
+            set_prompt(tokenizer, args.prompt)
+        usable = np.zeros(len(corpus.train), dtype=bool)
+        limits = {"min_tokens": args.min_tokens, "max_tokens": args.max_tokens}
+        usable[encode_sentence_pairs(corpus.train, tokenizer, **limits).dataset["pair"][:]] = True
+        limit = (data.max_train_pairs, args.seed, args.draw)
+        corpus.train = draw_pairs(corpus.train, usable, corpus.sources["train"], *limit)
     return corpus
 
 

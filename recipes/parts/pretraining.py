@@ -89,12 +89,7 @@ class PretrainingCorpus(RunText):
 def load_pretraining(
     data: PretrainingArguments, args: AlignMLMConfig, *, resume: str | None = None
 ) -> PretrainingCorpus:
-    """Read the text, make the vocabulary, the encoder and the dictionary: on the first process first."""
-    with args.main_process_first(desc="loading text"):
-        return _load(data, args)
-
-
-def _load(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
+    """Read the text, and make the vocabulary, the encoder and the dictionary."""
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
     held_out = dict(_read(item, data, None) for item in data.eval_corpus)
     if unknown := sorted(set(held_out) - set(corpora)):

@@ -59,9 +59,10 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
 
 
 def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig, checkpoint: bool | str | None) -> Text:
-    """Read the text of a run by `load`, and describe it on the main process."""
+    """Read the text of a run by `load`, on the main process first, which fills the caches, and describe it there."""
     started = time.perf_counter()
-    text = load(data, args, resume=checkpoint)
+    with args.main_process_first(desc="reading the text"):
+        text = load(data, args, resume=checkpoint)
     text.seconds = round(time.perf_counter() - started, 3)
     if args.process_index == 0:
         for line in text.describe():

@@ -129,8 +129,7 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
     def read(item: str, **source: Any) -> Examples:
         return task_class.read(item, data, **source)
 
-    with args.main_process_first(desc="reading labelled text"):
-        train, evaluation, selection = _read(data, read)
+    train, evaluation, selection = _read(data, read)
     sets, chosen_on = by_language(evaluation), by_language(selection)
     task = task_class.make(data, train, [*sets.values(), *chosen_on.values()])
     _warn_of_trained(task.columns, train, evaluation)

@@ -37,10 +37,10 @@ from hf_xalign.errors import InputError, content_errors, explained, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
 _UNSET = object()
-# YAML 1.1 reads `1e-5` as text, because its floats need a dot.
 _BOOLEANS = {"yes": True, "true": True, "t": True, "y": True, "1": True} | dict.fromkeys(
     ("no", "false", "f", "n", "0"), False
 )
+# YAML 1.1 reads `1e-5` as text, because its floats need a dot.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _NO_TOKENS = "is not allowed, because settings are pickled and pushed with the model. Set HF_TOKEN in the environment."
 

@@ -58,7 +58,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint, headline=ContinualTrainer.headline(args))
+    train(make_trainer, text, data, args, checkpoint)
 
 
 if __name__ == "__main__":

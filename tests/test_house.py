@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4776, 76),
     "objectives": (1241, 13),
     "prepare": (980, 4),
-    "recipes": (2707, 33),
+    "recipes": (2655, 32),
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),

@@ -120,7 +120,7 @@ def train(
         data: the recipe's arguments. Those with `save_models` have a table over languages, also of one seed.
         args: the method's settings.
         checkpoint: the checkpoint to resume from.
-        headline: the score of the table over seeds.
+        headline: the score of an alignment in the table over seeds; a task has its own.
     """
     tasks = hasattr(data, "save_models")
 

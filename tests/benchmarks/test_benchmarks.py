@@ -13,8 +13,8 @@ import pytest
 import torch
 from support.families import CONFIGS
 from support.ppa import make_pairs
-from support.tiny import make_encoder, make_links, make_tokenizer, train_unigram
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from support.tiny import make_encoder, make_links, make_tokenizer
+from transformers import AutoModelForMaskedLM
 
 from hf_xalign.config import parse
 from hf_xalign.errors import InputError
@@ -89,23 +89,6 @@ def test_fao_step(script, tmp_path):
     assert len(found) == 4 and all(list(times) == list(bench.VARIANTS) for times in found)
     printed = bench.table(found, {"copy": 2**29}) + bench.aims(found)
     assert "| 0.50 |" in printed and printed.count("met") + printed.count("missed") == 5
-
-
-def test_extend_vocabulary(script, tmp_path, capsys):
-    rows = [("নতুন ফাইল খোলো", "open new file"), ("ফাইল খোলো", "open file"), ("নতুন ঘর", "new house")] * 8
-    pairs = f"bn={tmp_path / 'pairs.tsv'}"
-    (tmp_path / "pairs.tsv").write_text("bn\ten\n" + "".join(f"{s}\t{t}\n" for s, t in rows), encoding="utf-8")
-    base = train_unigram([text for row in rows for text in row], 60)
-    make_encoder().save_pretrained(tmp_path / "base")
-    base.save_pretrained(tmp_path / "base")
-    words = ["--model", str(tmp_path / "base"), "--pairs", pairs, "--train", pairs, "--eval", pairs, "--pieces", "40"]
-    script("extend_vocabulary").main([*words, "--runs", "0", "--output", str(tmp_path / "out")])
-    assert "script removed" in capsys.readouterr().out
-    removed, extended = (AutoTokenizer.from_pretrained(tmp_path / "out" / name) for name in ("removed", "extended"))
-    assert base.unk_token_id in removed("নতুন ঘর").input_ids
-    new = extended("নতুন ঘর").input_ids
-    assert base.unk_token_id not in new and extended.decode(new, skip_special_tokens=True) == "নতুন ঘর"
-    assert removed("new file").input_ids == extended("new file").input_ids == base("new file").input_ids
 
 
 def test_mao_modules(script):

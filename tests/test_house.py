@@ -24,8 +24,8 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1599, 23),
-    "core": (2885, 54),
+    "cli": (1611, 23),
+    "core": (2847, 55),
     "data": (6836, 123),
     "evaluation": (1999, 18),
     "explore": (332, 3),
@@ -41,8 +41,8 @@ CAPS = {
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),
-    "tasks": (2752, 53),
-    "trainers": (7157, 92),
+    "tasks": (2750, 52),
+    "trainers": (7156, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

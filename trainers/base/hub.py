@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import CommitInfo, run_as_future
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 
 from hf_xalign import hub
 from hf_xalign.errors import InputError, explained
 from hf_xalign.hub.files import is_local, portable_name
 from hf_xalign.hub.upload import check_login
 from hf_xalign.record import FILENAME
+
+
+def check_push(args: TrainingArguments) -> None:
+    """Raise an InputError, before anything is computed, if `push_to_hub=True` cannot reach the Hub or log in there."""
+    if args.push_to_hub and args.process_index == 0:
+        with explained("push_to_hub=true"):
+            check_login(args.hub_model_id or Path(cast(str, args.output_dir)).absolute().name, args.hub_token)
 
 
 class HubTrainer(Trainer):
@@ -30,10 +37,7 @@ class HubTrainer(Trainer):
                     "Train from the base's Hub id, or push the run's folder later with hf_xalign.hub.push and "
                     "base_model=OWNER/NAME"
                 )
-        args = self.args
-        if args.process_index == 0:
-            with explained("push_to_hub=true"):
-                check_login(args.hub_model_id or Path(cast(str, args.output_dir)).absolute().name, args.hub_token)
+        check_push(self.args)
 
     def push_to_hub(  # type: ignore[override]  # it also returns a future, or None off the main process
         self,

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1611, 23),
     "core": (2847, 55),
-    "data": (6836, 123),
+    "data": (6832, 123),
     "evaluation": (1999, 18),
     "explore": (332, 3),
     "hub": (387, 11),

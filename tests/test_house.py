@@ -42,7 +42,7 @@ CAPS = {
     "search": (620, 5),
     "statistics": (724, 10),
     "tasks": (2750, 52),
-    "trainers": (7156, 92),
+    "trainers": (7135, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

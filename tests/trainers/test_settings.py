@@ -6,7 +6,6 @@ import math
 import os
 import re
 from functools import partial
-from inspect import Parameter, signature
 from unittest import mock
 
 import pytest
@@ -18,7 +17,7 @@ from support.families import CONFIGS
 from support.refusals import assert_refused
 from support.runs import make
 from support.tiny import make_encoder, make_links, make_tokenizer
-from transformers import AutoModel, Trainer, TrainerCallback
+from transformers import AutoModel, TrainerCallback
 from transformers.trainer_utils import SaveStrategy
 
 from hf_xalign.errors import InputError
@@ -79,20 +78,6 @@ def config(kind, folder, **settings):
 
 
 # ---- The table ----
-
-
-# Arguments of the Trainer that are the method's own here.
-OWN = {"self", "data_collator", "compute_loss_func", "compute_metrics", "preprocess_logits_for_metrics"}
-
-
-@pytest.mark.parametrize("trainer", METHODS, ids=lambda trainer: trainer.__name__)
-def test_a_trainer_names_its_arguments(trainer):
-    parameters = signature(trainer.__init__).parameters
-    assert not {p.kind for p in parameters.values()} & {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
-    assert signature(Trainer.__init__).parameters.keys() - OWN < parameters.keys()
-    needed = {p.name: make_links(2) for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.default is p.empty}
-    with pytest.raises(TypeError, match="data_collator"):
-        trainer("no/such-model", **needed, data_collator=len)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from huggingface_hub import CommitInfo, run_as_future
+from huggingface_hub import CommitInfo
 from transformers import Trainer, TrainingArguments
 
 from hf_xalign import hub
@@ -39,23 +37,20 @@ class HubTrainer(Trainer):
                 )
         check_push(self.args)
 
-    def push_to_hub(  # type: ignore[override]  # it also returns a future, or None off the main process
+    def push_to_hub(  # type: ignore[override]  # it waits for the push, and returns None off the main process
         self,
-        commit_message: str | None = "End of training",
-        blocking: bool = True,
+        commit_message: str = "End of training",
+        *,
         token: str | None = None,
         revision: str | None = None,
         private: bool | None = None,
-        *,
         base_model: str | None = None,
-        **kwargs: Any,
-    ) -> CommitInfo | Future[CommitInfo] | None:
-        """Save the model and push the run's folder, with a card made from its `results.json`.
+    ) -> CommitInfo | None:
+        """Save the model and push the run's folder, with a card made from its `results.json`, or a card of tags.
 
-        Arguments and errors are those of [`hf_xalign.hub.push`], with defaults from `args`; `kwargs` go to
-        `create_model_card`, for a run without `results.json`.
+        Arguments and errors are those of [`hf_xalign.hub.push`], with defaults from `args`.
 
-        Returns the commit on the main process, None on the others; a future if `blocking` is False.
+        Returns the commit on the main process, None on the others.
         """
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         self.save_model(_internal_call=True)
@@ -63,18 +58,13 @@ class HubTrainer(Trainer):
             return None
         args, folder = self.args, Path(cast(str, self.args.output_dir))
         if not (folder / FILENAME).exists():
-            tags = kwargs.pop("tags", None) or []
-            tags = [tags] if isinstance(tags, str) else list(tags)
-            tags += [tag for tag in getattr(self.model, "model_tags", None) or [] if tag not in tags]
-            self.create_model_card(tags=tags, **kwargs)
-        push = partial(
-            hub.push,
+            self.create_model_card(tags=list(getattr(self.model, "model_tags", None) or []))
+        return hub.push(
             folder,
             self.hub_model_id or args.hub_model_id or folder.absolute().name,
-            message=commit_message or "End of training",
+            message=commit_message,
             token=args.hub_token if token is None else token,
             revision=args.hub_revision if revision is None else revision,
             private=args.hub_private_repo if private is None else private,
             base_model=base_model,
         )
-        return push() if blocking else run_as_future(push)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -43,16 +42,6 @@ class ScoringTrainer(SavingTrainer):
     _given_held_out: Any = None
     # Numbers of pairs by language that were drawn from the training text.
     _drawn: Mapping[str, int] | None = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Show a constructor's `**kwargs` as the arguments of the base class that takes them."""
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            signature, base = inspect.signature(cls.__init__), inspect.signature(super(cls, cls).__init__)
-            parameters = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
-            if len(parameters) < len(signature.parameters):
-                parameters = {**parameters, **base.parameters, **parameters}
-                cast(Any, cls.__init__).__signature__ = signature.replace(parameters=list(parameters.values()))
 
     # ---- Scores ----
 

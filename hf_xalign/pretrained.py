@@ -93,10 +93,7 @@ def check_finite(path: Path) -> None:
 
 def nonfinite(where: str | os.PathLike, name: str) -> str:
     """Return what a refusal of NaN or infinite weights says."""
-    return (
-        f"{where}: {name} holds NaN or infinite numbers, so the model computes none. Take an earlier checkpoint; "
-        "export and push also have allow_nonfinite."
-    )
+    return f"{where}: {name} holds NaN or infinite numbers, so the model computes none. Take an earlier checkpoint."
 
 
 def from_pretrained(auto_class: Any, name_or_path: str | os.PathLike, **options: Any) -> Any:

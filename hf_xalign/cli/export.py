@@ -30,7 +30,6 @@ class Arguments:
     pooling: Literal["mean", "cls", "last"] = setting("mean", help="sentence vector")
     onnx: bool = setting(False, flag=True, help="write ONNX (extra onnx)")
     int8: bool = setting(False, flag=True, help="with --onnx: also write a model in 8 bits", rules=[needs(onnx=True)])
-    allow_nonfinite: bool = setting(False, flag=True, help="also write weights that are NaN or infinite")
     lang: str | None = setting(
         None, metavar="LANG", help="with --onnx: language of a model with a map per language", rules=[needs(onnx=True)]
     )
@@ -54,7 +53,7 @@ def run(args: Arguments) -> None:
     from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
-    options: dict[str, Any] = {"pooling": args.pooling, "allow_nonfinite": args.allow_nonfinite}
+    options: dict[str, Any] = {"pooling": args.pooling}
     if args.onnx:
         folder = export_onnx(model, tokenizer, args.output, lang=args.lang, int8=args.int8, **options)
     else:

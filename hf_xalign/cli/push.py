@@ -39,7 +39,6 @@ class Arguments:
         help="also push a Space of the same name: the page of hf-xalign explore, with the run's held-out text",
         rules=[needs("its page shows the branch main", revision=(None, "main"))],
     )
-    allow_nonfinite: bool = setting(False, flag=True, help="also push weights that are NaN or infinite")
     dry_run: bool = setting(False, flag=True, help="check everything and list the files, but send nothing")
 
     @property
@@ -64,7 +63,7 @@ def run(args: Arguments) -> None:
 
     from hf_xalign.hub import push
 
-    options: dict[str, Any] = {"base_model": args.base_model, "allow_nonfinite": args.allow_nonfinite}
+    options: dict[str, Any] = {"base_model": args.base_model}
     commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, **options)
     print(f"pushed: {commit.commit_url}")
     if args.space:
@@ -78,7 +77,7 @@ def _list(args: Arguments, space: Mapping[str, bytes]) -> None:
     from hf_xalign.tables import table
 
     check_repo_id(args.repo_id)
-    model = Contents(args.folder, base_model=args.base_model, allow_nonfinite=args.allow_nonfinite)
+    model = Contents(args.folder, base_model=args.base_model)
     files = model.read(args.repo_id, args.revision)
     for kind, contents in {"model": files, "Space": space}.items():
         if contents:

@@ -96,7 +96,7 @@ class Contents:
     its Hub id. The folder itself is not changed. Arguments and errors are those of [`hf_xalign.hub.push`].
     """
 
-    def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None, allow_nonfinite: bool = False):
+    def __init__(self, folder: str | os.PathLike, *, base_model: str | None = None):
         self.folder = Path(folder)
         self.files = list_files(folder)
         if base_model is not None and hub_id(base_model) is None:
@@ -110,7 +110,7 @@ class Contents:
         self._check_base()
         # The repository's full id is known only once it was created.
         _check_tokens(self.folder, self.read("someone/model"))
-        for name, path in self.files.items() if not allow_nonfinite else ():
+        for name, path in self.files.items():
             if _WEIGHTS.fullmatch(name):
                 check_finite(path)
 

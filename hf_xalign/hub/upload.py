@@ -34,8 +34,6 @@ def push(
     revision: str | None = None,
     base_model: str | None = None,
     message: str = "Upload model",
-    path_in_repo: str = "",
-    allow_nonfinite: bool = False,
     token: str | bool | None = None,
 ) -> CommitInfo:
     """Upload a model's folder in one commit. A missing repository or branch is created.
@@ -52,8 +50,6 @@ def push(
         revision: branch to push to.
         base_model: Hub id of the base model, when the folder names it by a local path.
         message: commit message.
-        path_in_repo: folder inside the repository, for checkpoints.
-        allow_nonfinite: upload weights that are NaN or infinite too.
         token: Hub token; by default the one that you logged in with (`hf auth login`, or HF_TOKEN).
 
     Raises:
@@ -64,7 +60,7 @@ def push(
             only the answer to the commit was lost. Push again in both cases.
     """
     check_repo_id(repo_id)
-    contents = Contents(folder, base_model=base_model, allow_nonfinite=allow_nonfinite)
+    contents = Contents(folder, base_model=base_model)
     api = _api(token)
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     if revision not in (None, "main"):
@@ -74,15 +70,13 @@ def push(
         raise InputError(
             f"private=True: {repo_id} already exists and is public. Change its settings, or choose another name."
         )
-    prefix = f"{path_in_repo.strip('/')}/" if path_in_repo else ""
     added = contents.read(repo_id, revision)
-    old_files = (file.rfilename for file in info.siblings or [] if file.rfilename.startswith(prefix))
-    old = (path.removeprefix(prefix) for path in old_files)
+    old = (file.rfilename for file in info.siblings or [])
     return api.create_commit(
         repo_id,
         [
-            *(CommitOperationAdd(f"{prefix}{path}", content) for path, content in added.items()),
-            *(CommitOperationDelete(f"{prefix}{path}") for path in old if path not in added and decides_model(path)),
+            *(CommitOperationAdd(path, content) for path, content in added.items()),
+            *(CommitOperationDelete(path) for path in old if path not in added and decides_model(path)),
         ],
         commit_message=message,
         revision=revision,

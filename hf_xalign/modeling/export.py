@@ -57,7 +57,6 @@ def save_sentence_transformer(
     folder: str | os.PathLike[str],
     *,
     pooling: SentencePooling = "mean",
-    allow_nonfinite: bool = False,
 ) -> Path:
     """Save an encoder and its pooling as a folder for `SentenceTransformer(folder)`; return the folder.
 
@@ -69,7 +68,6 @@ def save_sentence_transformer(
         tokenizer: tokenizer of the encoder.
         folder: folder to write, which must not exist.
         pooling: `mean` of all tokens with special tokens, `cls` for the first token, or `last` for the last one.
-        allow_nonfinite: also write weights that are NaN or infinite.
 
     Raises:
         InputError: transformers alone cannot load the model, `pooling` is unknown, `folder` exists, or a weight is not
@@ -78,7 +76,7 @@ def save_sentence_transformer(
     _check_plain(model)
     check_choice(SENTENCE_POOLINGS, pooling=pooling)
     check_embeddings(model, tokenizer)
-    _check_finite(model, allow_nonfinite)
+    _check_finite(model)
     with _new_folder(folder) as staging:
         _save_encoder(model, staging)
         follow_umask(staging)
@@ -198,9 +196,9 @@ def _check_plain(model: PreTrainedModel) -> None:
     check_bare(model, "an export")
 
 
-def _check_finite(model: PreTrainedModel | PeftModel, allow: bool) -> None:
-    """Raise an InputError if a weight is NaN or infinite, unless `allow`."""
-    for name, tensor in () if allow else cast(nn.Module, model).named_parameters():
+def _check_finite(model: PreTrainedModel | PeftModel) -> None:
+    """Raise an InputError if a weight is NaN or infinite."""
+    for name, tensor in cast(nn.Module, model).named_parameters():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise InputError(nonfinite(str(model.name_or_path or "model"), name))
 
@@ -238,7 +236,6 @@ def export_onnx(
     pooling: SentencePooling = "mean",
     lang: str | None = None,
     int8: bool = False,
-    allow_nonfinite: bool = False,
 ) -> Path:
     """Write an encoder as ONNX for any number of sentences and tokens; return the folder.
 
@@ -252,7 +249,6 @@ def export_onnx(
         pooling: how sentence-transformers pools tokens: `mean`, `cls` or `last`.
         lang: language whose map or embedding the graph contains, for a model with one per language.
         int8: also write `onnx/model_quantized.onnx`, with 8-bit weights and dynamically quantized activations.
-        allow_nonfinite: also write weights that are NaN or infinite.
 
     Raises:
         InputError: the extra `onnx` is missing, `folder` exists, a weight is not finite, or torch.onnx cannot export
@@ -260,7 +256,7 @@ def export_onnx(
     """
     if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]:
         raise InputError(f'ONNX needs {", ".join(missing)}. Run pip install "hf_xalign[onnx]"')
-    _check_finite(model, allow_nonfinite)
+    _check_finite(model)
     encoder = base_of(model)
     check_embeddings(encoder, tokenizer)
     with _new_folder(folder) as staging:

@@ -18,7 +18,6 @@ from hf_xalign.data.encoding import EncodedWords, check_vocabulary, special_fram
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification
-from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples, LabelSet, read_examples
 from hf_xalign.tasks.scoring import Metric, count_classes, count_spans, count_words, tags_as_spans
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
@@ -270,15 +269,15 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             names = (self.labels.names[label_id] for label_id in label_ids)
             has_label = (token >= 0 and label != UNLABELLED for token, label in zip(tokens, references, strict=True))
             predicted.append([next(names) if labelled else None for labelled in has_label])
-        scores = {"accuracy": ExampleScores.from_counts(*count_words(predicted, gold, outside=None))}
+        scores = {"accuracy": count_words(predicted, gold, outside=None)}
         if self.labels.mark_spans:
             # A word without a prediction cannot be part of a predicted span.
             filled = [[OUTSIDE if label is None else label for label in labels] for labels in predicted]
-            scores["span_f1"] = ExampleScores.from_counts(*count_spans(filled, gold))
+            scores["span_f1"] = count_spans(filled, gold)
         elif self.metric == "span_f1":
             predicted_spans, gold_spans = ([tags_as_spans(tags) for tags in side] for side in (predicted, gold))
-            scores["span_f1"] = ExampleScores.from_counts(*count_spans(predicted_spans, gold_spans))
-        scores["token_f1"] = ExampleScores.from_counts(*count_words(predicted, gold))
+            scores["span_f1"] = count_spans(predicted_spans, gold_spans)
+        scores["token_f1"] = count_words(predicted, gold)
         words = [
             label
             for labels, references in zip(predicted, gold, strict=True)
@@ -475,5 +474,5 @@ class SequenceTask(LabelledTask):
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return `accuracy`."""
         predicted = [self.labels.names[int(label_id)] for label_id in predictions]
-        scores = ExampleScores.from_counts(*count_classes(predicted, examples.rows["label"][:]))
+        scores = count_classes(predicted, examples.rows["label"][:])
         return TaskScores({"accuracy": scores}, only=_only_label(predicted, examples.label_names))

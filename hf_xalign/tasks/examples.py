@@ -527,11 +527,7 @@ def _named(value: Any, names: list[str]) -> Any:
 
 
 def by_language(parts: Iterable[Examples]) -> dict[str, Examples]:
-    """Return evaluation sets by language.
-
-    Raises:
-        InputError: two sets share a language.
-    """
+    """Return evaluation sets by language; two sets in one language raise an InputError."""
     sets: dict[str, Examples] = {}
     for examples in parts:
         code = examples.language

@@ -17,28 +17,24 @@ from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED, read_spans
 from hf_xalign.data.words import lower_word
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import parse_language
+from hf_xalign.statistics.examples import ExampleScores
 
 Metric = Literal["accuracy", "token_f1", "span_f1"]
 
 
-class Counts(NamedTuple):
-    """Numbers of correct predictions, predictions and reference items in each example, int64 (examples,)."""
-
-    correct: np.ndarray
-    predicted: np.ndarray
-    gold: np.ndarray
-
-    def totals(self) -> dict[str, float]:
-        """Return micro precision, recall and F1, in [0, 1]; 0 if the denominator is 0."""
-        correct, predicted, gold = (int(column.sum()) for column in self)
-        return {
-            "precision": correct / predicted if predicted else 0.0,
-            "recall": correct / gold if gold else 0.0,
-            "f1": 2 * correct / (predicted + gold) if predicted + gold else 0.0,
-        }
+def micro_scores(scores: ExampleScores) -> dict[str, float]:
+    """Return micro precision, recall and F1 of counts, in [0, 1]; 0 if the denominator is 0."""
+    correct, predicted, gold = (int(scores.columns[name].sum()) for name in ("correct", "predicted", "gold"))
+    return {
+        "precision": correct / predicted if predicted else 0.0,
+        "recall": correct / gold if gold else 0.0,
+        "f1": scores.score(),
+    }
 
 
-def count_spans(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], kind: str | None = None) -> Counts:
+def count_spans(
+    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], kind: str | None = None
+) -> ExampleScores:
     """Count the spans of each sentence, of one kind or all; a span is correct if its start, end and kind are.
 
     The two sides may be in different schemes (BIO, BIOES, ...).
@@ -73,7 +69,7 @@ def tags_as_spans(tags: Sequence[str | None]) -> list[str]:
 
 def count_words(
     predicted: Sequence[Sequence[str | None]], gold: Sequence[Sequence[str]], *, outside: str | None = OUTSIDE
-) -> Counts:
+) -> ExampleScores:
     """Count the words of each sentence; a word is correct if its label is.
 
     The predicted label is None for a word without a prediction. Words with the reference label `_` are left out, and
@@ -92,13 +88,13 @@ def count_words(
     return _counts(rows)
 
 
-def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> Counts:
+def count_classes(predicted: Sequence[str], gold: Sequence[str]) -> ExampleScores:
     """Count examples that have one label each."""
     return _counts([(int(label == truth), 1, 1) for label, truth in zip(predicted, gold, strict=True)])
 
 
-def _counts(rows: list[tuple[int, int, int]]) -> Counts:
-    return Counts(*np.asarray(rows, dtype=np.int64).reshape(-1, 3).T)
+def _counts(rows: list[tuple[int, int, int]]) -> ExampleScores:
+    return ExampleScores.from_counts(*np.asarray(rows, dtype=np.int64).reshape(-1, 3).T)
 
 
 Rules = Literal["mlqa", "squad"]

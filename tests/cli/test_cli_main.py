@@ -110,5 +110,5 @@ def test_push_passes_its_options_on(run_folder, capsys, monkeypatch):
         (["--public", "--base_model", "a/b"], {"private": False, "revision": None, "base_model": "a/b"}),
     ]:
         assert main(["push", str(run_folder), "me/model", *options]) == 0
-        module.push.assert_called_with(str(run_folder), "me/model", **wanted, allow_nonfinite=False)
+        module.push.assert_called_with(str(run_folder), "me/model", **wanted)
         assert capsys.readouterr().out == "pushed: https://hub/commit/1\n"

@@ -14,7 +14,15 @@ from hf_xalign.data.span_labels import Span, find_spans
 from hf_xalign.tasks import Examples, LabelSet, SequenceTask, TokenTask
 from hf_xalign.tasks.questions import best_spans, window_spans
 from hf_xalign.tasks.results import format_scores, write_scores
-from hf_xalign.tasks.scoring import answer_tokens, by_language, count_spans, count_words, score_answers, tags_as_spans
+from hf_xalign.tasks.scoring import (
+    answer_tokens,
+    by_language,
+    count_spans,
+    count_words,
+    micro_scores,
+    score_answers,
+    tags_as_spans,
+)
 
 # Sums of counts are exact; what follows is two quotients, a product and a sum of them, and a quotient.
 RATIO = 5
@@ -47,12 +55,13 @@ def test_span_counts_against_a_slow_reference():
     counts = count_spans(predicted, gold)
     for row, (ours, theirs) in enumerate(zip(predicted, gold, strict=True)):
         found, there = slow_spans(ours), slow_spans(theirs)
-        assert [column[row] for column in counts] == [len(set(found) & set(there)), len(found), len(there)]
+        expected = [len(set(found) & set(there)), len(found), len(there)]
+        assert [column[row] for column in counts.columns.values()] == expected
         assert find_spans(ours) == found
-    right, found, there = (sum(column) for column in counts)
+    right, found, there = (sum(column) for column in counts.columns.values())
     assert 0 < right < found
     expected = {"f1": 2 * right / (found + there), "precision": right / found, "recall": right / there}
-    assert_rounding([counts.totals()[name] for name in expected], list(expected.values()), RATIO)
+    assert_rounding([micro_scores(counts)[name] for name in expected], list(expected.values()), RATIO)
 
 
 def test_word_counts_against_a_slow_reference():
@@ -60,18 +69,18 @@ def test_word_counts_against_a_slow_reference():
     predicted[3][0] = None
     micro, every = count_words(predicted, gold), count_words(predicted, gold, outside=None)
     both = [pair for ours, theirs in zip(predicted, gold, strict=True) for pair in zip(ours, theirs, strict=True)]
-    assert_rounding(every.totals()["f1"], sum(p == g for p, g in both) / len(both), RATIO)
-    assert every.predicted.tolist() == every.gold.tolist() == [len(labels) for labels in gold]
-    assert micro.correct.sum() == sum(p == g != "O" for p, g in both)
-    assert micro.predicted.sum() == sum(p not in (None, "O") for p, _ in both)
-    assert micro.gold.sum() == sum(g != "O" for _, g in both)
+    assert_rounding(every.score(), sum(p == g for p, g in both) / len(both), RATIO)
+    assert every.columns["predicted"].tolist() == every.columns["gold"].tolist() == [len(labels) for labels in gold]
+    assert micro.columns["correct"].sum() == sum(p == g != "O" for p, g in both)
+    assert micro.columns["predicted"].sum() == sum(p not in (None, "O") for p, _ in both)
+    assert micro.columns["gold"].sum() == sum(g != "O" for _, g in both)
 
 
 def test_spans_are_the_same_in_every_scheme():
     gold = [["B-a", "I-a", "E-a", "O", "S-b"], ["O", "S-a"]]
     predicted = [["B-a", "L-a", "O", "O", "U-b"], ["O", "U-a"]]
     counts = count_spans(predicted, gold)
-    assert [column.tolist() for column in counts] == [[1, 1], [2, 1], [2, 1]]
+    assert [column.tolist() for column in counts.columns.values()] == [[1, 1], [2, 1], [2, 1]]
     found = metrics.load("span_f1").compute(predictions=predicted, references=gold)
     assert [found["kinds"][kind]["predicted"] for kind in "ab"] == [2, 1] and found["kinds"]["b"]["f1"] == 1.0
     bio = [["B-a", "I-a", "I-a", "O", "B-b"], ["O", "B-a"]]
@@ -113,13 +122,15 @@ def test_modules_give_the_librarys_scores():
         found[name] = metrics.load(name).compute(**sides)
     whole, words = count_spans(predicted, gold), count_words(predicted, gold, outside=None)
     kinds = found["span_f1"]["kinds"]
-    assert {name: found["span_f1"][name] for name in ("f1", "precision", "recall")} == whole.totals()
+    assert {name: found["span_f1"][name] for name in ("f1", "precision", "recall")} == micro_scores(whole)
     assert set(kinds) == {"a", "b"}
-    assert sum(kind["predicted"] for kind in kinds.values()) == whole.predicted.sum()
-    assert found["token_f1"]["f1"] == count_words(predicted, gold).totals()["f1"]
+    assert sum(kind["predicted"] for kind in kinds.values()) == whole.columns["predicted"].sum()
+    assert found["token_f1"]["f1"] == count_words(predicted, gold).score()
     accuracy = found["classification_accuracy"]
-    assert found["token_f1"]["accuracy"] == accuracy["accuracy"] and accuracy["examples"] == words.gold.sum()
-    assert_rounding(accuracy["accuracy"], words.totals()["f1"], RATIO)
+    assert (
+        found["token_f1"]["accuracy"] == accuracy["accuracy"] and accuracy["examples"] == words.columns["gold"].sum()
+    )
+    assert_rounding(accuracy["accuracy"], words.score(), RATIO)
 
 
 # ---- Answers out of logits ----

@@ -4,7 +4,8 @@ from datasets import Features, Sequence
 
 from hf_xalign.data.span_labels import read_spans
 from hf_xalign.metrics import base
-from hf_xalign.tasks.scoring import Counts, count_spans
+from hf_xalign.statistics.examples import ExampleScores
+from hf_xalign.tasks.scoring import count_spans, micro_scores
 
 
 class SpanF1(base.Module):
@@ -32,5 +33,5 @@ class SpanF1(base.Module):
         }
 
 
-def _summary(counts: Counts) -> dict[str, float | int]:
-    return {**counts.totals(), "predicted": int(counts.predicted.sum()), "gold": int(counts.gold.sum())}
+def _summary(counts: ExampleScores) -> dict[str, float | int]:
+    return {**micro_scores(counts), **{side: int(counts.columns[side].sum()) for side in ("predicted", "gold")}}

@@ -3,7 +3,7 @@
 from datasets import Features, Sequence
 
 from hf_xalign.metrics import base
-from hf_xalign.tasks.scoring import count_words
+from hf_xalign.tasks.scoring import count_words, micro_scores
 
 
 class TokenF1(base.Module):
@@ -25,7 +25,7 @@ class TokenF1(base.Module):
     ) -> dict[str, float | int]:
         every = count_words(predictions, references, outside=None)
         return {
-            **count_words(predictions, references, outside=outside).totals(),
-            "accuracy": every.totals()["f1"],
-            "words": int(every.gold.sum()),
+            **micro_scores(count_words(predictions, references, outside=outside)),
+            "accuracy": every.score(),
+            "words": int(every.columns["gold"].sum()),
         }

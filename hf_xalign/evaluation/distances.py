@@ -154,11 +154,6 @@ def _measure(
         _vector_rows(target, sentences["target"], end, f"{language}, target") for end in (drawn.linked, drawn.random)
     )
     present = (source.present[query] & target.present[linked] & target.present[random]).numpy()
-    if not present.any():
-        raise InputError(
-            f"{language}: none of {len(present)} word pairs has vectors. Check that the tokenizer belongs to the "
-            "model and that max_length is large enough."
-        )
     query, linked, random = query[present], linked[present], random[present]
     return {
         layer: _distances(source.vectors[query, n], target.vectors[linked, n], target.vectors[random, n])

@@ -22,7 +22,7 @@ from hf_xalign.data.encoding import position_limit
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import check_bare, encoder_class, without_pooler
 from hf_xalign.modeling.pooling import layer_index, pool_spans
-from hf_xalign.modeling.word_vectors import select_layers
+from hf_xalign.modeling.word_vectors import evaluating, select_layers
 
 NO_TAG = -100  # tag of padding, as in labels
 
@@ -325,12 +325,8 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
     @torch.no_grad()
     def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
         """Return the best tags of each sentence, one per word, without dropout; arguments are those of `forward`."""
-        training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             tags = self(*args, **kwargs, return_dict=True).tags
-        finally:
-            self.train(training)
         return [row[row >= 0].tolist() for row in tags.cpu()]
 
     @torch.no_grad()

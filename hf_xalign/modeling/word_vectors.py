@@ -94,9 +94,7 @@ def hidden_batches(
 
     run = partial(_forward, layers=layers, dtype=dtype)
     threads = torch.get_num_threads()
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         bar = progress(starts, desc=desc)
         if cluster:
             yield from cluster(run, map(batch, bar))
@@ -109,8 +107,17 @@ def hidden_batches(
             yield from _in_threads(lambda start: run(model, *batch(start)), bar, threads)
         else:
             yield from (run(model, *batch(start)) for start in bar)
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode inside a `with` block."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
     finally:
-        model.train(training)
+        model.train(was_training)
 
 
 def _forward(

@@ -22,13 +22,14 @@ from hf_xalign.modeling.checkpoint import safetensors_alone
 from hf_xalign.modeling.loading import load
 from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.insertion import read_adapter_config, with_alignment
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.pretrained import adapter_base, from_pretrained
 from hf_xalign.statistics.softmax_regression import fit_softmax
 from hf_xalign.tasks.classification import LabelledTask, TaggingTask
-from hf_xalign.tasks.task import Batch, Task, evaluating, read_batch
+from hf_xalign.tasks.task import Batch, Task, read_batch
 
 
 def load_task_model(

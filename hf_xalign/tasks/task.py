@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -21,6 +20,7 @@ from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
 from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number
+from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
 
@@ -272,17 +272,6 @@ def predict(
             for row, prediction in zip(rows, task.predictions(model(**task.inputs(batch)), batch), strict=True):
                 predictions[row] = prediction
     return predictions
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into evaluation mode inside a `with` block."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def read_batch(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from support.nearest import assert_nearest, is_exact, means, points, rounding, scores, units, vectors
 from support.numeric import assert_rounding
 
-from hf_xalign import environment
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.maps import unit
 from hf_xalign.search import csls, ranking
@@ -199,25 +198,6 @@ def test_blocks_of_many_copies():
 # ---- Options, devices, types and progress ----
 
 
-def test_options_that_are_left_out():
-    one, two = vectors(5, 300, hubs=True), vectors(6, 300, hubs=True)
-    others = ({"k": 9}, {"k": 11}, {"similarity": "cosine"})
-    for call, defaults, more in (
-        (nearest_neighbours, {"legacy": False}, ({"similarity": "margin"}, {"legacy": True})),
-        (nearest, {"n": 10, "neighbourhood": None}, ()),
-    ):
-        found = call(one, two)
-        for options in ({"k": 10, "similarity": "csls", "device": None, **defaults}, {"device": "cpu"}):
-            assert all(map(torch.equal, call(one, two, **options), found)), options
-        for options in (*others, *more):
-            assert not all(map(torch.equal, call(one, two, **options), found)), options
-    check_lists(found, scores(one, two, "csls", 10), 10, rounding(12))
-    for k in (9, 11):
-        assert (nearest(one, two, k=k).scores - found.scores).abs().max() > 10 * rounding(12)
-    odd = torch.ones(2, 3)  # cosine does not look at a neighbourhood
-    assert nearest(one, two, 1, similarity="cosine", neighbourhood=odd).indices.shape == (300, 1)
-
-
 def test_other_types_are_scored_in_float32():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
         one, two = vectors(18, 60).to(dtype).requires_grad_(), vectors(19, 60).to(dtype)
@@ -247,32 +227,7 @@ def test_reduced_precision_is_suspended_and_put_back():
     assert seen == ["ieee", "ieee"]
 
 
-@pytest.fixture
-def progress(monkeypatch):
-    calls = []
-    monkeypatch.setattr(environment, "tqdm", lambda what, **options: calls.append((len(what), options)) or what)
-    return calls
-
-
-def test_progress_is_shown_by_one_process(monkeypatch, progress):
-    for rank in (None, "0", "1", "2"):
-        monkeypatch.delenv("RANK", raising=False)
-        if rank is not None:
-            monkeypatch.setenv("RANK", rank)
-        list(csls.bands(torch.ones(1, 1), torch.ones(1, 1), "name"))
-    kept = {"desc": "name", "unit": "band", "leave": False, "delay": 5}
-    assert progress == [(1, {**kept, "disable": quiet}) for quiet in (False, False, True, True)]
-
-
 # ---- Steps of both searches ----
-
-
-def test_given_vectors_become_tensors():
-    tensor, array = torch.ones(2, 3, dtype=torch.float16), np.ones((2, 3))
-    assert csls.as_tensor(tensor) is tensor
-    assert csls.as_tensor(array).dtype == torch.float64
-    found = csls.as_tensor([[1, 2.5], (3, 4)])
-    assert found.dtype == torch.float32 and found.tolist() == [[1, 2.5], [3, 4]]
 
 
 def test_unit_rows_are_float32_of_sums_in_float64():
@@ -281,14 +236,13 @@ def test_unit_rows_are_float32_of_sums_in_float64():
     torch.testing.assert_close(csls.unit_rows(x, "x"), unit, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
 
 
-def test_bands_share_one_buffer_no_larger_than_needed(monkeypatch, progress):
+def test_bands_share_one_buffer_no_larger_than_needed(monkeypatch):
     monkeypatch.setattr(csls, "_BAND", 700)
     left, right = torch.arange(80.0).view(40, 2), torch.arange(140.0).view(70, 2)
     places = {(band.data_ptr(), band.untyped_storage().nbytes()) for _, band in csls.bands(left, right, "name")}
     assert len(places) == 1 and places.pop()[1] == 4 * 10 * 70
     [(_, band)] = csls.bands(left[:3], right[:5], "name")
     assert band.untyped_storage().nbytes() == 4 * 3 * 5
-    assert [count for count, _ in progress] == [4, 1]
 
 
 def test_largest_values_of_rows_and_columns(monkeypatch):

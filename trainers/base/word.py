@@ -42,7 +42,7 @@ from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index, pool_sentences, pool_words
-from hf_xalign.modeling.word_vectors import select_layers
+from hf_xalign.modeling.word_vectors import evaluating, select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Vectors
@@ -71,13 +71,9 @@ def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor],
 
 def probe(model: PreTrainedModel) -> torch.Tensor:
     """Return the last hidden states of a few tokens in evaluation mode, with their gradient's graph."""
-    training = model.training
     ids = torch.arange(8, device=model.device).unsqueeze(0)
-    model.eval()
-    try:
+    with evaluating(model):
         return model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    finally:
-        model.train(training)
 
 
 def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:

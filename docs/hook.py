@@ -79,7 +79,7 @@ def fields(name: str) -> str:
     """Return a table of a config's own fields, and of others that its presets set, as Markdown."""
     config = getattr(importlib.import_module("hf_xalign.trainers"), name)
     base_config = importlib.import_module("hf_xalign.trainers.base.trainer_config")
-    presets = {name: base_config._BY_LENGTH | values for name, values in getattr(config, "PRESETS", {}).items()}
+    presets = {name: base_config._ORDER | values for name, values in getattr(config, "PRESETS", {}).items()}
     lines = ["| field | type | default | |", "| --- | --- | --- | --- |"]
     for field in sorted(dataclasses.fields(config), key=lambda field: field.name not in config.__annotations__):
         by_preset = any(field.name in values for values in presets.values())

@@ -24,10 +24,10 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1611, 23),
-    "core": (2847, 55),
+    "cli": (1609, 23),
+    "core": (2844, 55),
     "data": (6832, 123),
-    "evaluation": (1999, 18),
+    "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
     "links": (1676, 27),
@@ -41,8 +41,8 @@ CAPS = {
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),
-    "tasks": (2750, 52),
-    "trainers": (7135, 92),
+    "tasks": (2731, 52),
+    "trainers": (7131, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

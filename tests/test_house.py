@@ -30,8 +30,8 @@ CAPS = {
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
-    "links": (1676, 27),
-    "mapping": (1642, 20),
+    "links": (1704, 27),
+    "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (634, 0),
     "modeling": (4775, 76),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),
-    "tasks": (2731, 52),
+    "tasks": (2750, 53),
     "trainers": (7131, 92),
 }
 

@@ -55,7 +55,7 @@ from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.data.readers import DictionaryLinker, load_dictionary
-from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, splitter_version
+from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, split_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language
@@ -96,6 +96,7 @@ def align_words(
     *,
     source_lang: str | None = None,
     target_lang: str | None = None,
+    lowercase: bool = True,
     keep_unlinked: bool = False,
     extra_data: Dataset | None = None,
     sample_size: int = 1_000_000,
@@ -124,6 +125,7 @@ def align_words(
         drop_identical: after that, drop links between identical strings.
         source_lang: source language, for a dataset without that column or with translations.
         target_lang: target language, for a dataset without that column; for translations, English by default.
+        lowercase: lower-case words for statistical aligners and dictionaries; the columns keep their case.
         keep_unlinked: keep pairs without links, which are dropped by default.
         extra_data: more parallel text to fit statistical aligners on; it is not linked.
         sample_size: largest number of sentence pairs to fit the aligner of a language pair on.
@@ -152,7 +154,8 @@ def align_words(
     """
     dataset = as_parallel(dataset, "the dataset", source_lang, target_lang)
     filters = (symmetrization, one_to_one, drop_identical)
-    rules = make_rules(aligner, *filters, fit_pairs=sample_size, seed=seed, layer=layer, method=method)
+    options: Any = {"fit_pairs": sample_size, "seed": seed, "layer": layer, "method": method}
+    rules = make_rules(aligner, *filters, lowercase=lowercase, **options)
     text = [dataset]
     if extra_data is not None:
         extra_data = as_parallel(extra_data, "extra_data")
@@ -218,7 +221,7 @@ def align_shards(
         shards: number of shards to write; by default one for each 100,000 pairs. A worker holds one in memory.
         workers: processes, each with one thread; an encoder has one process with torch's threads.
         ray: run on Ray instead: `local`, or the address of a cluster whose machines share these folders.
-        options: `symmetrization`, `one_to_one`, `drop_identical`, `seed`, `layer` and `method` of
+        options: `symmetrization`, `one_to_one`, `drop_identical`, `lowercase`, `seed`, `layer` and `method` of
             [`align_words`].
 
     Raises:
@@ -379,6 +382,7 @@ class Rules:
     symmetrization: Symmetrization
     filters: LinkFilters
     method: LinkMethod
+    lowercase: bool
     fit_pairs: int = 1_000_000
     seed: int = 0
     layer: int | None = None
@@ -392,6 +396,7 @@ class Rules:
     def identity(self, pairs: Iterable[Pair]) -> list[Any]:
         """Return the settings, versions and file digests that determine the links of language pairs."""
         settings = {"aligner": self.aligner, "symmetrization": self.symmetrization, **self.filters._asdict()}
+        settings |= {"lowercase": self.lowercase}
         versions = {"links": VERSION, "words": splitter_version(lang for pair in pairs for lang in pair)}
         if self.kind in STATISTICAL_ALIGNERS:
             settings |= {"fit_pairs": self.fit_pairs, "seed": self.seed}
@@ -412,6 +417,7 @@ def make_rules(
     one_to_one: bool = True,
     drop_identical: bool = False,
     *,
+    lowercase: bool = True,
     method: LinkMethod | None = None,
     **options: Any,
 ) -> Rules:
@@ -431,6 +437,7 @@ def make_rules(
         symmetrization=symmetrization,
         filters=LinkFilters(one_to_one, drop_identical),
         method=method or ("argmax" if one_to_one else "subwords"),
+        lowercase=lowercase and kind != "encoder",
         **options,
     )
 
@@ -566,7 +573,7 @@ class Job:
         """Return the words of both sides, and the words as the aligner sees them."""
         batch = table.select([name for name in (*COLUMNS, *WORDS) if name in table.schema.names]).to_pydict()
         words = batch_words(batch, blanks=self.rules.kind == "pharaoh")
-        if self.rules.kind == "encoder":
+        if not self.rules.lowercase:
             return words, words
         return words, [lower_words(side, batch[name]) for side, name in zip(words, LANGUAGES)]
 
@@ -651,11 +658,28 @@ def make_linker(job: Job, key: Pair | None) -> Linker:
     if rules.kind == "dictionary":
         source, target = key
         entries = load_dictionary(rules.file(key))
-        return DictionaryLinker([(lower_word(t, target), lower_word(s, source)) for t, s in entries])
+        _count_matchable(rules.file(key), entries, source, target)
+        if rules.lowercase:
+            entries = [(lower_word(t, target), lower_word(s, source)) for t, s in entries]
+        return DictionaryLinker(entries)
     markers = [job.mark(_fit_name(key, ways)) for ways in job.ways]
     folders = [job.work / name for marker in markers for name in marker["folders"]]
     forward, backward = (statistical.load_model(rules.kind, folder) for folder in folders)
     return StatisticalLinker(forward, backward, rules.symmetrization)
+
+
+def _count_matchable(path: Path, entries: Sequence[tuple[str, str]], source: str, target: str) -> None:
+    """Log how many entries of a dictionary can match a word of each side, and name three that cannot."""
+    cannot = [
+        f"{word} / {other}"
+        for word, other in entries
+        if len(split_words(word, target)) != 1 or len(split_words(other, source)) != 1
+    ]
+    count = f"{len(entries) - len(cannot):,} of {len(entries):,}"
+    if cannot:
+        logger.warning("%s: %s entries can match words; not, such as: %s", path, count, "; ".join(cannot[:3]))
+    else:
+        logger.info("%s: %s entries can match words", path, count)
 
 
 def load_encoder(encoder: tuple[Any, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

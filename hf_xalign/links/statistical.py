@@ -38,20 +38,24 @@ _CHAINS: dict[str, tuple[str, ...]] = {
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
 _NAME = "model"
+# Thot takes these for its empty position and for unknown words.
+_RESERVED = {"NULL", "UNKNOWN_WORD", "<UNUSED_WORD>"}
 # Private-use character that no text has; it stands for what Thot's saved vocabulary cannot hold.
 _STAND_IN = "\ue000"
 _WHITE_SPACE = re.compile(r"\s")
 
 
 def safe_words(words: Sequence[str]) -> Sequence[str]:
-    """Return words in lower case as Thot can tell them apart and save them: without white space, and none empty.
+    """Return words as Thot can tell them apart and save them: without white space, and none empty or reserved.
 
-    Thot saves its vocabulary as lines of `number word`, reads a word up to its first blank, and reports no error. The
-    words that it reserves, such as `NULL`, are in upper case.
+    Thot saves its vocabulary as lines of `number word`, reads a word up to its first blank, and reports no error.
     """
-    if " ".join(words).split() == words:
+    if " ".join(words).split() == words and _RESERVED.isdisjoint(words):
         return words
-    return [_STAND_IN.join(_WHITE_SPACE.split(word)) if word else _STAND_IN for word in words]
+    return [
+        _STAND_IN + word if not word or word in _RESERVED else _STAND_IN.join(_WHITE_SPACE.split(word))
+        for word in words
+    ]
 
 
 def import_thot() -> Any:

@@ -37,6 +37,7 @@ _BLANK = (
     "In this format a word ends at its first blank, so a word with a blank in it spoils all after it. Join such words "
     "by _ in gensim, or copy the file again."
 )
+_FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model
 
 
 class _Block(NamedTuple):
@@ -105,6 +106,10 @@ def read_word2vec(path: str | os.PathLike, lang: str | None = None, *, limit: in
     """
     check_range(least=1, limit=limit)
     path = Path(path)
+    if path.suffix == ".kv":
+        raise InputError(
+            f"{path} is gensim's own file, a pickle. Write it by save_word2vec_format, as text, and name that file."
+        )
     promised, blocks = _read_binary(path) if file_format(path) == ".bin" else _read_text(path)
     words: dict[str, int] = {}
     good_rows: list[np.ndarray] = []
@@ -199,11 +204,11 @@ def _finite(words: list[str], vectors: np.ndarray, rows: list[int], faults: list
 def _read_binary(path: Path) -> tuple[int, Iterator[_Block]]:
     with open_bytes(path) as stream:
         first = stream.readline(100)
+    if first.startswith(_FASTTEXT_MODEL):
+        raise InputError(f"{path} is a fastText model, not word vectors. Use the .vec file of the same download.")
     header = _first_line(first.decode("ascii", "replace"))
     if header is None or not 1 <= header[1] <= _MOST_DIMENSIONS:
-        raise InputError(
-            f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Use .vec files of fastText."
-        )
+        raise InputError(f"{path}: row 1, {first[:40]!r}, is not `N D` as in word2vec's binary files. Check the file.")
     promised, size = header
 
     def blocks() -> Iterator[_Block]:

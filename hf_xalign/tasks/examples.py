@@ -210,6 +210,24 @@ def _group_words(path: Path, sentence: str, word: str, tag: str) -> Iterator[tup
         yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
 
 
+def _refuse_offsets(record: Any, where: str) -> None:
+    """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
+    if not isinstance(record, Mapping):
+        return
+    marked = [record.get(name) for name in ("spans", "label", "labels", "entities") if "text" in record]
+    spans = [value[0] for value in marked if isinstance(value, list) and value]
+    by_offset = any(
+        (isinstance(span, list) and len(span) == 3) or (isinstance(span, dict) and "start" in str(span.keys()))
+        for span in spans
+    )
+    if by_offset or ("annotations" in record and "data" in record):
+        raise InputError(
+            f"{where}: spans are labelled by character offsets, as doccano, Prodigy and Label Studio export them, but "
+            "a tagger needs a label for each word. Export CoNLL from Label Studio, or convert the spans by spaCy's "
+            "offsets_to_biluo_tags."
+        )
+
+
 def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
@@ -440,6 +458,7 @@ def read_examples(
         where = f"{source}, {unit} {line}"
         record, left_out = name_columns(record, language, where)
         if not left_out:
+            _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
             row = make(record, text_columns, label_column, where, classes)
             if label_names:

@@ -230,7 +230,7 @@ def test_second_call_opens_the_file_and_any_change_links_again(fits):
     first = align_words(data)
     assert align_words(parallel(40)).cache_files == first.cache_files and len(fits) == 1
     changes = {"aligner": "ibm1", "symmetrization": "union", "one_to_one": False, "drop_identical": True}
-    changes |= {"keep_unlinked": True, "sample_size": 30, "seed": 1}
+    changes |= {"keep_unlinked": True, "lowercase": False, "sample_size": 30, "seed": 1}
     changes |= {"extra_data": parallel(5, seed=9), "dataset": parallel(40, seed=1)}
     files = {first.cache_files[0]["filename"]}
     for number, (name, value) in enumerate(changes.items(), start=2):
@@ -299,6 +299,8 @@ def test_dictionary_links(tmp_path):
     data = bitext(("Das Haus", "The house"), ("das rote Haus", "the home house"), ("weg", "way"))
     linked = align_words(data, f"dictionary:{tmp_path}/en-{{lang}}.txt")
     assert linked["links"][:] == [[[0, 0], [1, 1]], [[0, 0]]]
+    cased = align_words(data, f"dictionary:{tmp_path}/en-de.txt", lowercase=False, keep_unlinked=True)
+    assert cased["links"][:] == [[], [[0, 0]], []]
 
     # Tabs, blanks and several translations; a byte order mark is no part of a word, and entries become NFC.
     path = tmp_path / "en-xx.txt"
@@ -307,6 +309,18 @@ def test_dictionary_links(tmp_path):
     for encoding in ("utf-8", "utf-8-sig"):
         path.write_bytes(text.encode(encoding))
         assert load_dictionary(path) == entries
+
+
+def test_entries_that_no_word_can_match_are_counted(tmp_path, caplog):
+    (tmp_path / "en-de.txt").write_text(
+        "cat\tKatze, Kater\n/c/en/dog\t/c/de/hund\nhouse\thaus\nhot dog\twurst\n", "utf-8"
+    )
+    align_words(bitext(("das Haus", "the house")), f"dictionary:{tmp_path}/en-de.txt")
+    [said] = [record.getMessage() for record in caplog.records if "entries can match" in record.msg]
+    assert (
+        "1 of 4 entries can match words" in said
+        and "cat / katze, kater; /c/en/dog / /c/de/hund; hot dog" in said.lower()
+    )
 
 
 def written(special, **names):
@@ -322,12 +336,12 @@ def written(special, **names):
 
 @pytest.mark.parametrize("aligner", STATISTICAL_ALIGNERS)
 def test_words_with_a_blank_empty_words_and_null_are_words_like_others(aligner, tmp_path):
-    special = ["xin_chào", "leer", "nul", "unknown"]
-    odd = written(special, xin_chào="xin chào", leer="", nul="NULL", unknown="UNKNOWN_WORD")
-    found = [align_words(data, aligner, keep_unlinked=True) for data in (written(special), odd)]
+    special = ["xin_chào", "leer", "null", "unknown"]
+    odd = written(special, xin_chào="xin chào", leer="", null="NULL", unknown="UNKNOWN_WORD")
+    found = [align_words(data, aligner, lowercase=False, keep_unlinked=True) for data in (written(special), odd)]
     assert found[0]["links"][:] == found[1]["links"][:] and sum(map(len, found[0]["links"])) > 200
     assert found[1]["source_words"][:] == odd["source_words"][:]
-    align_shards([write_parquet(odd, tmp_path / "in.parquet")], tmp_path / "out", aligner, shards=2)
+    align_shards([write_parquet(odd, tmp_path / "in.parquet")], tmp_path / "out", aligner, lowercase=False, shards=2)
     shards = [Dataset.from_parquet(str(path))["links"][:] for path in sorted((tmp_path / "out").glob("*.parquet"))]
     assert list(chain(*shards)) == found[0]["links"][:]
 

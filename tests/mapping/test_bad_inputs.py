@@ -166,7 +166,7 @@ def test_word2vec(tmp_path, monkeypatch):
         (lambda: read_word2vec(tmp_path / "none"), "none.*No such file"),
         (lambda: read_word2vec(tmp_path / "none", limit=-1), "limit=-1: must be at least 1"),
         (lambda: read_word2vec(tmp_path / "latin"), "not UTF-8"),
-        (lambda: read_word2vec(tmp_path / "model.bin"), "is not `N D` as in word2vec's binary files"),
+        (lambda: read_word2vec(tmp_path / "model.bin"), "a fastText model, not word vectors"),
         (lambda: read_word2vec(tmp_path / "cut.bin"), "word 2 has no end"),
         (lambda: read_word2vec(tmp_path / "long.bin"), "word 1 has no end"),
         (lambda: read_word2vec(tmp_path / "cut.gz"), r"cut\.gz: damaged compressed data"),

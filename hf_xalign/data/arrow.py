@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 from datasets import Dataset
@@ -228,6 +229,11 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def column_array(dataset: Dataset, column: str) -> np.ndarray:
+    """Return a column as a NumPy array."""
+    return np.asarray(dataset.select_columns([column]).with_format("numpy")[column][:])
 
 
 def hash_file(path: Path) -> str:

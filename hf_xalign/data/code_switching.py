@@ -20,6 +20,7 @@ import pyarrow as pa
 from datasets import Dataset, Features, List, Value, concatenate_datasets
 
 from hf_xalign.cache import map_rows
+from hf_xalign.checks import check_lengths
 from hf_xalign.data.parallel import Table, check_columns
 from hf_xalign.data.readers import Record
 from hf_xalign.errors import InputError, explained
@@ -67,6 +68,7 @@ def code_switch_pairs(
     shared = set(dataset.features) & set(english.features) - set(columns)
     compared = ["label"] if "label" in shared else []
     original = english if id_column is None else english.select(_rows_by_id(dataset, english, id_column))
+    check_lengths("row", **{"translated examples": dataset, "English examples": original})
     original = original.select_columns(columns + compared)
     original = original.rename_columns({name: _ENGLISH + name for name in columns + compared})
     joined = concatenate_datasets([dataset, original], axis=1)

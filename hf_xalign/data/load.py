@@ -203,7 +203,7 @@ def _name(source: Any) -> str:
 def source_entry(item: str, text: Dataset | None = None, **more: Any) -> Entry:
     """Return the record's entry of a text."""
     source, language = parse_source(item)
-    revision = None if text is None else hub_commit(text)
+    revision = hub_commit(text)
     entry = {"source": item, "hub_id": hub_id(source.partition(":")[0]), "language": language, "revision": revision}
     return {**entry, **more}
 
@@ -280,10 +280,12 @@ def _is_named_otherwise(dataset: Dataset, target_lang: str | None) -> bool:
     columns = {*dataset.column_names}
     if {"source_words", "source_ids"} & columns:
         return False  # pairs of words or of token ids need no text
+    if "source" not in columns:
+        return True
     if "source_lang" not in columns:
-        return "source" not in columns or bool(columns & readers.SAY_LANGUAGES - {"target_lang"})
+        return bool(columns & readers.SAY_LANGUAGES - {"target_lang"})
     codes = dataset.unique("source_lang") if target_lang and "target_lang" in columns else ()
-    return "source" not in columns or any(same_language(str(code), str(target_lang)) for code in codes)
+    return any(same_language(str(code), str(target_lang)) for code in codes)
 
 
 def _one_code(pairs: Dataset, name: str) -> Dataset:
@@ -610,9 +612,10 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
     return dataset
 
 
-def hub_commit(dataset: Dataset) -> str | None:
-    """Return the commit of a dataset from the Hub, as [`load_parallel`] loads it; None for other datasets."""
-    matches = map(_HUB_URL.match, dataset.info.download_checksums or ())
+def hub_commit(dataset: Dataset | None) -> str | None:
+    """Return the commit of a dataset from the Hub, as [`load_parallel`] loads it; None for another one, or none."""
+    addresses = None if dataset is None else dataset.info.download_checksums
+    matches = map(_HUB_URL.match, addresses or ())
     return next((match[1] for match in matches if match), None)
 
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_range
-from hf_xalign.data.arrow import scan_columns
+from hf_xalign.data.arrow import column_array, scan_columns
 from hf_xalign.data.encoding import check_pieces, special_frame, token_ids, tokenizer_name
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
@@ -101,10 +101,7 @@ def encode_sentence_pairs(
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )
-    lengths, shorter, languages = (
-        np.asarray(encoded.select_columns([name]).with_format("numpy")[name][:])
-        for name in ("length", "shorter", "source_lang")
-    )
+    lengths, shorter, languages = (column_array(encoded, name) for name in ("length", "shorter", "source_lang"))
     fate = np.where(shorter < min_tokens, 1, np.where(lengths > limit, 2, 0))
     counts = {}
     for name in np.unique(languages):

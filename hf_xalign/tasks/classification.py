@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -106,13 +106,15 @@ class LabelledTask(Task):
             check_vocabulary(tokenizer, examples.rows[column], examples.language, examples.name)
         constants = {"source_lang": examples.language, **inputs}
         limit, cut = min(max_length, tokenizer.model_max_length), 0
+        dropped: list[str] = []
         encoder = word_tokenizer(tokenizer) if "tokens" in examples.rows.column_names else tokenizer
         segments = languages.segments and "token_type_ids" in tokenizer.model_input_names
 
         def encode(batch: dict[str, list], rows: list[int]) -> dict[str, list]:
             nonlocal cut
-            columns, lost = self._columns(batch, lambda row: examples.place(rows[row]), encoder, limit, segments)
+            columns, lost, unknown = self._columns(batch, encoder, limit, segments)
             cut += lost
+            dropped.extend(f"word {word + 1} of {examples.place(rows[row])}" for row, word in unknown)
             repeated = {name: [value] * len(rows) for name, value in constants.items()}
             return {**columns, "length": list(map(len, columns["input_ids"])), **repeated}
 
@@ -125,17 +127,24 @@ class LabelledTask(Task):
             load_from_cache_file=False,
             desc="Encoding examples",
         )
+        if dropped:
+            logger.warning(
+                "%s: %d words are encoded as the unknown token, because the tokenizer drops them, such as %s",
+                examples.name,
+                len(dropped),
+                dropped[0],
+            )
         if cut:
             unit = self.cut_off if training else self.cut_off.replace("ignored", "counted as wrong")
             logger.warning("%s: %d %s by max_length=%d tokens", examples.name, cut, unit, max_length)
         return encoded
 
     def _columns(
-        self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool
-    ) -> tuple[dict[str, list], int]:
-        """Return the columns of a batch of examples, and the number of truncated items.
+        self, batch: dict[str, list], tokenizer: Any, limit: int, segments: bool
+    ) -> tuple[dict[str, list], int, list[tuple[int, int]]]:
+        """Return the columns of a batch of examples, the number of truncated items, and the unknown words.
 
-        `place` describes the place of an example in the batch. `tokenizer` is a [`word_tokenizer`] for lists of words.
+        Those are (example, word) of words that `tokenizer`, a [`word_tokenizer`] for lists of words, drops.
         """
         raise NotImplementedError
 
@@ -199,18 +208,12 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             )
 
     def _columns(
-        self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool
-    ) -> tuple[dict[str, list], int]:
+        self, batch: dict[str, list], tokenizer: Any, limit: int, segments: bool
+    ) -> tuple[dict[str, list], int, list[tuple[int, int]]]:
         sentences = batch["tokens"]
         encoded = tokenize_words(tokenizer, sentences, limit)
-        if empty := _empty_words(encoded, limit):
-            row, word = empty[0]
-            logger.warning(
-                "%d words are encoded as the unknown token, because the tokenizer drops them, such as word %d of %s",
-                len(empty),
-                word + 1,
-                place(row),
-            )
+        empty = _empty_words(encoded, limit)
+        if empty:
             sentences = [list(words) for words in sentences]
             for row, word in empty:
                 sentences[row][word] = str(tokenizer.unk_token)
@@ -223,7 +226,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         }
         if self.spans:
             columns["ends"] = [span[:, 1] for span in encoded.spans]
-        return columns, sum(int((span[:, 1] == 0).sum()) for span in encoded.spans)
+        return columns, sum(int((span[:, 1] == 0).sum()) for span in encoded.spans), empty
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Add the labels of the N words that have a label and a token.
@@ -445,8 +448,8 @@ class SequenceTask(LabelledTask):
         }
 
     def _columns(
-        self, batch: dict[str, list], place: Callable[[int], str], tokenizer: Any, limit: int, segments: bool
-    ) -> tuple[dict[str, list], int]:
+        self, batch: dict[str, list], tokenizer: Any, limit: int, segments: bool
+    ) -> tuple[dict[str, list], int, list[tuple[int, int]]]:
         pair = "text_b" in batch
         encoded = tokenizer(
             batch["text_a"],
@@ -457,7 +460,7 @@ class SequenceTask(LabelledTask):
             return_token_type_ids=pair and segments,
         )
         labels = [self.labels.ids[name] for name in batch["label"]]
-        return {**encoded, "label": labels}, sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        return {**encoded, "label": labels}, sum(bool(encoding.overflowing) for encoding in encoded.encodings), []
 
     def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
         """Add `labels` int64 (B,)."""

@@ -485,7 +485,7 @@ def read_examples(
         logger.info("%s: skipped examples (%s)", source, skipped)
     if kind == "token" and (blank := sum(row["tokens"].count(UNLABELLED) for row in rows)):
         logger.info("%s: %s words are _, and are kept because their sentences have other words", source, f"{blank:,}")
-    return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub) if hub else None)
+    return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
 
 
 def _rename(row: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:

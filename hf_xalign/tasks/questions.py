@@ -157,7 +157,7 @@ def read_questions(
         Dataset.from_dict(columns, features=COLUMNS),
         unit,
         digest(columns),
-        hub_commit(hub) if hub else None,
+        hub_commit(hub),
     )
 
 

@@ -251,6 +251,7 @@ def test_code_switching():
     by_id = {**nli_columns, "id_column": "number"}
     rows = {
         "number not in the English set": (nli("de"), nli("en", 5), by_id),
+        "examples, 5 English examples: one for each row": (nli("de"), nli("en", 5), nli_columns),
         "number 1 occurs twice .* 1 and 4": (nli("de"), change(nli("en"), 4, number=1), by_id),
         "row 3: label is 0 here and 2 in the English": (nli("de"), change(nli("en"), 3, label=2), nli_columns),
         "answers has offsets into a text": (qa("de"), qa("en"), {"first": "question", "second": "context"}),

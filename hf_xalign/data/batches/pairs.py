@@ -14,7 +14,7 @@ from datasets import Dataset
 from hf_xalign.cache import map_rows
 from hf_xalign.checks import check_choice
 
-EncodedRow = dict[str, Any]  # token ids, word spans and links of a pair, see `encode_pairs`
+EncodedRow = dict[str, Any]  # a row of a dataset of token ids, as its encoder makes it
 Pooling = Literal["first", "last", "mean"]
 
 
@@ -188,7 +188,7 @@ class PairCollator(LinkCollator):
       link the position in `kept_words` of its word on the regularized side;
     - with `reference`: `reference` float32 (G, layers, dim), cached f0 of the regularized words (`<side>_rows`);
     - with columns `source_sentence` and `target_sentence`: `sentences0` float32 (2B, layers, dim), see
-      [`~hf_xalign.modeling.features.add_sentences`];
+      [`~hf_xalign.modeling.features.cache_features`];
     - with a column `teacher`: `teacher` float32 (B, size), the teacher's sentence vectors;
     - with `sentences`: `texts` int64 (B,), a hash of the target side, equal for equal texts;
     - with `needs_reference` and no `reference`, the input of the frozen encoder: `kept_ids` and `kept_mask` int64

@@ -11,13 +11,14 @@ from datasets import Dataset, Features, LargeList, List, Value
 from hf_xalign.cache import map_rows
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
-from hf_xalign.data.parallel import Table, check_columns
+from hf_xalign.data.parallel import COLUMNS, Table, check_columns
 from hf_xalign.data.span_labels import find_spans, span_parts
+from hf_xalign.data.words import WORDS
 from hf_xalign.errors import explained
 
 logger = logging.getLogger(__name__)
 
-_PAIR = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
+_PAIR = (*COLUMNS, *WORDS, "links")
 
 
 def derive(
@@ -40,7 +41,7 @@ def derive(
     ]
     if left := sorted(set(dataset.column_names).difference(columns_left, *tree_columns(columns).values())):
         logger.info("dropped, because the values may belong to words that moved: %s", ", ".join(left))
-    spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row or ()))
+    spans = labels is not None and bool(span_parts(label for row in dataset[labels] for label in row))
 
     def rewrite(batch: Table, rows: Sequence[int]) -> Table:
         rewritten: Table = {name: [] for name in (*trees, *([labels] if labels else []))}

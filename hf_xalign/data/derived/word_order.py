@@ -69,8 +69,9 @@ def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
     trees = [tree for file in files for tree in read_trees(file)]
     words = List(Value("string"))
     features = Features({"tokens": words, "upos": words, "heads": List(Value("int32")), "deprels": words})
-    columns: Iterable[Sequence] = zip(*trees)
-    return Dataset.from_dict(dict(zip(features, map(list, columns))), features=features)
+    # In the order of `Tree`, also of a file without sentences.
+    columns = {name: [tree[k] for tree in trees] for k, name in enumerate(features)}
+    return Dataset.from_dict(columns, features=features)
 
 
 HEAD = "HEAD"  # label of the head itself, among the relations of its dependents

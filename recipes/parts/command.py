@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from hf_xalign.cache import held
+from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, NonFiniteLossError, find_disk_full
 
 logger = logging.getLogger(__name__)
@@ -17,8 +18,8 @@ logger = logging.getLogger(__name__)
 def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> None:
     """Run a recipe's `main` and exit with one line on bad input (status 2), a full disk (1) or Ctrl-C (130)."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    rank = int(os.environ.get("RANK", "0"))
-    logging.getLogger("hf_xalign").setLevel(logging.INFO if rank == 0 else logging.ERROR)
+    first = is_first_process()
+    logging.getLogger("hf_xalign").setLevel(logging.INFO if first else logging.ERROR)
     try:
         main()
         _leave_processes()
@@ -38,7 +39,7 @@ def run(main: Callable[[], None], *, when_interrupted: str | None = None) -> Non
         )
     except KeyboardInterrupt:
         # One process speaks: the others know of no checkpoint.
-        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}" if rank == 0 else "")
+        _exit(130, f"interrupted; {when_interrupted or _how_to_resume()}" if first else "")
 
 
 def _how_to_resume() -> str:

@@ -23,7 +23,7 @@ from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.record import EVAL_LINKS
-from hf_xalign.trainers.base.probes import Probe, read_probes
+from hf_xalign.trainers.base.probes import Probe, probe_entries, read_probes
 from hf_xalign.trainers.base.run import about_scores, compared_by
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 from hf_xalign.trainers.ppa_config import PPAConfig
@@ -50,11 +50,8 @@ class Corpus(RunText):
 
     def about_seed(self, metric: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`."""
-        kinds = ("train", "test") if self.probes else ()
-        probed = {f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)] for kind in kinds}
-        return about_scores(
-            compared_by(metric), seed, settings, self.sources | probed, model=self.data.model_name_or_path
-        )
+        texts = self.sources | probe_entries(self.probes)
+        return about_scores(compared_by(metric), seed, settings, texts, model=self.data.model_name_or_path)
 
 
 def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Corpus:

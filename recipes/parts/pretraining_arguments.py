@@ -113,7 +113,7 @@ class PretrainingArguments:
             raise InputError("derive makes the second language itself: name one corpus")
         if args.needs_entries and not self.derive and not self.dictionary:
             raise InputError(f"objective={args.objective} needs a dictionary: --dictionary LANG=FILE")
-        for name, known in (("dictionary", "corpus"), ("test_dictionary", "dictionary")):
+        for name, known in (("eval_corpus", "corpus"), ("dictionary", "corpus"), ("test_dictionary", "dictionary")):
             if unknown := [language for language in languages[name] if language not in languages[known]]:
                 raise InputError(f"{name} of {unknown[0]}: {known} has none of that language")
         if args.objective == "xlm" and not self.derive:

@@ -19,6 +19,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from hf_xalign.cache import map_rows, read_json
 from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
+from hf_xalign.data.arrow import column_array
 from hf_xalign.data.batches.masked import masking_vocabulary
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, check_columns, check_values, only_language
@@ -175,14 +176,14 @@ def _monolingual(
     if not len(encoded):
         fitting = f" of at most {room} tokens" if long_sentences == "drop" else ""
         raise InputError(f"{name} has no text{fitting} in its {len(corpus)} rows")
-    chunk_numbers = _array(encoded, "number")
+    chunk_numbers = column_array(encoded, "number")
     rows = _rows(encoded, room, [before, after], [language])
     return rows, TextCounts(
         sentences=len(corpus),
         left_out=len(corpus) - int((chunk_numbers == 0).sum()),
         cut=int((chunk_numbers == 1).sum()),
         rows=len(rows),
-        tokens=int(_array(encoded, "size_0").sum()),
+        tokens=int(column_array(encoded, "size_0").sum()),
     )
 
 
@@ -209,7 +210,7 @@ def _bilingual(
         remove_columns=["source", "target"],
         desc="Encoding sentence pairs",
     )
-    sizes = np.stack([_array(encoded, f"size_{k}") for k in (0, 1)], axis=1)
+    sizes = np.stack([column_array(encoded, f"size_{k}") for k in (0, 1)], axis=1)
     fitting = np.flatnonzero(((sizes > 0) & (sizes <= room)).all(axis=1))
     if not len(fitting):
         raise InputError(
@@ -222,7 +223,7 @@ def _bilingual(
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:wanted]))
     elif len(rows) < wanted:
         logger.warning("the sentence pairs give %d TLM rows, of %d that pair_share asks for", len(rows), wanted)
-    tokens = int(_array(rows, "length").sum()) - len(rows) * frame.pair_specials
+    tokens = int(column_array(rows, "length").sum()) - len(rows) * frame.pair_specials
     return rows, TextCounts(len(pairs), len(pairs) - len(fitting), 0, len(rows), tokens, unused)
 
 
@@ -234,7 +235,7 @@ def _rows(
     `padding` is the token that fills the first half of a pair, if that is padded.
     """
     names = [f"ids_{k}" for k in range(len(languages))]
-    bounds = pack(np.stack([_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)
+    bounds = pack(np.stack([column_array(encoded, f"size_{k}") for k in range(len(languages))], axis=1), room)
     sentences = encoded.select_columns(names)
 
     def build(_: dict[str, list], rows: list[int]) -> dict[str, list]:
@@ -274,10 +275,6 @@ def _rows(
         new_fingerprint=Hasher.hash([sentences._fingerprint, room, frame, languages, padding]),
         desc=f"Packing {'+'.join(languages)}",
     )
-
-
-def _array(dataset: Dataset, column: str) -> np.ndarray:
-    return np.asarray(dataset.select_columns([column]).with_format("numpy")[column][:])
 
 
 ENTRIES_FILE = "token_entries.json"

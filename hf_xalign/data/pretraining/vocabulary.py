@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import math
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -22,6 +21,7 @@ from hf_xalign.checks import check_range
 from hf_xalign.data.builtin import build_charsmap
 from hf_xalign.data.derived.language import LETTERS, WORD_START, Alphabet, normalized_character
 from hf_xalign.data.encoding import check_fast, tokenizer_name
+from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int, *, max_length: int = 
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[*specials[:-1], AddedToken(mask, lstrip=True)],
-        show_progress=int(os.environ.get("RANK", "0")) == 0,
+        show_progress=is_first_process(),
     )
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = SPLIT_AT_BLANKS
@@ -401,9 +401,8 @@ def _normalizer(normalizer: Spec | None, alphabet: Alphabet) -> Spec | None:
     mapping = {}
     for character in alphabet.characters:
         normal = normalized_character(natural, character)
-        if normal == character:
-            continue
-        mapping[alphabet.translate(character)] = alphabet.translate(normal)
+        if normal != character:
+            mapping[alphabet.translate(character)] = alphabet.translate(normal)
     if not mapping:
         return normalizer
     charsmap = base64.b64encode(build_charsmap(mapping)).decode()

@@ -233,7 +233,7 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def pair_sources(record: Record, kind: str) -> list[dict[str, Any]]:
-    """Return the `data` entries of one kind (`train`, `eval`, `aligner`) that are sentence pairs."""
+    """Return the `data` entries of one kind (`train`, `eval`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
 

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1609, 23),
+    "cli": (1605, 23),
     "core": (2844, 55),
-    "data": (6832, 123),
+    "data": (6838, 123),
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
-    "links": (1704, 27),
+    "links": (1698, 27),
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (634, 0),
-    "modeling": (4775, 76),
+    "modeling": (4780, 76),
     "objectives": (1241, 13),
     "prepare": (980, 4),
-    "recipes": (2655, 32),
+    "recipes": (2651, 31),
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),
-    "tasks": (2750, 53),
-    "trainers": (7131, 92),
+    "tasks": (2753, 53),
+    "trainers": (7131, 91),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

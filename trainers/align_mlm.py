@@ -27,6 +27,7 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.languages import language_ids
 from hf_xalign.modeling.mlm_head import mlm_head
+from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
@@ -227,23 +228,21 @@ class AlignMLMTrainer(AlignmentTrainer):
         """Return L_MLM of each language, and of all languages; the same tokens are masked each time."""
         collator = cast(PretrainingCollator, self.data_collator).for_evaluation()
         model = self.accelerator.unwrap_model(self.model)
-        training = model.training
-        model.eval()
         rows: dict[str, list[int]] = defaultdict(list)
         for row, language in enumerate(dataset["source_lang"][:]):
             rows[language].append(row)
         sums: dict[str, float] = dict.fromkeys(rows, 0.0)
         counts: dict[str, int] = dict.fromkeys(rows, 0)
         size = self.args.per_device_eval_batch_size
-        for language, indices in rows.items():
-            for start in range(0, len(indices), size):
-                batch = collator([dataset[row] for row in indices[start : start + size]])
-                batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
-                vectors = Vectors(batch, heads=self.head, **self._vectors(model, batch)[0])
-                with self.accelerator.autocast():
-                    sums[language] += float(MaskedTokens()(vectors))
-                counts[language] += len(batch["mlm_labels"])
-        model.train(training)
+        with evaluating(model):
+            for language, indices in rows.items():
+                for start in range(0, len(indices), size):
+                    batch = collator([dataset[row] for row in indices[start : start + size]])
+                    batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
+                    vectors = Vectors(batch, heads=self.head, **self._vectors(model, batch)[0])
+                    with self.accelerator.autocast():
+                        sums[language] += float(MaskedTokens()(vectors))
+                    counts[language] += len(batch["mlm_labels"])
         loss = sum(sums.values()) / max(1, sum(counts.values()))
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 

@@ -136,7 +136,7 @@ class FAOConfig(WordAlignmentConfig):
         yield from super().faults(model, tokenizer, objective)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         if self.start_share and (reason := self.keeps_no_average(model)):
-            self.refuse_unused(f"{reason}. Remove it.", "start_share")
+            self.refuse_unused({"start_share": f"{reason}. Remove it."})
         if hasattr(model, "peft_config") and self.reference == "cache":
             yield "reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy."
         if self.freeze_layers:

@@ -22,7 +22,7 @@ from hf_xalign.checks import check_choice
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.data.encoding import check_pieces, word_tokenizer
-from hf_xalign.data.load import concatenate, join_languages
+from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import COLUMNS, check_columns, only_language
 from hf_xalign.data.words import WORDS
 from hf_xalign.errors import InputError, explained
@@ -201,8 +201,7 @@ class MappingTrainer:
         given = train, held_out
         if "links" not in held_out.column_names:
             check_folder(self.args, self.base_model)
-            more = [] if linking is None or linking.extra_data is None else [linking.extra_data]
-            held_out = make_evaluation_links(held_out, None if linking is None else concatenate([train, *more]))
+            held_out = make_evaluation_links(held_out, None if linking is None else train)
         if linking is None:
             counts, by = link_entries(link_statistics(train)), "given"
         else:
@@ -529,7 +528,7 @@ class MappingTrainer:
             scores[language], intervals[language] = {}, {}
             for k, layer in enumerate(args.layers):
                 project = _projection(None if maps is None else maps[language].of([layer]), args.direction)
-                score = Score("retrieval", args.pooling, layer=layer if len(args.layers) > 1 else None)
+                score = self._retrieval(layer)
                 if language in self.held_out:
                     word_examples = None if examples is None else examples.setdefault(language, {})
                     scores[language] |= self.held_out[language].score(
@@ -593,8 +592,11 @@ class MappingTrainer:
 
     def _headline(self) -> str:
         """Return the name of the score by which `compare` compares the run, that of the last layer."""
-        layers = self.args.layers
-        return Score("retrieval", self.args.pooling, layer=layers[-1] if len(layers) > 1 else None).name
+        return self._retrieval(self.args.layers[-1]).name
+
+    def _retrieval(self, layer: int) -> Score:
+        """Return the score of word retrieval of a layer, which is named if there are several."""
+        return Score("retrieval", self.args.pooling, layer=layer if len(self.args.layers) > 1 else None)
 
     # ---- Files ----
 
@@ -629,6 +631,10 @@ class MappingTrainer:
         else:
             saved |= self._save_adapter(folder) | keep_links(self.eval_dataset, folder)
         finish(self.record, folder, saved)
+        self.keep_scores(folder)
+
+    def keep_scores(self, folder: Path) -> None:
+        """Write the scores of every example, by which `compare` compares the run; word vectors have none."""
         if scores := headlines(self.examples.get("after", {}), self._headline()):
             warnings = find_warnings(self.record)
             keep_scores(folder, scores, self.examples, self.args.seed, about=self.about_scores, warnings=warnings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from hf_xalign.cache import check_output, read_json
 from hf_xalign.checks import needs, setting
@@ -53,10 +53,9 @@ def run(args: Arguments) -> None:
     from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 
     tokenizer, model = load_tokenizer(args.model), encoder_of(load(args.model))
-    options: dict[str, Any] = {"pooling": args.pooling}
     if args.onnx:
-        folder = export_onnx(model, tokenizer, args.output, lang=args.lang, int8=args.int8, **options)
+        folder = export_onnx(model, tokenizer, args.output, pooling=args.pooling, lang=args.lang, int8=args.int8)
     else:
         encoder = merge(model) if isinstance(model, PeftModel) else model
-        folder = save_sentence_transformer(encoder, tokenizer, args.output, **options)
+        folder = save_sentence_transformer(encoder, tokenizer, args.output, pooling=args.pooling)
     print(f"saved: {folder}")

@@ -252,8 +252,8 @@ def _held_out(run: Run) -> Dataset | None:
         ) from error
 
 
-def _recorded(run: Run, *kinds: str) -> Dataset:
-    """Read texts of a run again, as the recipe did; missing or changed text raises an InputError."""
+def _recorded(run: Run, kind: str) -> Dataset:
+    """Read `train` or `eval` text of a run again, as the recipe did; missing or changed text raises an InputError."""
     from dataclasses import fields, replace
 
     from hf_xalign.data.load import concatenate, load_parallel, sources
@@ -263,23 +263,22 @@ def _recorded(run: Run, *kinds: str) -> Dataset:
     data = ParallelText(
         **{field.name: settings[field.name] for field in fields(ParallelText) if field.name in settings}
     )
+    # As in `recipes.parts.parallel.read_text`.
+    most = data.max_eval_pairs if kind == "eval" else None
+    keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
     texts = []
-    for kind in kinds:
-        most = data.max_eval_pairs if kind == "eval" else None
-        # As in `recipes.parts.parallel.read_text`.
-        keep_unlinked = kind == "train" and (run.record["method"] == "ppa" or settings.get("objective") == "none")
-        for entry in pair_sources(run.record, kind):
-            options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
-            text = load_parallel(
-                entry["source"],
-                split=entry.get("split") or "",
-                max_pairs=most,
-                keep_unlinked=keep_unlinked,
-                **options.reading(),
-            )
-            if sources(text)[0]["fingerprint"] != entry.get("fingerprint"):
-                raise InputError(f"{entry['source']} has changed since the run")
-            texts.append(text)
+    for entry in pair_sources(run.record, kind):
+        options = replace(data, dataset_revision=data.dataset_revision or entry.get("revision"))
+        text = load_parallel(
+            entry["source"],
+            split=entry.get("split") or "",
+            max_pairs=most,
+            keep_unlinked=keep_unlinked,
+            **options.reading(),
+        )
+        if sources(text)[0]["fingerprint"] != entry.get("fingerprint"):
+            raise InputError(f"{entry['source']} has changed since the run")
+        texts.append(text)
     if not texts:
         raise InputError("the run has no sentence pairs")
     return concatenate(texts)
@@ -300,7 +299,7 @@ def _link(text: Dataset, run: Run | None, args: TextOptions) -> tuple[Dataset, d
     text_to_fit, whose, missing = None, "", ""
     if run and run.record:
         try:
-            text_to_fit, whose = _recorded(run, "train", "aligner"), f"training pairs of {run.name}"
+            text_to_fit, whose = _recorded(run, "train"), f"training pairs of {run.name}"
         except InputError as error:
             missing = f" (no training text of {run.name}: {error})"
     counts = Counter[str]() if text_to_fit is None else count_languages(text_to_fit)

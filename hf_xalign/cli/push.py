@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hf_xalign.checks import excludes, needs, setting
 from hf_xalign.data.sources import nearby
@@ -63,8 +62,7 @@ def run(args: Arguments) -> None:
 
     from hf_xalign.hub import push
 
-    options: dict[str, Any] = {"base_model": args.base_model}
-    commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, **options)
+    commit = push(args.folder, args.repo_id, private=args.visible, revision=args.revision, base_model=args.base_model)
     print(f"pushed: {commit.commit_url}")
     if args.space:
         card_space = push_model_space(args.folder, commit.repo_url.repo_id, base_model=args.base_model)

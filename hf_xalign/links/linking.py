@@ -39,7 +39,6 @@ class Linking:
         one_to_one: drop all links of a word that has several.
         drop_identical: after that, drop links between identical strings.
         subwords: link the tokens of the trained encoder, not words.
-        extra_data: more parallel text to fit a statistical aligner on; it is not trained on.
         max_pairs: largest number of pairs of each source that are kept.
         draw: keep the `first` pairs with links, or a draw by `seed`.
         seed: seed of the draw and of the aligner.
@@ -60,7 +59,6 @@ class Linking:
     one_to_one: bool = True
     drop_identical: bool = False
     subwords: bool = False
-    extra_data: Dataset | None = None
     max_pairs: int | None = None
     draw: Literal["first", "seed"] = "seed"
     seed: int = 0
@@ -104,21 +102,17 @@ class Linking:
             if any(entry["pairs"] > most for entry in sources):
                 every = np.ones(len(pairs), dtype=bool)
                 pairs = draw_pairs(pairs, every, sources, most, self.seed, self.draw)
-        extra_data = self.extra_data
         if self.subwords:
             if "source_words" in pairs.column_names:
                 raise InputError(
                     "subword_links=true links tokens, and train_data has words of its own. Name text without words."
                 )
-            pairs, extra_data = (
-                part and map_rows(part, _subwords, fn_kwargs={"tokenizer": tokenizer}, desc="Splitting subwords")
-                for part in (pairs, extra_data)
-            )
+            pairs = map_rows(pairs, _subwords, fn_kwargs={"tokenizer": tokenizer}, desc="Splitting subwords")
         if given:
             linked, linked_by = pairs, "given" if links else "none"
         elif links:
             rules, linked_by = (self.symmetrization, self.one_to_one, self.drop_identical), kind
-            options |= {"keep_unlinked": True, "extra_data": extra_data, "seed": self.seed}
+            options |= {"keep_unlinked": True, "seed": self.seed}
             linked = align_words(pairs, aligner, *rules, **options)
         else:
             linked, linked_by = split_pairs(pairs), "none"

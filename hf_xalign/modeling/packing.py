@@ -52,6 +52,11 @@ class Layout(NamedTuple):
     places: Tensor
     inside: Tensor
 
+    @classmethod
+    def of(cls, inside: Tensor) -> Layout:
+        """Return the layout of a mask, bool (rows, width)."""
+        return cls(inside.flatten().nonzero()[:, 0], inside)
+
     def pad(self, states: Tensor) -> Tensor:
         """Lay out float (tokens, ...) as (rows, width, ...), with zeros at padding."""
         padded = states.new_zeros(self.inside.numel(), *states.shape[1:]).index_copy(0, self.places, states)
@@ -135,7 +140,7 @@ def encode_batch(
     depth = base.config.num_hidden_layers
     below = list(layers) != [depth]
     inside = attention_mask.bool()
-    layout = Layout(inside.flatten().nonzero()[:, 0], inside)
+    layout = Layout.of(inside)
     packed = packed and can_pack(encoder) and not bool(inside.all())
     known = frozen.find(input_ids, inside) if frozen else None
     with contextlib.ExitStack() as stack:
@@ -163,7 +168,7 @@ def packed_forward(model: PreTrainedModel, *, reruns: bool = False) -> Iterator[
         inside = given["attention_mask"].bool() if "attention_mask" in given else None
         if inside is None or bool(inside.all()) or given.keys() - {"return_dict"} != {"input_ids", "attention_mask"}:
             return forward(*args, **kwargs)
-        layout, last = Layout(inside.flatten().nonzero()[:, 0], inside), [encoder.config.num_hidden_layers]
+        layout, last = Layout.of(inside), [encoder.config.num_hidden_layers]
         output = _run_packed(forward, encoder, given["input_ids"], layout, last, reruns)
         states = output.last_hidden_state
         return BaseModelOutputWithPooling(states, pooler_output=None if pooler is None else pooler(states))

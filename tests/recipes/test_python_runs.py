@@ -1,5 +1,7 @@
 """Trainers from Python leave what the recipes leave, and the commands on a run work on it."""
 
+import json
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -213,6 +215,13 @@ def test_four_systems_with_three_seeds_are_one_call(files, tmp_path, monkeypatch
     before = {path: path.stat().st_mtime_ns for path in Path("runs/map").rglob("*.json")}
     hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)
     assert {path: path.stat().st_mtime_ns for path in Path("runs/map").rglob("*.json")} == before
+    # Maps too may leave their scores alone.
+    args.output_dir = "runs/scores"
+    make = partial(hf_xalign.MappingTrainer, str(files / "base"), **text)
+    [kept] = hf_xalign.train_seeds(lambda args: make(args=args), args, [0], save_models=False)
+    assert kept["languages"] == json.loads(Path("runs/map/seed-0/scores.json").read_text())["languages"]
+    assert not Path("runs/scores/seed-0/maps").exists()
+    args.output_dir = "runs/map"
     text["train_dataset"] = text["train_dataset"].select(range(8))
     with pytest.raises(InputError, match="belongs to another run: train a DataFrame given in Python is"):
         hf_xalign.train_seeds(lambda args: hf_xalign.MappingTrainer(str(files / "base"), args, **text), args, seeds)

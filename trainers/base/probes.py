@@ -88,6 +88,12 @@ def keep_examples(
         probes[number].save(probe_examples, folder / probes[number].name / stage / f"seed-{seed}")
 
 
+def probe_entries(probes: Sequence[Probe]) -> dict[str, list[dict[str, Any]]]:
+    """Return the record's entries of the probes' text, by kind; none without probes."""
+    kinds = ("train", "test") if probes else ()
+    return {f"probe_{kind}": [entry for probe in probes for entry in probe.entries(kind)] for kind in kinds}
+
+
 def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:
     """Read probes: a name, the source to train on (its split train), those to test on (test), then the next name.
 

@@ -19,7 +19,7 @@ from peft import PeftModel
 from transformers.utils.logging import get_logger
 
 from hf_xalign.cache import read_mark
-from hf_xalign.data.arrow import count_languages
+from hf_xalign.data.arrow import count_languages, hash_file
 from hf_xalign.data.load import sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
@@ -33,6 +33,7 @@ from hf_xalign.modeling.freezing import autocast_removed
 from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.modeling.pooling import SentencePooling
+from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
@@ -40,7 +41,7 @@ from hf_xalign.score import Score
 from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
-from hf_xalign.trainers.base.probes import Probe, keep_examples
+from hf_xalign.trainers.base.probes import Probe, keep_examples, probe_entries
 from hf_xalign.trainers.base.tracking import track_record
 
 logger = logging.getLogger(__name__)
@@ -221,11 +222,7 @@ class Run:
     def _text(self) -> dict[str, Any]:
         """Return the arguments of `start_record` on the text, with the text of the probes."""
         entries = self.trainer.text_entries() | dict(self.reporting.text)
-        probed = {
-            f"probe_{kind}": [entry for probe in self.probes for entry in probe.entries(kind)]
-            for kind in ("train", "test")
-        }
-        return entries | {"data": entries["data"] | (probed if self.probes else {})}
+        return entries | {"data": entries["data"] | probe_entries(self.probes)}
 
     def known(self, dataset: Any) -> Scores | None:
         """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""
@@ -233,21 +230,20 @@ class Run:
 
     def _score(self, model: Any, when: str) -> Scores:
         """Score a stage of the run, and return its scores of retrieval."""
-        scores, training = self.record["scores"], model.training
-        model.eval()
+        scores = self.record["scores"]
         self.examples[when] = {}
         retrieval: Scores = {}
-        for added in self.trainer.score_held_out(model, when):
-            first, retrieval = not retrieval, merge_scores(retrieval, added)
-            scores[when] = retrieval
-            if when == "before" and first and retrieval:
-                self.reporting.show("\n" + before_table(self.record) + "\n")
-        for number, probe in enumerate(self.probes):
-            batch_size = self.trainer.args.per_device_eval_batch_size
-            tokenizer = self.trainer.processing_class
-            probed = self.probed[when, number] = probe.examples(model, tokenizer, batch_size=batch_size)
-            scores[when] = merge_scores(scores[when], probe.scores(probed))
-        model.train(training)
+        with evaluating(model):
+            for added in self.trainer.score_held_out(model, when):
+                first, retrieval = not retrieval, merge_scores(retrieval, added)
+                scores[when] = retrieval
+                if when == "before" and first and retrieval:
+                    self.reporting.show("\n" + before_table(self.record) + "\n")
+            for number, probe in enumerate(self.probes):
+                batch_size = self.trainer.args.per_device_eval_batch_size
+                tokenizer = self.trainer.processing_class
+                probed = self.probed[when, number] = probe.examples(model, tokenizer, batch_size=batch_size)
+                scores[when] = merge_scores(scores[when], probe.scores(probed))
         return retrieval
 
     def score_end(self, folder: Path | None = None) -> None:
@@ -370,8 +366,7 @@ def weights_digest(folder: Path) -> str | None:
         return None
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(p for p in folder.iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "blake2b").digest())
+        digest.update(bytes.fromhex(hash_file(path)))
     return digest.hexdigest()
 
 

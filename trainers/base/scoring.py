@@ -145,6 +145,10 @@ class ScoringTrainer(SavingTrainer):
             raise InputError("train_seeds: there is nothing to score. Give the trainer an eval_dataset.")
         return self.run.about_scores()
 
+    def keep_scores(self, folder: Path) -> None:
+        """Write the scores of every example, by which `compare` compares the run."""
+        cast(Run, self.run).keep_scores(folder)
+
     def compared(self) -> dict[str, str]:
         """Return the `task`, `metric` and `train_language` by which `compare` knows the run."""
         return compared_by(self.headline(self.args))

@@ -124,7 +124,7 @@ def train_seeds(
             trainer.save_model()
         elif writes:
             clear_run(folder)
-            trainer.run.keep_scores(folder)
+            trainer.keep_scores(folder)
         after(trainer)
         if isinstance(trainer, AlignmentTrainer):
             trainer.accelerator.wait_for_everyone()

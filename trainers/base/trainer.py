@@ -211,7 +211,7 @@ class AlignmentTrainer(ScoringTrainer):
         if objective is not None and not args.LOSS:
             raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
         if objective is not None:
-            args.refuse_unused("objective= defines the loss. Set this in its terms.", *args.LOSS)
+            args.refuse_unused(dict.fromkeys(args.LOSS, "objective= defines the loss. Set this in its terms."))
         if args.LOSS:
             self.objective = Objective(args.terms() if objective is None else objective)
             reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -61,10 +61,7 @@ CHECKS: dict[str, dict[str, Any]] = {
 
 def check_settings(args: AlignmentConfig) -> None:
     """Raise an InputError for changed settings that the run would not read, before transformers resolves them."""
-    changed = args.changed()
-    for name, reason in (REFUSED | type(args).UNREAD).items():
-        if name in changed:
-            raise SettingError(f"{name}={show(changed[name])}: {reason}", name)
+    args.refuse_unused(REFUSED | type(args).UNREAD)
     if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
         raise InputError("fp16=true: half precision needs a GPU. Remove it, or set bf16=true.")
 
@@ -294,11 +291,12 @@ class AlignmentConfig(TrainingArguments):
             yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
 
-    def refuse_unused(self, reason: str, *names: str) -> None:
-        """Raise an InputError with the reason if one of these settings, which the run does not read, is changed."""
+    def refuse_unused(self, reasons: Mapping[str, str]) -> None:
+        """Raise an InputError with its reason if one of these settings, which the run does not read, is changed."""
         changed = self.changed()
-        if unused := [name for name in names if name in changed]:
-            raise SettingError(f"{unused[0]}={show(changed[unused[0]])}: {reason}", unused[0])
+        for name, reason in reasons.items():
+            if name in changed:
+                raise SettingError(f"{name}={show(changed[name])}: {reason}", name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

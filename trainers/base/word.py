@@ -21,7 +21,6 @@ from hf_xalign.cache import map_rows
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.pairs import PairCollator, TokenIndex
 from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_limit
-from hf_xalign.data.load import concatenate
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
@@ -276,8 +275,6 @@ class WordAlignmentTrainer(AlignmentTrainer):
         held_out = cast(Dataset | None, self.eval_dataset)
         if held_out is not None and "links" not in held_out.column_names:
             text = dataset if set(COLUMNS) <= set(dataset.column_names) else None
-            if text is not None and self.linking is not None and self.linking.extra_data is not None:
-                text = concatenate([text, self.linking.extra_data])
             check_output_dir(self.args)
             with self.args.main_process_first(desc="linking words"):
                 self.eval_dataset = make_evaluation_links(held_out, text)
@@ -372,13 +369,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
             yield self.reference
             return
         encoder = self.accelerator.unwrap_model(model)
-        training = encoder.training
-        with encoder.disable_adapter():
-            encoder.eval()
-            try:
-                yield encoder
-            finally:
-                encoder.train(training)
+        with encoder.disable_adapter(), evaluating(encoder):
+            yield encoder
 
     def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         # The backward pass of a checkpointed layer runs its forward again, outside this block.

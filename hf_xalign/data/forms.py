@@ -14,7 +14,8 @@ and `sentence2`, only give an order.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -83,21 +84,37 @@ _HOLDS = {
 # Marks of an empty side: NeuLab's TED talks, verses of eBible that the verse before covers.
 COVERED = "<range>"
 EMPTY = frozenset({"__NULL__", COVERED})
-# Lines of IWSLT's training files that hold no sentence.
-TALK = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*")
+# Lines of IWSLT's training files that hold no sentence, and tags around those that hold one.
+_TALK = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript)\b[^>]*>")
+_TITLE = re.compile(r"<(title|description)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
 LANGUAGES = {
     "source_lang": ("source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "sl"),
     "target_lang": ("target_lang", "tgt_lang", "trg_lang", "targetLang", "targetlang", "target_language", "tl"),
 }
 DIRECTION = "lp"  # `en-de_DE` in WMT24++
-# Formats of translators, and the programs of the Translate Toolkit that make TMX of them.
-CONVERTERS = {
-    ".po": "po2tmx",
-    ".pot": "po2tmx",
-    ".xlf": "xliff2po and po2tmx",
-    ".xliff": "xliff2po and po2tmx",
-    ".ts": "ts2po and po2tmx",
+# What to do with files of other kinds; those of two languages, read as lines, would pair markup.
+_TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
+_CUES = "its lines are cues. Take the text that OPUS aligned, or write one sentence a line"
+_PACK = "unpack it, and name the files inside"
+ADVICE = {
+    ".po": _TRANSLATE.format("po2tmx"),
+    ".pot": _TRANSLATE.format("po2tmx"),
+    ".xlf": _TRANSLATE.format("xliff2po and po2tmx"),
+    ".xliff": _TRANSLATE.format("xliff2po and po2tmx"),
+    ".ts": _TRANSLATE.format("ts2po and po2tmx"),
+    ".srt": _CUES,
+    ".vtt": _CUES,
+    ".xlsx": "save the sheet as CSV in UTF-8",
+    ".xls": "save the sheet as CSV in UTF-8",
+    ".ods": "save the sheet as CSV in UTF-8",
+    ".docx": "save it as plain text in UTF-8, one sentence a line",
+    ".odt": "save it as plain text in UTF-8, one sentence a line",
+    ".pdf": "extract its text, one sentence a line",
+    ".html": "extract its text, one sentence a line",
+    ".zip": _PACK,
+    ".tar": _PACK,
+    ".tgz": _PACK,
 }
 
 
@@ -125,6 +142,38 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
     return None
 
 
+def sentence_of(line: str) -> str:
+    """Return the sentence of a line of plain text: "" for a line about a talk, and a title without its tags."""
+    if not line.lstrip().startswith("<"):
+        return line
+    title = _TITLE.fullmatch(line.strip())
+    return title["text"] if title else "" if _TALK.fullmatch(line.strip()) else line
+
+
+def names_are_turned(first: str, second: str, source_lang: str | None, target_lang: str) -> bool:
+    """Return whether the names of two line-aligned files say that the first one is in the pivot.
+
+    Example:
+        >>> names_are_turned("JW300.en-sw.en", "JW300.en-sw.sw", "sw", "en")
+        True
+    """
+    # `JW300.en-sw.en` has one piece more of its own language than the other file.
+    left, right = (Counter(filter(find_language, re.split("[._-]", name))) for name in (first, second))
+    return _names_one(left - right, target_lang) and _names_one(right - left, source_lang)
+
+
+def _names_one(pieces: Iterable[str], lang: str | None) -> bool:
+    return lang is not None and any(same_language(str(find_language(piece)), lang) for piece in pieces)
+
+
+def names_pivot_first(name: str, source_lang: str | None, target_lang: str) -> bool:
+    """Return whether a file's name contains the two languages with the pivot first, as in `en-sw.txt`."""
+    for first, second in re.findall(r"(?<![A-Za-z])([a-z]{2,3})[-_](?=([a-z]{2,3})(?![A-Za-z]))", name):
+        if source_lang and same_language(first, target_lang) and same_language(second, source_lang):
+            return True
+    return False
+
+
 def _holds(cell: str, kind: str) -> bool:
     if kind in _HOLDS:
         return bool(_HOLDS[kind].fullmatch(cell.strip()))
@@ -138,6 +187,9 @@ def _holds(cell: str, kind: str) -> bool:
 _SIDES: tuple[tuple[set[str], set[str]], ...] = (
     ({"source"}, {"target"}),
     ({"src"}, {"tgt", "trg"}),
+    ({"src", "srcs"}, {"tgts", "trgs"}),  # lists of translations, or of sentences of a document (SMOL)
+    ({"source"}, {"targets", "translations"}),
+    ({"sources"}, {"targets"}),
     ({"original"}, {"translation", "translated"}),
     ({"input"}, {"output"}),
     ({""}, {"translation"}),
@@ -145,7 +197,7 @@ _SIDES: tuple[tuple[set[str], set[str]], ...] = (
     ({"1"}, {"2"}),
     ({"a"}, {"b"}),
 )
-_DIRECTION = _SIDES[:5]  # those that say which side is the translation
+_DIRECTION = _SIDES[:8]  # those that say which side is the translation
 _DIRECTED = set().union(*(first | second for first, second in _DIRECTION)) - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
 _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
@@ -241,7 +293,10 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     asked = (source_lang, target_lang)
     meanings = {name: _meaning(name, asked) for name in names}
     source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
-    others = [name for name, m in meanings.items() if m.language and not m.indirect and [name] != target]
+    named = {name: m for name, m in meanings.items() if m.language and [name] != target}
+    others = [name for name, m in named.items() if not m.indirect]
+    # `sentence_deu_Latn` of FLORES, but not `sentence_id`, which is more often a number than Indonesian.
+    others = others or [name for name, m in named.items() if str(m.language).casefold() not in _DOUBTFUL]
     if source_lang is None and len(others) == len(target) == 1:
         return Pair(others[0], target[0], language=meanings[others[0]].language, by_language=True)
     if len(source) > 1 or len(target) > 1 or (source and source == target):

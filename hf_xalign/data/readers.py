@@ -52,6 +52,7 @@ Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 _LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
+_SPLITS = ("train", "validation", "dev", "test")  # lists of these names in one JSON file are no one text
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # What compressed data starts with, and what opens it.
@@ -104,7 +105,7 @@ def read_lines(
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{path}, line {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}). "
-                + _convert("latin1")
+                + _convert("cp1252")
             ) from error
 
 
@@ -140,7 +141,10 @@ def read_jsonl(path: str | Path) -> Rows:
 
 def _object(record: Any, path: str | Path, row: int) -> Cells:
     if not isinstance(record, dict):
-        raise InputError(f"{path}, row {row}: {type(record).__name__}, not a JSON object")
+        raise InputError(
+            f"{path}, row {row}: {type(record).__name__}, not a JSON object. Write each row as an object with the "
+            "names of its columns, as pandas does by to_json(orient='records', lines=True)."
+        )
     return record
 
 
@@ -154,10 +158,14 @@ def load_json(path: str | Path) -> Any:
 
 
 def read_json(path: str | Path) -> Rows:
-    """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists.
+    """Yield `(row, record)` of a JSON file: a list of objects, or an object of such lists, or one of columns.
 
-    In an object of lists, the column `list` holds each list's name. JSON Lines under this suffix, as `datasets` and
-    pandas write them, are read too.
+    In an object of lists of objects, the column `list` holds each list's name. Columns are lists of values of one
+    length, or objects, as pandas writes them. JSON Lines under this suffix, as `datasets` and pandas write them, are
+    read too.
+
+    Raises:
+        InputError: the file holds no rows, or those of several splits.
     """
     start = [line for _, line in itertools.islice(read_lines(path), 2)]
     if len(start) == 2 and start[0].startswith("{") and start[0].endswith("}") and start[1]:
@@ -165,11 +173,30 @@ def read_json(path: str | Path) -> Rows:
         return
     content = load_json(path)
     lists: Mapping[Any, Any] = content if isinstance(content, dict) else {None: content}
+    if len(splits := [name for name in lists if name in _SPLITS]) > 1:
+        raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
+    if columns := _json_columns(lists):
+        yield from enumerate((dict(zip(columns, values)) for values in zip(*columns.values())), 1)
+        return
+    if not any(isinstance(records, list) for records in lists.values()):
+        raise InputError(f"{path}: holds no list of rows. Write one, or a row a line and call the file .jsonl.")
     row = 0
     for name, records in lists.items():
         for record in records if isinstance(records, list) else ():
             row += 1
             yield row, ({} if name is None else {"list": name}) | _object(record, path, row)
+
+
+def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    """Return the columns of a JSON object whose values are columns of texts or numbers; none of another one."""
+    columns = {}
+    for name, values in content.items():
+        if isinstance(values, dict) and values.keys() == next(iter(content.values())).keys():
+            values = list(values.values())
+        if not isinstance(values, list) or not values or isinstance(values[0], dict | list):
+            return {}
+        columns[name] = values
+    return columns if len({len(values) for values in columns.values()}) == 1 else {}
 
 
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -212,14 +239,20 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
             look = False
             advice = "TSV has no quoting, so all quotation marks are text. If they are not, call the file .csv"
             logger.warning("%s, row %d: %.60s looks quoted. %s", path, row, quoted, advice)
+        # Spreadsheets write a tab or comma after the last column too.
+        while len(cells) > max(2, len(header)) and not cells[-1]:
+            cells = cells[:-1]
         if not header:
             header = _distinct(cells, path)
         elif not cells:
             yield row, None
         elif len(cells) != len(header):
             wanted = f"{len(header)} {'(or a header that names the columns)' if names else 'as in the header'}"
-            columns = "columns" if file_format(Path(path)) == ".csv" else "tab-separated columns"
-            raise InputError(f"{path}, row {row}: {len(cells)} {columns}, expected {wanted}")
+            is_csv = file_format(Path(path)) == ".csv"
+            columns = "columns" if is_csv else "tab-separated columns"
+            looks_quoted = any(cell.startswith('"') for cell in cells) and not is_csv
+            advice = ". TSV has no quoting: if its cells are quoted, call the file .csv" if looks_quoted else ""
+            raise InputError(f"{path}, row {row}: {len(cells)} {columns}, expected {wanted}{advice}")
         else:
             yield row, dict(zip(header, cells, strict=True))
 
@@ -481,6 +514,23 @@ class Columns:
         flat = {name: value for name, value in record.items() if name != "translation"} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
+    def unfold(self, record: Record, where: str) -> Iterator[Record]:
+        """Yield a record for each pair of one whose sides are lists: all translations of a text, or lists of a length.
+
+        Raises:
+            InputError: the lists have different lengths.
+        """
+        flat, pair = self.locate(record)
+        sides = [flat[column] for column in pair[:2]] if pair else []
+        lengths = {len(side) for side in sides if isinstance(side, list)}
+        if not pair or not lengths:
+            yield record
+            return
+        if len(lengths) > 1:
+            raise InputError(f"{where}: {' and '.join(map(repr, pair[:2]))} hold lists of different lengths")
+        for texts in zip(*(side if isinstance(side, list) else [side] * max(lengths) for side in sides), strict=True):
+            yield {**flat, **dict(zip(pair[:2], texts, strict=True))}
+
     def announce(self, pair: Pair, where: str) -> None:
         """Log which column holds which side."""
         source, target, directed, language, _ = pair
@@ -556,9 +606,9 @@ def read_file(path: Path, columns: Columns) -> Rows:
             return _tmx(path, columns)
         case ".xml":
             return _test_set(path)
-    if suffix in forms.CONVERTERS:
-        raise InputError(f"{path}: convert it to TMX, by {forms.CONVERTERS[suffix]} of the Translate Toolkit.")
-    if next((line for _, line in read_lines(path, undecodable="replace")), "").count(" ||| ") == 1:
+    if suffix in forms.ADVICE:
+        raise InputError(f"{path}: {forms.ADVICE[suffix]}.")
+    if "|||" in next((line for _, line in read_lines(path, undecodable="replace")), ""):
         return _piped(path)
     if suffix == ".txt" and _has_tabs(path):  # Anki's `deu.txt`
         return read_table(path, _headerless(path, columns))
@@ -576,8 +626,8 @@ def _piped(path: Path) -> Rows:
     """Yield the rows of lines `source ||| target`, as fast_align reads them."""
     for row, line in read_lines(path):
         source, bar, target = line.partition("|||")
-        if line.strip() and not bar:
-            raise InputError(f"{path}, row {row}: no ||| between the two sides")
+        if line.strip() and (not bar or "|||" in target):
+            raise InputError(f"{path}, row {row}: not one ||| between two sides. Remove scores and other fields.")
         yield row, {"source": source, "target": target} if bar else None
 
 
@@ -590,6 +640,8 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     rows = ((row, cells) for row, cells in read_cells(path) if cells)
     row, first = next(rows, (1, []))
     second = next(rows, (0, []))[1]
+    while len(first) == len(second) > 2 and not first[-1] and not second[-1]:  # a tab after the last column
+        first, second = first[:-1], second[:-1]
     languages = (columns.source_lang, columns.target_lang)
     form = None if columns.source else forms.find_form(first, *languages)
     pair = columns.find(first)
@@ -612,6 +664,11 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     if len(first) == 2 and looks_like_header(first, second, *languages):
         hint = ", or, if this row is a pair, write `source` and `target` into a row above it"
         raise columns.missing(first, where, hint)
+    if forms.names_pivot_first(path.name, *languages):
+        advice = "If that is wrong, give --source_column 2 --target_column 1"
+        logger.warning(
+            "%s: the first column is read as the source, although the name says otherwise. %s", path, advice
+        )
     return ["source", "target"]
 
 
@@ -653,7 +710,7 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
     for row, line in read_lines(path):
         if before is not None:
             yield before[0], "" if line.strip() == forms.COVERED else before[1]
-        before = row, "" if forms.TALK.fullmatch(line.strip()) else line
+        before = row, forms.sentence_of(line)
     if before is not None:
         yield before
 
@@ -671,8 +728,9 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
         if not found:
             raise InputError(f"{path}: no <seg id=...> in it, so it is not a test set of WMT. Extract its text first.")
         return found
-    if suffix in {".tmx", *forms.CONVERTERS}:
-        raise InputError(f"{path}: a {suffix} file is not plain text. Name it alone, as in de={path}.")
+    if suffix in {".tmx", *forms.ADVICE}:
+        advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
+        raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
     if suffix not in _TABLES or (suffix == ".tsv" and not _has_tabs(path)):
         return None
     sentences = []
@@ -774,7 +832,7 @@ def _tmx(path: Path, columns: Columns) -> Rows:
                     left_out += units
                     element.clear()
                     continue
-                segments = _segments(element)
+                segments = {find_language(tag) or tag: text for tag, text in _segments(element).items()}
                 seen |= segments.keys()
                 source, target = (closest_language(lang, tuple(segments)) for lang in (source_lang, target_lang))
                 if source and target and source[0] != target[0]:

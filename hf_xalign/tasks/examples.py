@@ -28,7 +28,7 @@ from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, 
 from hf_xalign.data.words import clean_text
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language
+from hf_xalign.language_codes import check_language, find_language, parse_language
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +36,15 @@ logger = logging.getLogger(__name__)
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
-_REMEDY = "Name the right ones by text_columns and label_column."
+_REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
+# Several classes of one text, as in GoEmotions, whose combinations would become classes.
+_SEVERAL = re.compile(r"\d+(?:,\d+)+")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-"})
+# Columns that say a row's language, in files of several (XNLI, MultiNERD, Amazon reviews, MASSIVE).
+_LANGUAGE_COLUMNS = frozenset({"language", "lang", "locale"})
 # Header names of tables with one word a row, such as Kaggle's "Sentence #,Word,POS,Tag".
 _SENTENCE_COLUMNS = ("sentence #", "sentence", "sentence_id", "sent_id", "sentence_idx")
 _WORD_COLUMNS = ("word", "token")
@@ -53,7 +57,7 @@ class Layout:
 
     Attributes:
         columns: `{role: column}`; a record that has all these columns has this layout. Roles are `tokens` and `labels`
-            for words; `text_a`, `text_b`, `text` and `label` for texts; `language` in a file of several languages.
+            for words; `text_a`, `text_b`, `text` and `label` for texts.
         make: function that makes further columns of a record; its second argument is the place, for messages.
         labels: `{label: label}` renames labels; a record whose label becomes None is left out.
     """
@@ -113,13 +117,21 @@ def _bio(words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, str]]
 
 
 LAYOUTS = {
-    "XNLI": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label", "language": "language"}),
-    "MultiNLI": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}),
+    "XNLI and MultiNLI": Layout(
+        {"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}
+    ),
+    "PAWS-X": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "label"}),
     "XNLI's translations of MultiNLI": Layout(
         {"text_a": "premise", "text_b": "hypo", "label": "label"}, labels={"contradictory": "contradiction"}
     ),
     "XNLI on the Hub": Layout({"text_a": "premise", "text_b": "hypothesis", "label": "label"}),
     "WikiANN and CoNLL on the Hub": Layout({"tokens": "tokens", "labels": "ner_tags"}),
+    "polyglot-NER": Layout({"tokens": "words", "labels": "ner"}),
+    "Universal Dependencies": Layout({"tokens": "tokens", "labels": "upos"}),
+    "words with tags": Layout({"tokens": "tokens", "labels": "tags"}),
+    "AfriSenti": Layout({"text": "tweet", "label": "label"}),
+    "SIB-200 and MasakhaNEWS": Layout({"text": "text", "label": "category"}),
+    "Amazon reviews": Layout({"text": "review_body", "label": "stars"}),
     "MultiATIS++": Layout({"tokens": "utterance", "labels": "slot_labels", "text": "utterance", "label": "intent"}),
     "Facebook's multilingual task-oriented dialogues": Layout({name: name for name in _FACEBOOK}, make=_slots),
     "MASSIVE": Layout({"text": "utt", "label": "intent", "slots": "annot_utt"}, make=_brackets),
@@ -129,15 +141,18 @@ LAYOUTS = {
 
 def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dict[str, Any], str | None]:
     """Return a record with the columns of its layout, and the reason if it is left out, else None."""
+    for column in _LANGUAGE_COLUMNS & record.keys():
+        code = find_language(record[column]) if isinstance(record[column], str) else None
+        if code and parse_language(code).language != parse_language(language).language:
+            return record, f"in {record[column]}"
     for layout in LAYOUTS.values():
         if not all(column in record for column in layout.columns.values()):
             continue
-        record_language = layout.columns.get("language") and record["language"]
-        if record_language and record_language != re.split("[-_]", language)[0]:
-            return record, f"in {record_language}"
         made_columns = layout.make(record, where) if layout.make else {}
         named = {role: record[column] for role, column in layout.columns.items()} | made_columns | record
         label = named.get("label")
+        if named.get("text_a") == named.get("text_b") == "NS":  # in PAWS-X
+            return record, "without a translation (NS)"
         if isinstance(label, str):
             named["label"] = layout.labels.get(label, label)
         return named, f"labelled {label}" if label and named["label"] is None else None
@@ -160,11 +175,7 @@ def read_rows(path: Path) -> readers.Rows:
                 return _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
                 return _group_words(path, *columns)
-            # Words and their labels have no header.
-            labels = {cells[-1] for cells in [cells for cells in rows if not cells[0].startswith("#")][:2]}
-            if suffix == ".csv" or not (
-                readers.is_conllu(path) or labels == {OUTSIDE} or span_parts(labels, certain=True)
-            ):
+            if suffix == ".csv" or not (readers.is_conllu(path) or _is_word_lines(path, rows)):
                 return readers.read_table(path)
     if suffix in (".tsv", ".conllu", *WORD_LINES):
         return _unprefixed(path)
@@ -173,8 +184,21 @@ def read_rows(path: Path) -> readers.Rows:
     )
 
 
-def _word_columns(path: Path, header: Sequence[str]) -> tuple[str, str, str] | None:
+def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a TSV file without a header holds a word and its label on each line, by its first rows."""
+    rows = [[cell for cell in cells if cell] for cells in rows if not cells[0].startswith("#")]
+    labels = {cells[-1] for cells in rows[:2] if cells}
+    if labels == {OUTSIDE} or span_parts(labels, certain=True):
+        return True
+    # Tables have no blank lines and words no blanks inside.
+    parted = not all(cells for _, cells in itertools.islice(readers.read_cells(path), 200))
+    return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in rows)
+
+
+def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, str] | None:
     """Return the columns of sentences, words and labels, or None if a table does not hold one word a row.
+
+    The column of sentences is None if blank lines part them.
 
     Raises:
         InputError: no column says where sentences end.
@@ -186,7 +210,7 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str, str, str] | N
     sentence, word, tag = found
     if word is None or tag is None:
         return None
-    if sentence is None:
+    if sentence is None and all(cells for _, cells in itertools.islice(readers.read_cells(path), 200)):
         raise InputError(
             f"{path}: each row holds one word ({word!r}), but no column says where sentences end. Add a column "
             "'sentence' with the number of each word's sentence, or write CoNLL with blank lines between sentences."
@@ -194,16 +218,19 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str, str, str] | N
     return sentence, word, tag
 
 
-def _group_words(path: Path, sentence: str, word: str, tag: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the sentences of a table of words; an empty sentence cell continues the sentence before."""
     first, number, columns = 0, "", dict[str, Any]()
+    blank_lines = 0
     for line, row in readers.read_table(path):
         if row is None:
+            blank_lines += 1
             continue
-        if not columns or (row[sentence] and row[sentence] != number):
+        named = row[sentence] if sentence else str(blank_lines)
+        if not columns or (named and named != number):
             if columns:
                 yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
-            first, number, columns = line, row[sentence], {name: [] for name in row}
+            first, number, columns = line, named, {name: [] for name in row}
         for name, cell in row.items():
             columns[name].append(cell)
     if columns:
@@ -449,6 +476,7 @@ def read_examples(
     check_choice(get_args(Kind), kind=kind)
     check_range(least=1, max_examples=max_examples)
     unit, records, hub = read_records(source, split=split, revision=revision)
+    records = _of_partition(records, source, split)
     classes = {*label_names, *itertools.chain.from_iterable(_class_names(hub).values())}
     rows: list[dict[str, Any]] = []
     others: Counter[str] = Counter()
@@ -525,6 +553,21 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
     return "line", rows, None
 
 
+def _of_partition(records: Records, source: str, split: str) -> Records:
+    """Yield the records of a split, if a file holds those of several in a column `partition`, as MASSIVE's do."""
+    first = next(records, None)
+    if first is None:
+        return
+    records = itertools.chain([first], records)
+    if "partition" in first[1] and find_source(source, LABELLED, split)[0] == "file":
+        everything = read_records(source, split=split, revision=None)[1]
+        counts = Counter(record.get("partition") for _, record in everything)
+        if len(counts) > 1 and split in counts:
+            logger.info("%s: %s of %s rows are of the split %s", source, counts[split], counts.total(), split)
+            records = ((line, record) for line, record in records if record.get("partition") == split)
+    yield from records
+
+
 def _hub_records(dataset: Dataset) -> Records:
     """Yield the records of a Hub dataset, with class names in place of class ids."""
     names = _class_names(dataset)
@@ -569,7 +612,7 @@ def _words(
     if len(text_columns) > 1:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
-    label_column = label_column or ("upos" if "upos" in record and "labels" not in record else "labels")
+    label_column = label_column or "labels"
     words, labels = (value_of(record, name, where) for name in (column, label_column))
     if isinstance(words, str) and isinstance(labels, str):
         printed = _is_printed(labels)
@@ -621,6 +664,8 @@ def _texts(
     if empty := [column for column, text in zip(columns, row.values(), strict=True) if not text]:
         raise InputError(f"{where}: column {empty[0]!r} is empty. Remove the example.")
     value = value_of(record, label_column, where)
+    if isinstance(value, str) and _SEVERAL.fullmatch(value):
+        raise InputError(f"{where}: the label {value!r} joins several classes. Keep one, or remove the example.")
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 

@@ -72,7 +72,7 @@ FILES = {
     r"m\.tmx: no unit has both 'de' and 'en'.*en, fr": ("m.tmx", tmx([("fr", "a"), ("en", "b")])),
     r"m\.tmx: this XML .* after unit 0 \(ParseError.*line 3.*\)\. Save it": ("m.tmx", tmx(UNIT)[:-20]),
     r"m\.tmx: .*EntitiesForbidden": ("m.tmx", '<!DOCTYPE t [<!ENTITY a "a">]><t>&a;</t>'),
-    r"p\.docx: no format has the suffix.*\.tsv, \.csv, \.jsonl, .*\.parquet, \.tmx.*a\.de,a\.en": ("p.docx", "a"),
+    r"p\.rst: no format has the suffix.*\.tsv, \.csv, \.jsonl, .*\.parquet, \.tmx.*a\.de,a\.en": ("p.rst", "a"),
 }
 
 

@@ -2,8 +2,11 @@
 
 import bz2
 import io
+import json
 import lzma
 
+import pandas
+import pyarrow
 import pytest
 from datasets import Dataset
 
@@ -53,6 +56,11 @@ def treebank(texts):
     return "\n".join(sentences)
 
 
+TALK = '<doc docid="1">\n<url>http://x</url>\n<speaker>x</speaker>\n</doc>\n'
+UNIT = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv>{}<tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
+ESCAPED = [(de.replace("&", "&amp;"), en.replace("&", "&amp;")) for de, en in ROWS]
+
+
 # Name of the form: files and their content. All hold the same two pairs.
 FORMS = {
     "tatoeba challenge": {"a.tsv": lines("deu\teng\t{de}\t{en}")},
@@ -82,6 +90,24 @@ FORMS = {
     "iwslt": {"a.xml": segments(DE), "b.xml": segments(EN)},
     "wmt22": {"a.xml": both_sides(EN, DE)},
     "newstest": {"a.sgm": segments(DE), "b.sgm": segments(EN)},
+    "smol, several translations": {
+        "a.jsonl": f'{{"sl": "en", "tl": "de", "srcs": {json.dumps(EN)}, "trgs": {json.dumps(DE)}}}\n'
+    },
+    "flores of the hub": {"a.jsonl": lines('{{"sentence_eng_Latn": "{en}", "sentence_deu_Latn": "{de}"}}')},
+    "texts by language": {"a.csv": "en_text,de_text\n" + lines("{en},{de}")},
+    "columns of json": {"a.json": json.dumps({"de": DE, "en": EN})},
+    "pandas in json": {"a.json": json.dumps({"de": dict(enumerate(DE)), "en": dict(enumerate(EN))})},
+    "moses, the pivot first": {"x.de-en.en": lines("{en}"), "x.de-en.de": lines("{de}")},
+    "ntrex, the pivot first": {"src.eng.txt": lines("{en}"), "ref.deu.txt": lines("{de}")},
+    "ted talks of iwslt": {"t.de": TALK + lines("{de}"), "t.en": TALK + lines("{en}")},
+    "languages by name": {
+        "a.tmx": "<tmx><header/><body>"
+        + lines(UNIT.replace('"de"', '"German"').replace('"en"', '"English"').format("{de}", "", "{en}"), ESCAPED)
+        + "</body></tmx>"
+    },
+    "a tab after each row": {"a.tsv": lines("{de}\t{en}\t")},
+    "a tab after each row but the header": {"a.tsv": "de\ten\n" + lines("{de}\t{en}\t")},
+    "bars without blanks": {"a.txt": lines("{de}|||{en}")},
     "xz": {"a.tsv.xz": lzma.compress(lines("{de}\t{en}").encode())},
     "bz2": {"a.tsv.bz2": bz2.compress(lines("{de}\t{en}").encode())},
 }
@@ -95,7 +121,7 @@ def source_of(files, folder):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_published_forms(form, tmp_path):
-    pairs = load_parallel(f"de={source_of(FORMS[form], tmp_path)}")
+    pairs = load_parallel(f"de={source_of(FORMS[form], tmp_path)}", on_empty="drop")
     assert list(zip(pairs["source"], pairs["target"], strict=True)) == ROWS
     assert (pairs[0]["source_lang"], pairs[0]["target_lang"]) == ("de", "en")
 
@@ -107,9 +133,26 @@ def test_columns_by_number_and_marks_of_emptiness(tmp_path):
     assert load_parallel(f"de={source_of(files, tmp_path)}", on_empty="drop")["source"][:] == ["Drei."]
     path = source_of({"t.tsv": "talk\ten\tde\nt\tOne.\t__NULL__\nt\tTwo.\tZwei.\n"}, tmp_path)
     assert load_parallel(f"de={path}", on_empty="drop")["source"][:] == ["Zwei."]
+    path = source_of({"t.de": "<title>Eins</title>\n", "t.en": "<title>One</title>\n"}, tmp_path)
+    assert load_parallel(f"de={path}")["source"][:] == ["Eins"]
+    path = source_of({"ja.tsv": "jpn_Hira\teng\tねこ\tcat\njpn_Hani\teng\t犬\tdog\n"}, tmp_path)
+    assert load_parallel(f"ja={path}")["source"][:] == ["ねこ", "犬"]
 
 
-UNIT = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv>{}<tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
+def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
+    rows = [{"sl": "en", "tl": "sw", "src": "dog", "trgs": ["mbwa", "jibwa"]}, {"src": "cat", "trgs": ["paka"]}]
+    rows[1] |= {"sl": "en", "tl": "sw"}
+    path = source_of({"a.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows)}, tmp_path)
+    for source in (f"sw={path}", {"sw": rows}):
+        pairs = load_parallel(source)
+        assert pairs["source"][:] == ["mbwa", "jibwa", "paka"] and pairs["target"][:] == ["dog", "dog", "cat"]
+    assert caplog.text.count("2 rows hold lists, read as 3 pairs") == 2
+
+
+def test_a_name_that_says_the_other_order_is_told(tmp_path, caplog):
+    path = source_of({"en-sw.txt": "dog\tmbwa\n"}, tmp_path)
+    load_parallel(f"sw={path}")
+    assert "although the name says otherwise" in caplog.text
 
 
 def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):
@@ -127,6 +170,18 @@ REFUSED = {
     ),
     "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
     "gettext": ({"a.po": "x\n"}, "po2tmx"),
+    "subtitles": ({"a.de.srt": "1\n", "a.en.srt": "1\n"}, "is not plain text: its lines are cues"),
+    "an archive": ({"a.zip": "x"}, "unpack it"),
+    "scores behind bars": ({"a.txt": "a ||| b ||| -1.5\n"}, "not one |||"),
+    "quoted tsv": ({"a.tsv": 'de\ten\n"a\nb"\t"c"\n'}, "TSV has no quoting: .*call the file .csv"),
+    "cp1252": ({"a.tsv": "“ä”\tb\n".encode("cp1252")}, "iconv -f cp1252"),
+    "splits in one file": (
+        {"a.json": '{"train": [{"de": "a"}], "test": [{"de": "b"}]}'},
+        "several splits, train, test",
+    ),
+    "arrays": ({"a.jsonl": '["a", "b"]\n'}, "orient='records'"),
+    "no rows": ({"a.json": '{"a": {"b": [1]}}'}, "holds no list of rows"),
+    "lists of two lengths": ({"a.jsonl": '{"srcs": ["a"], "trgs": ["b", "c"]}\n'}, "different lengths"),
     "two memories": ({"a.tmx": "x\n", "b.tmx": "x\n"}, "is not plain text"),
     "swapped": (
         {"a.tsv": "The cat and the dog.\tDie Katze.\nYou are here.\tHier.\n"},
@@ -135,6 +190,14 @@ REFUSED = {
     "few strings": (
         {"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(200))},
         "most sources are one of three",
+    ),
+    "few strings in a small file": (
+        {"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(20))},
+        "most sources are one of three",
+    ),
+    "another script in a small file": (
+        {"a.jsonl": "".join(f'{{"source": "数{n} は", "target": "数{n} の"}}\n' for n in range(20))},
+        "nearly no source has a letter of the script",
     ),
     "few targets": ({"a.tsv": "".join(f"Satz {n}\tx{n % 2}\n" for n in range(200))}, "targets are one of three"),
 }
@@ -152,6 +215,12 @@ def test_rows_in_memory_are_read_by_the_rules_of_files():
     for data in (table, table.to_pandas(), table.to_list(), {"de": table}, [table, table.to_list()][:1]):
         pairs = load_parallel(data)
         assert pairs[0] == {"source": DE[0], "target": EN[0], "source_lang": "de", "target_lang": "en"}
+    assert load_parallel(pyarrow.table({"de": DE, "en": EN}))["source"][:] == DE
+    for names in (("source", "target"), ("de", "en")):
+        frame = pandas.DataFrame({names[0]: [DE[0], float("nan")], names[1]: EN})
+        assert load_parallel({"de": frame}, on_empty="drop")["source"][:] == DE[:1]
+        with pytest.raises(InputError, match="row 1: empty side"):
+            load_parallel({"de": frame})
     both = load_parallel(["builtin:de", table.to_list()], max_pairs=1)
     assert [entry["pairs"] for entry in sources(both.select([0]))] == [1, 1]
     for said in (

@@ -25,6 +25,11 @@ XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
 XNLI += 'ar\tneutral\t\ta\tb\t1\nde\tentailment\t\t"Ja\tNein\t1\n'
 TRANSLATED = "premise\thypo\tlabel\na\tb\tcontradictory\n"
 MULTINLI = "".join(json.dumps({"gold_label": x, "sentence1": "a", "sentence2": "b"}) + "\n" for x in ("-", "neutral"))
+PAWS = "id\tsentence1\tsentence2\tlabel\n1\ta\tb\t1\n2\tNS\tNS\t0\n"
+REVIEWS = "".join(
+    json.dumps({"review_body": text, "stars": "5", "language": code}) + "\n"
+    for text, code in (("Bon.", "fr"), ("Gut.", "de"))
+)
 # Data set: file, content, language; words and labels that come of it.
 WORDS = {
     "CoNLL-2002, Spanish": ("esp.testa", "Sao B-LOC\nPaulo I-LOC\n( O\n\n", "es", "Sao Paulo (", "B-LOC I-LOC O"),
@@ -37,6 +42,11 @@ WORDS = {
     "addresses": ("train", "http://a O\nhttp://b B-LOC\n", "en", "http://a http://b", "O B-LOC"),
     "MultiATIS++": ("train_EN.tsv", ATIS, "en", "to new york", "O B-city I-city"),
     "Facebook": ("train-en.tsv", f"{FACEBOOK}\n", "en", SAID, SLOTS),
+    "XTREME's parts of speech": ("test-de.tsv", "Er\tPRON\ngeht\tVERB\n\nSie\tPRON\n", "de", "Er geht", "PRON VERB"),
+    "a tab after each row": ("a.tsv", "Paris\tB-LOC\t\nruht\tO\t\n\nEr\tO\t\n", "de", "Paris ruht", "B-LOC O"),
+    "a header over words": ("a.tsv", "token\tlabel\nOslo\tB-LOC\n\nEr\tO\n", "nb", "Oslo", "B-LOC"),
+    "polyglot-NER": ("a.jsonl", '{"words": ["Oslo"], "ner": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
+    "tags": ("a.jsonl", '{"tokens": ["Oslo"], "tags": ["B-LOC"]}\n', "nb", "Oslo", "B-LOC"),
     "SNIPS": (
         "train_Add.json",
         json.dumps({"AddToPlaylist": [{"data": SNIPS}]}),
@@ -52,6 +62,10 @@ TEXTS = {
     "MultiNLI, translated": ("train.de.tsv", TRANSLATED, "de", ["a", "b", "contradiction", 2]),
     "MultiATIS++": (*WORDS["MultiATIS++"][:3], ["to new york", "atis_flight", 2]),
     "Facebook": (*WORDS["Facebook"][:3], [SAID, "alarm/modify_alarm", 1]),
+    "PAWS-X": ("dev.tsv", PAWS, "ko", ["a", "b", "1", 2]),
+    "AfriSenti": ("hau.tsv", "ID\ttweet\tlabel\n1\tina kwana\tpositive\n", "ha", ["ina kwana", "positive", 2]),
+    "SIB-200": ("a.tsv", "index_id\tcategory\ttext\n1\tscience\tx\n", "sw", ["x", "science", 2]),
+    "Amazon reviews": ("a.jsonl", REVIEWS, "de", ["Gut.", "5", 2]),
     "SNIPS": (*WORDS["SNIPS"][:3], ["add Sabrina  Salerno to my pop's list", "AddToPlaylist", 1]),
 }  # fmt: skip
 
@@ -89,6 +103,15 @@ def test_columns_of_the_hub_and_of_the_user(tmp_path, monkeypatch):
     assert found.rows["labels"][:] == [["DET", "NOUN"]]
 
 
+def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
+    rows = [{"partition": part, "utt": part, "annot_utt": part, "intent": "x"} for part in ("train", "dev", "test")]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    assert read("de-DE.jsonl", text, "de", "token", tmp_path, split="test").rows["tokens"][:] == [["test"]]
+    # A file of one partition is read whole, whatever the split.
+    alone = read("de.jsonl", json.dumps(rows[1]) + "\n", "de", "token", tmp_path)
+    assert alone.rows["tokens"][:] == [["dev"]]
+
+
 def test_several_files_and_rows_left_out(tmp_path, caplog):
     for intent in ("PlayMusic", "AddToPlaylist"):
         (tmp_path / f"train_{intent}.json").write_text(json.dumps({intent: [{"data": SNIPS}] * 2}))
@@ -105,6 +128,7 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
             ("line 1: not the columns intent", read, "a.tsv", FACEBOOK.replace(":datetime,", ","), "en", "token"),
             ("line 1: 'data' is not a list of pieces", read, "a.json", '{"A": [{"data": [1]}]}', "en", "token"),
             ("3 words in 'tokens', 2 labels", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
+            ("'1,5' joins several classes", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),
             (r"x_\*\.json: no such file", lambda folder: read_examples(f"en={folder}/x_*.json", "token")),
         ],
         tmp_path,

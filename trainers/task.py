@@ -37,9 +37,10 @@ from hf_xalign.trainers.task_config import TaskConfig
 class TaskTrainer(AlignmentTrainer):
     """Trainer of a task, L = -log p(label), a mean over the labelled items of the optimizer step and all processes.
 
-    With `keep_aligned`, the head is initialized by a softmax regression on the frozen encoder's vectors (Kumar et al.
-    2022, arXiv 2202.10054), and at the end of `train` the weights are averaged with those before training (Wortsman et
-    al. 2022, arXiv 2109.01903). Scores and checkpoints during training have the weights before the average.
+    With `fit_head` or `keep_aligned`, the head is initialized by a softmax regression on the frozen encoder's vectors
+    (Kumar et al. 2022, arXiv 2202.10054). With `keep_aligned`, the weights are at last averaged with those before
+    training (Wortsman et al. 2022, arXiv 2109.01903). Scores and checkpoints during training have the weights before
+    the average.
 
     Args: (see [`AlignmentTrainer`] for the others)
         model: the task model; or a Hub id or folder for [`~hf_xalign.tasks.load_task_model`].
@@ -113,8 +114,10 @@ class TaskTrainer(AlignmentTrainer):
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
-        if args.keep_aligned and not isinstance(self.task, LabelledTask):
-            raise InputError(f"keep_aligned=true fits a head for labels, not for {self.task.kind}. Remove it.")
+        fits_head = args.keep_aligned or args.fit_head
+        if fits_head and not isinstance(self.task, LabelledTask):
+            option = "keep_aligned" if args.keep_aligned else "fit_head"
+            raise InputError(f"{option}=true fits a head for labels, not for {self.task.kind}. Remove it.")
         name_labels(model, self.task)
         self.language_inputs = LanguageInputs.of(model)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
@@ -143,7 +146,7 @@ class TaskTrainer(AlignmentTrainer):
         cast(nn.Module, model).to(args.device)
         train_dataset = self.task.prepare(model, train_dataset, pad_token_id)
         collator = GroupCollator(partial(self.task.collate, pad_token_id=pad_token_id))
-        if args.keep_aligned:
+        if fits_head:
             fit_head(
                 model,
                 cast(LabelledTask, self.task),
@@ -154,7 +157,7 @@ class TaskTrainer(AlignmentTrainer):
                 autocast=torch.bfloat16 if args.bf16 else None,
                 desc="Fitting the head" if args.should_save else None,
             )
-            if args.start_share:
+            if args.keep_aligned and args.start_share:
                 self._average = AverageAtEnd(model, args.start_share)
         # The model is saved without weights from the encoder's original checkpoint.
         model.name_or_path = ""

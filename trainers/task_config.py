@@ -85,12 +85,21 @@ class TaskConfig(AlignmentConfig):
     freeze_encoder: bool = own(
         False, "Train only the head.", "Model", rules=[excludes("it freezes them too", freeze_embeddings=True)]
     )
+    fit_head: bool = own(
+        False,
+        "Start from a head that is fitted on the frozen encoder: for few labels, or a tagger that predicts only O.",
+        "Model",
+        rules=[excludes("a tagger's encoder is frozen, and its head is no linear map", head="tagger")],
+    )
     keep_aligned: bool = own(
         False,
         "Preserve an alignment: first fit the head on the frozen encoder, and at the end average all weights with "
         "those before training.",
         "Model",
-        rules=[excludes("a tagger's encoder is frozen and stays aligned", head="tagger")],
+        rules=[
+            excludes("a tagger's encoder is frozen and stays aligned", head="tagger"),
+            excludes("it fits the head too", fit_head=True),
+        ],
     )
     start_share: float = own(
         0.25,
@@ -144,7 +153,6 @@ class TaskConfig(AlignmentConfig):
         return f"L_task = - mean over labelled items log p(label){self.start_and_end()}"
 
     def start_and_end(self) -> str:
-        """Return the effect of `keep_aligned` on the weights as plain text, empty without it."""
-        if not self.keep_aligned:
-            return ""
-        return f"; the head is first fitted on the frozen encoder; {final_weights(self.start_share)}"
+        """Return the effect of `fit_head` and `keep_aligned` on the weights as plain text, empty without them."""
+        fitted = "; the head is first fitted on the frozen encoder" if self.fit_head or self.keep_aligned else ""
+        return f"{fitted}; {final_weights(self.start_share)}" if self.keep_aligned else fitted

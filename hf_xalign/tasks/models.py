@@ -197,8 +197,8 @@ def last_layer(model: PreTrainedModel) -> nn.Linear:
     candidates = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer.out_features == count]
     if not candidates or candidates[-1].bias is None:
         raise InputError(
-            f"keep_aligned=true fits a last linear layer with a bias and {count} outputs, but {type(model).__name__} "
-            "has none. Remove keep_aligned"
+            f"a fitted head is a last linear layer with a bias and {count} outputs, but {type(model).__name__} has "
+            "none. Remove fit_head or keep_aligned"
         )
     return candidates[-1]
 

@@ -132,7 +132,7 @@ def format_scores(runs: Sequence[Mapping[str, Any]]) -> str:
             warnings.append(
                 f"\nWARNING: seed {run['seed']}: only {', '.join(sorted(set(constant.values())))} was predicted in "
                 f"{', '.join(constant)}. Train longer (--num_train_epochs), raise --learning_rate, or start from a "
-                "fitted head (--keep_aligned true)."
+                "fitted head (--fit_head true)."
             )
     trained_on = f"trained on {runs[0]['train_language']}; " if runs[0]["train_language"] else ""
     return f"{table(rows, len(rows[0]) - 1)}\n{trained_on}seeds {seeds}; in percent{''.join(warnings)}"

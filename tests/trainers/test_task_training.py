@@ -191,6 +191,15 @@ def test_frozen_weights_stay(tmp_path):
             assert "bert.embeddings.position_embeddings.weight" in moved
 
 
+def test_a_fitted_head_alone_keeps_no_average(tmp_path):
+    with exact():
+        alone = make_task(tmp_path, make_model(TEXTS), TEXTS, **SETTINGS, fit_head=True)
+        kept = make_task(tmp_path, make_model(TEXTS), TEXTS, **SETTINGS, keep_aligned=True)
+        same_bits(tensors(alone.model), tensors(kept.model))
+    assert alone._average is None and kept._average is not None
+    assert alone.args.formula().endswith("; the head is first fitted on the frozen encoder")
+
+
 @pytest.mark.parametrize("task", [TOKENS, TEXTS])
 def test_keep_aligned_starts_from_a_fitted_head_and_ends_with_a_mean(task, tmp_path):
     options = {**SETTINGS, "keep_aligned": True, "start_share": 0.25, "save_strategy": "steps", "save_steps": 2}

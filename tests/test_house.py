@@ -26,11 +26,11 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1605, 23),
     "core": (2846, 55),
-    "data": (6990, 126),
+    "data": (7050, 128),
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
-    "links": (1698, 27),
+    "links": (1699, 27),
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (634, 0),

@@ -86,13 +86,24 @@ COVERED = "<range>"
 EMPTY = frozenset({"__NULL__", COVERED})
 # Lines of IWSLT's training files that hold no sentence, and tags around those that hold one.
 _TALK = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript)\b[^>]*>")
+# Numbers before the sentences of a file: of Leipzig's corpora, and of sura and verse in Tanzil's.
+NUMBERED = re.compile(r"(?:\d+\|)+|\d+\t")
 _TITLE = re.compile(r"<(title|description)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
 LANGUAGES = {
-    "source_lang": ("source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "sl"),
-    "target_lang": ("target_lang", "tgt_lang", "trg_lang", "targetLang", "targetlang", "target_language", "tl"),
+    "source_lang": ["source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "lang1", "sl"],
+    "target_lang": [
+        "target_lang",
+        "tgt_lang",
+        "targetLang",
+        "targetlang",
+        "target_language",
+        "lang2",
+        "tl",
+        "trg_lang",
+    ],
 }
-DIRECTION = "lp"  # `en-de_DE` in WMT24++
+DIRECTIONS = ("lp", "lang_pair", "language_pair", "langs", "direction")  # `en-de_DE` in WMT24++
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
 _CUES = "its lines are cues. Take the text that OPUS aligned, or write one sentence a line"
@@ -112,6 +123,8 @@ ADVICE = {
     ".odt": "save it as plain text in UTF-8, one sentence a line",
     ".pdf": "extract its text, one sentence a line",
     ".html": "extract its text, one sentence a line",
+    ".arrow": "load it by datasets.Dataset.from_file, and write it by to_parquet",
+    ".zst": "decompress it by: zstd -d",
     ".zip": _PACK,
     ".tar": _PACK,
     ".tgz": _PACK,
@@ -140,6 +153,20 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
             names = [str(n) if kind in _HOLDS else named.get(kind, kind) for n, kind in enumerate(form.columns, 1)]
             return form.name, names
     return None
+
+
+def split_direction(value: object) -> list[str]:
+    """Return the two languages of a direction such as `en-de_DE`, `eng_Latn-fin_Latn` or `en>fi`, or none.
+
+    Example:
+        >>> split_direction("en-de_DE"), split_direction("en_fi"), split_direction("forward")
+        (['en', 'de_DE'], ['en', 'fi'], [])
+    """
+    for separator in ("->|→|>|-", "_"):
+        codes = re.split(separator, value, maxsplit=1) if isinstance(value, str) else []
+        if len(codes) == 2 and all(map(find_language, codes)):
+            return codes
+    return []
 
 
 def sentence_of(line: str) -> str:
@@ -188,6 +215,7 @@ _SIDES: tuple[tuple[set[str], set[str]], ...] = (
     ({"source"}, {"target"}),
     ({"src"}, {"tgt", "trg"}),
     ({"src", "srcs"}, {"tgts", "trgs"}),  # lists of translations, or of sentences of a document (SMOL)
+    ({"src", "source"}, {"ref", "reference"}),
     ({"source"}, {"targets", "translations"}),
     ({"sources"}, {"targets"}),
     ({"original"}, {"translation", "translated"}),
@@ -197,7 +225,7 @@ _SIDES: tuple[tuple[set[str], set[str]], ...] = (
     ({"1"}, {"2"}),
     ({"a"}, {"b"}),
 )
-_DIRECTION = _SIDES[:8]  # those that say which side is the translation
+_DIRECTION = _SIDES[:9]  # those that say which side is the translation
 _DIRECTED = set().union(*(first | second for first, second in _DIRECTION)) - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
 _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}

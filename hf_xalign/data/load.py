@@ -64,6 +64,7 @@ PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 _READING = 6  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows of an Arrow batch: text of a few megabytes
+_LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
@@ -114,8 +115,8 @@ def load_parallel(
 
     Args:
         source: a source as described in [`hf_xalign.data.sources`], such as `de=pairs.tsv`; a tuple of two
-            line-aligned files; a `Dataset`, a `DataFrame` or a list of dicts; a list of sources; or a dict of
-            sources by language, `{"de": pairs}`.
+            line-aligned files; a `Dataset`, a `DataFrame` or a list of dicts; a list of sources; a dict of
+            columns; or a dict of sources by language, `{"de": pairs}`.
         source_lang: language of the source side, where the source does not name it. By default it is that of each
             row (`source_lang`, `src_lang`), or of the only other column that is named after a language.
         target_lang: language of the target side, the pivot.
@@ -152,7 +153,7 @@ def load_parallel(
     check_choice(get_args(OnEmpty), on_empty=on_empty)
     target_lang = check_language(target_lang, "target_lang")
     parts, entries = [], []
-    for name, item, lang in _items(source, source_lang):
+    for name, item, lang in _items(source, source_lang, target_lang):
         lang = None if lang is None else check_language(lang, "source_lang")
         if lang is not None and same_language(lang, target_lang):
             other = "Give the other side's language."
@@ -177,16 +178,20 @@ def load_parallel(
     return loaded
 
 
-def _items(source: Any, source_lang: str | None) -> Iterator[tuple[str, Any, str | None]]:
+def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the name of each source in a source, the source itself, and its language."""
     if isinstance(source, Mapping) and not isinstance(source, DatasetDict):
+        are_lists = all(isinstance(rows, list) for rows in source.values())
+        if are_lists and forms.find_columns(tuple(map(str, source)), source_lang, target_lang):  # columns of texts
+            yield _name(source), Dataset.from_dict(source), source_lang
+            return
         for language, rows in source.items():
-            yield from _items(rows, check_language(language, "a key of the sources"))
+            yield from _items(rows, check_language(language, "a key of the sources"), target_lang)
     elif isinstance(source, list) and not (source and isinstance(source[0], Mapping)):
         if not source:
             raise InputError("no parallel text is given. Write for example builtin:de, or de=PATH for your own file.")
         for item in source:
-            yield from _items(item, source_lang)
+            yield from _items(item, source_lang, target_lang)
     elif isinstance(source, str) and (source_lang is None or parse_source(source)[0] != source):
         yield source.strip(), *parse_source(source)
     else:
@@ -226,6 +231,8 @@ def _load_object(data: Any, asked: readers.Columns, max_pairs: int | None, on_em
     """Return the pairs of a dataset, a DataFrame or a list of dicts."""
     name = _name(data)
     dataset = as_dataset(data, name)
+    if not len(dataset):
+        raise InputError(f"{name} has no rows. Give at least one sentence pair.")
     if asked.source is None:
         if {"source", "target"} <= {*dataset.column_names}:
             dataset = _full(dataset, name, on_empty)
@@ -320,9 +327,10 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
 def _convert(dataset: Dataset, name: str, columns: readers.Columns) -> Dataset:
     """Read the pairs of a dataset by the names of its columns; other columns stay."""
     used = columns.select(dataset.column_names, name)
-    if any(isinstance(dataset.features[column], List | LargeList) for column in used if column not in WORDS):
+    if any(_is_list(dataset.features[column]) for column in used if column not in _LISTS):
         rows = _unfolded(enumerate(dataset), columns, name)
         dataset = Dataset.from_list([dict(record) for _, record in rows if record is not None])
+        used = columns.select(dataset.column_names, name)
 
     def read(batch: Table, rows: list[int]) -> dict[str, list[str]]:
         pairs = []
@@ -692,8 +700,7 @@ def _unfolded(rows: readers.Rows, columns: readers.Columns, name: str) -> reader
     """Yield a row for each pair of a row whose sides are lists, and log how many there were."""
     lists = pairs = 0
     for row, record in rows:
-        named = {} if record is None else {column: value for column, value in record.items() if column not in HELD}
-        if record is None or not any(isinstance(value, list) for value in named.values()):
+        if record is None or not any(_is_list(value) for column, value in record.items() if column not in _LISTS):
             yield row, record
             continue
         records = list(columns.unfold(record, f"{name}, row {row}"))
@@ -702,6 +709,13 @@ def _unfolded(rows: readers.Rows, columns: readers.Columns, name: str) -> reader
         yield from ((row, single) for single in records)
     if lists:
         logger.warning("%s: %s rows hold lists, read as %s pairs", name, f"{lists:,}", f"{pairs:,}")
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value or a feature is a list, or an object that holds one, as one of several translations."""
+    if isinstance(value, Mapping):
+        return any(map(_is_list, value.values()))
+    return isinstance(value, list | List | LargeList | datasets.TranslationVariableLanguages)
 
 
 def _batches(pairs: Iterator[tuple[Pair, Words]]) -> Iterator[pyarrow.RecordBatch]:

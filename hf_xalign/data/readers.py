@@ -98,6 +98,8 @@ def read_lines(
                 if len(raw) > _LONGEST_LINE:
                     raise InputError(f"{path}, line {row}: longer than {_LONGEST_LINE >> 20} MiB, so it is not text")
                 if row == 1 and b"\0" in raw:  # UTF-16 of English would decode, with NUL in every word
+                    if raw[:2] not in (b"\xff\xfe", b"\xfe\xff") and raw.count(0) * 4 < len(raw):
+                        raise InputError(f"{path}, line 1: binary data, not text. Unpack or convert the file.")
                     raise InputError(f"{path}, line 1: UTF-16 or UTF-32, not UTF-8. {_convert('utf-16')}")
                 line = raw.decode(errors=undecodable).rstrip("\r\n")
                 yield row, line.lstrip(MARK) if keep_marks else line.replace(MARK, "")
@@ -107,6 +109,16 @@ def read_lines(
                 f"{path}, line {row}: not UTF-8 at byte {offset + error.start:,} of the text ({error.reason}). "
                 + _convert("cp1252")
             ) from error
+
+
+def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of plain text without numbers before all of them, and without lines about a talk or page."""
+    start = [line for _, line in itertools.islice(read_lines(path), 2)]
+    numbered = len(start) == 2 and all(map(forms.NUMBERED.match, start))
+    if numbered:
+        logger.warning("%s: its lines begin with numbers (%.20r), which are left out", path, start[0])
+    for row, line in read_lines(path):
+        yield row, forms.sentence_of(forms.NUMBERED.sub("", line, count=1) if numbered else line)
 
 
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -202,8 +214,8 @@ def _json_columns(content: Mapping[Any, Any]) -> dict[str, list[Any]]:
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield `(row, cells)` of a TSV or CSV file; an empty line has no cells.
 
-    TSV has no quoting. CSV quotes by double quotes, and separates by commas, by semicolons or tabs if the first line
-    has more of them, or by the character in Excel's first line `sep=;`.
+    TSV has no quoting. CSV quotes by double quotes, and separates by commas, by semicolons, tabs or bars if the first
+    line has more of them, or by the character in Excel's first line `sep=;`.
     """
     lines = read_lines(path)
     if file_format(Path(path)) != ".csv":
@@ -212,7 +224,7 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     _, first = next(lines, (1, ""))
     text = (f"{line}\n" for line in itertools.chain([first], (line for _, line in lines)))
     excel = _EXCEL.fullmatch(first)
-    separator = excel[1] if excel else max(",;\t", key=first.count)
+    separator = excel[1] if excel else max(",;\t|", key=first.count)
     reader = csv.reader(text, delimiter=separator, strict=True)
     try:
         for cells in itertools.islice(reader, 1 if excel else 0, None):
@@ -510,7 +522,10 @@ class Columns:
         if not isinstance(translation, Mapping):
             return record, self.find(record, source_lang)
         if {"language", "translation"} <= translation.keys():  # TranslationVariableLanguages of `datasets`
-            translation = dict(zip(translation["language"], translation["translation"], strict=True))
+            texts: dict[str, Any] = {}
+            for language, text in zip(translation["language"], translation["translation"], strict=True):
+                texts.setdefault(language, []).append(text)
+            translation = {language: found if len(found) > 1 else found[0] for language, found in texts.items()}
         flat = {name: value for name, value in record.items() if name != "translation"} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
@@ -550,7 +565,7 @@ def _say_turned(name: str) -> None:
 
 
 # Columns that may hold the language of a side, or both.
-SAY_LANGUAGES = {forms.DIRECTION, *itertools.chain(*forms.LANGUAGES.values())}
+SAY_LANGUAGES = {*forms.DIRECTIONS, *itertools.chain(*forms.LANGUAGES.values())}
 
 
 def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
@@ -559,9 +574,9 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     The columns of `text` hold sentences, also where their names could be those of languages.
     """
     said = {name: record[name] for name in (SAY_LANGUAGES & record.keys()).difference(text)}
-    direction = said.get(forms.DIRECTION)
-    if isinstance(direction, str) and "-" in direction:
-        return dict(zip(forms.LANGUAGES, direction.split("-", 1), strict=True))
+    for name in forms.DIRECTIONS:
+        if codes := forms.split_direction(said.get(name)):
+            return dict(zip(forms.LANGUAGES, codes, strict=True))
     if not {"sl", "tl"} <= said.keys():  # these are languages too: alone, one of them is a column of text
         said = {name: value for name, value in said.items() if len(name) > 2}
     found: Cells = {}
@@ -707,10 +722,10 @@ def _in_order(path: Path, side: list[tuple[Any, str]] | None) -> Iterator[str]:
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of plain text. Lines without a sentence are empty, and so is a verse that covers the next."""
     before: tuple[int, str] | None = None
-    for row, line in read_lines(path):
+    for row, line in read_sentences(path):
         if before is not None:
             yield before[0], "" if line.strip() == forms.COVERED else before[1]
-        before = row, forms.sentence_of(line)
+        before = row, line
     if before is not None:
         yield before
 
@@ -910,7 +925,7 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
         if not line.strip():
             continue
         text = clean_text(line)
-        fields = [field.strip() for field in (text.split("\t") if "\t" in text else text.split())]
+        fields = [field.strip() for field in (text.rstrip("\t ").split("\t") if "\t" in text else text.split())]
         if len(fields) != 2 or not all(fields):
             raise InputError(
                 f"{path}, row {row}: {text!r} does not have two fields. Write the pivot's word (English), a tab and "

@@ -135,7 +135,10 @@ def find_source(
         if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz", ".bz2", ".xz")):
             return "hub", []
         package = f", {BUILTIN}de," if "package" in kind.schemes else ","
-        raise InputError(f"{path}: no such file{nearby(path, f'name a file{package} or a Hub dataset as owner/name')}")
+        advice = f"name a file{package} or a Hub dataset as owner/name"
+        if not isinstance(source, (str, Path)):
+            advice = 'two names are two files; give pairs of texts as [{"de": ..., "en": ...}]'
+        raise InputError(f"{path}: no such file{nearby(path, advice)}")
     return "file" if len(paths) == 1 else "aligned", paths
 
 

@@ -23,10 +23,11 @@ _ENOUGH = 100
 
 
 def read_pharaoh(path: str | Path) -> Iterator[list[Link]]:
-    """Yield the links of each line, which may be empty."""
+    """Yield the links of each line, which may be empty; fast_align writes text before them and scores after them."""
     for row, line in read_lines(path):
+        fields = line.split("|||")
         links = []
-        for token in line.split():
+        for token in fields[2 if len(fields) > 2 else 0].split():
             match = _TOKEN.fullmatch(token)
             if match is None:
                 raise InputError(

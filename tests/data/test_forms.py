@@ -77,6 +77,11 @@ FORMS = {
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
     "wmt24++ of another region": {"a.jsonl": lines('{{"lp": "en-de_AT", "source": "{en}", "target": "{de}"}}')},
     "smol": {"a.jsonl": lines('{{"sl": "en", "tl": "de", "src": "{en}", "trg": "{de}"}}')},
+    "wmt's scored translations": {"a.csv": "lp,src,mt,ref\n" + lines("de-en,{de},x,{en}")},
+    "a direction for each row": {"a.jsonl": lines('{{"direction": "en>de", "source": "{en}", "target": "{de}"}}')},
+    "languages of numbered sentences": {"a.csv": "lang1,lang2,sentence1,sentence2\n" + lines("en,de,{en},{de}")},
+    "tanzil": {"a.txt": lines("2|{n}|{de}"), "b.txt": lines("2|{n}|{en}")},
+    "bars in a csv": {"a.csv": "de|en\n" + lines("{de}|{en}")},
     "tico-19": {"a.csv": "sourceLang,targetLang,source,target\n" + lines("en,de,{en},{de}")},
     "flores": {"a.jsonl": records(DE), "b.jsonl": records(EN, -1)},
     "two tables whose ids repeat": {"a.jsonl": records(DE).replace(": 1,", ": 0,"), "b.jsonl": records(EN)},
@@ -171,6 +176,8 @@ REFUSED = {
     "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
     "gettext": ({"a.po": "x\n"}, "po2tmx"),
     "subtitles": ({"a.de.srt": "1\n", "a.en.srt": "1\n"}, "is not plain text: its lines are cues"),
+    "an arrow file": ({"a.arrow": "ARROW1"}, "write it by to_parquet"),
+    "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "binary data, not text"),
     "an archive": ({"a.zip": "x"}, "unpack it"),
     "scores behind bars": ({"a.txt": "a ||| b ||| -1.5\n"}, "not one |||"),
     "quoted tsv": ({"a.tsv": 'de\ten\n"a\nb"\t"c"\n'}, "TSV has no quoting: .*call the file .csv"),
@@ -221,6 +228,13 @@ def test_rows_in_memory_are_read_by_the_rules_of_files():
         assert load_parallel({"de": frame}, on_empty="drop")["source"][:] == DE[:1]
         with pytest.raises(InputError, match="row 1: empty side"):
             load_parallel({"de": frame})
+    assert load_parallel({"de": DE, "en": EN}, source_lang="de")["target"][:] == EN  # columns, not languages
+    several = [
+        {"translation": {"language": ["en", "de", "de"], "translation": [en, de, de.upper()]}} for de, en in ROWS
+    ]
+    assert load_parallel(Dataset.from_list(several), source_lang="de")["source"][1] == DE[0].upper()
+    with pytest.raises(InputError, match="give pairs of texts as"):
+        load_parallel(ROWS, source_lang="de")
     both = load_parallel(["builtin:de", table.to_list()], max_pairs=1)
     assert [entry["pairs"] for entry in sources(both.select([0]))] == [1, 1]
     for said in (

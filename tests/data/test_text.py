@@ -184,7 +184,7 @@ MARKED = {
     "p.jsonl": (two_sides, ['{"de": "ein Haus", "en": "a"}', '\ufeff{"de": "zw\ufeffei", "en": "b\\ufeff"}']),
     "t.txt": (one_language, ["ein Haus", "\ufeffzwei"]),
     "t.jsonl": (one_language, ['{"text": "ein Haus"}', '{"text": "zwei\\ufeff"}']),
-    "d.txt": (load_dictionary, ["ein Haus\ta", "\ufeffzwei\tb"]),
+    "d.txt": (load_dictionary, ["ein Haus\ta\t", "\ufeffzwei\tb"]),
     "a.links": (lambda path: [(f"{row[0][0]}", "") for row in read_pharaoh(path)], ["0-0", "\ufeff1-1"]),
     "v.vec": (lambda path: [(word, "") for word in read_word2vec(path).words], ["Haus 1 2", "\ufeffzwei 2 3"]),
     "w.conll": (labelled, ["Haus\ta\n", "\ufeffzwei\tb"]),
@@ -392,6 +392,9 @@ def test_text_of_one_language_in_every_format(tmp_path):
         found = load_monolingual(path)
         assert found.column_names == ["text"] and found["text"][:] == TEXT
         assert load_monolingual(str(path), max_sentences=2)["text"][:] == TEXT[:2]
+    for form in ("1\t{}\n2\t{}\n3\t{}\n", "<url>http://x</url>\n{}\n{}\n{}\n</doc>\n"):  # Leipzig, WikiExtractor
+        found = load_monolingual(write(tmp_path / "marked.txt", form.format(*TEXT)))
+        assert list(filter(None, found["text"])) == list(filter(None, TEXT))
     path = write(tmp_path / "a.jsonl", '{"satz": "eins", "n": 1}\n')
     assert load_monolingual(path, text_column="satz")["text"][:] == ["eins"]
 

@@ -230,7 +230,7 @@ def sources(dataset: Dataset) -> list[Entry]:
 def _load_object(data: Any, asked: readers.Columns, max_pairs: int | None, on_empty: OnEmpty) -> Dataset:
     """Return the pairs of a dataset, a DataFrame or a list of dicts."""
     name = _name(data)
-    dataset = as_dataset(data, name)
+    dataset = check_dataset(data, name)
     if not len(dataset):
         raise InputError(f"{name} has no rows. Give at least one sentence pair.")
     if asked.source is None:
@@ -256,17 +256,6 @@ def _full(pairs: Dataset, name: str, on_empty: OnEmpty) -> Dataset:
     return pairs.select(np.delete(np.arange(len(pairs)), empty))
 
 
-def as_dataset(data: Any, name: str) -> Dataset:
-    """Return a dataset, a table of pandas, Polars or pyarrow, or a list of dicts as a dataset without format."""
-    if isinstance(data, list) and data and isinstance(data[0], Mapping):
-        data = Dataset.from_list([dict(row) for row in data])
-    elif hasattr(data, "iterrows"):  # pandas is not imported for this
-        data = Dataset.from_pandas(data, preserve_index=False)
-    elif hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):  # a table of pyarrow, Polars or DuckDB
-        data = Dataset(pyarrow.table(data))
-    return check_dataset(data, name)
-
-
 def read_dataset(data: Any, name: str, source_lang: str | None = None, target_lang: str | None = None) -> Dataset:
     """Return a dataset of sentence pairs with the columns `source`, `target`, `source_lang` and `target_lang`.
 
@@ -277,7 +266,7 @@ def read_dataset(data: Any, name: str, source_lang: str | None = None, target_la
         InputError: `data` is not a dataset, a text is null or no string, its columns are not found, or it has a
             language column already.
     """
-    dataset = as_dataset(data, name)
+    dataset = check_dataset(data, name)
     if _is_named_otherwise(dataset, target_lang):
         return _convert(dataset, name, readers.Columns(source_lang, target_lang or "en"))
     for column, language in (("source_lang", source_lang), ("target_lang", target_lang)):
@@ -533,7 +522,7 @@ def join_languages(data: Any, name: str) -> Dataset:
     by_language = {}
     for key, rows in data.items():
         language = check_language(key, f"a key of {name}")
-        dataset = as_dataset(rows, f"{name}[{language!r}]")
+        dataset = check_dataset(rows, f"{name}[{language!r}]")
         given = None if "source_lang" in dataset.column_names else language
         pairs = read_dataset(dataset, f"{name}[{language!r}]", given)
         check_key(language, pairs.unique("source_lang"), name)
@@ -621,7 +610,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         where: dict[str, str] = {"data_dir": config} if converted else {}
         builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
         builder.download_and_prepare()
-        dataset = builder.as_dataset(split=split)
+        dataset = builder.check_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
         raise InputError(f"{name}: no such file, and no dataset on the Hub that you may read. Check it.") from error
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:

@@ -73,7 +73,17 @@ def check_labelled(rows: Any, what: str) -> Dataset:
 
 
 def check_dataset(data: Any, name: str) -> Dataset:
-    """Return a dataset without its format, or raise an InputError that says how to make it a `datasets.Dataset`."""
+    """Return a dataset, a table of pandas, Polars or pyarrow, or a list of dicts as a dataset without format.
+
+    Raises:
+        InputError: `data` is something else; the message says how to make it a `datasets.Dataset`.
+    """
+    if isinstance(data, list) and data and isinstance(data[0], Mapping):
+        data = Dataset.from_list([dict(row) for row in data])
+    elif hasattr(data, "iterrows"):  # pandas is not imported for this
+        data = Dataset.from_pandas(data, preserve_index=False)
+    elif hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):  # a table of pyarrow, Polars or DuckDB
+        data = Dataset(pyarrow.table(data))
     if isinstance(data, Dataset):
         if (form := data.format["type"]) == "custom":
             raise InputError(f"{name} has a transform, which would not be read. Apply it by map.")

@@ -141,10 +141,8 @@ LAYOUTS = {
 
 def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dict[str, Any], str | None]:
     """Return a record with the columns of its layout, and the reason if it is left out, else None."""
-    for column in _LANGUAGE_COLUMNS & record.keys():
-        code = find_language(record[column]) if isinstance(record[column], str) else None
-        if code and parse_language(code).language != parse_language(language).language:
-            return record, f"in {record[column]}"
+    if other := other_language(record, language):
+        return record, f"in {other}"
     for layout in LAYOUTS.values():
         if not all(column in record for column in layout.columns.values()):
             continue
@@ -157,6 +155,15 @@ def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dic
             named["label"] = layout.labels.get(label, label)
         return named, f"labelled {label}" if label and named["label"] is None else None
     return record, None
+
+
+def other_language(record: Mapping[str, Any], language: str) -> str | None:
+    """Return the language that a record names in a column of its own, if it is not the one asked for."""
+    for value in (record[column] for column in _LANGUAGE_COLUMNS & record.keys()):
+        code = find_language(value) if isinstance(value, str) else None
+        if code and parse_language(code).language != parse_language(language).language:
+            return value
+    return None
 
 
 def read_rows(path: Path) -> readers.Rows:
@@ -384,7 +391,8 @@ class Examples:
     def __post_init__(self) -> None:
         codes = [check_language(code, f"{self.name}: the language") for code in str(self.language).split("+")]
         object.__setattr__(self, "language", "+".join(codes))
-        if "context" in check_dataset(self.rows, self.name).column_names:
+        object.__setattr__(self, "rows", check_dataset(self.rows, self.name))
+        if "context" in self.rows.column_names:
             return
         object.__setattr__(self, "rows", check_labelled(self.rows, self.name))
         if "labels" not in self.rows.column_names:

@@ -42,7 +42,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language, find_language
 from hf_xalign.statistics.examples import ExampleScores
-from hf_xalign.tasks.examples import Examples, label_of, read_records, value_of
+from hf_xalign.tasks.examples import Examples, label_of, other_language, read_records, value_of
 from hf_xalign.tasks.scoring import Rules, score_answers
 from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
@@ -124,6 +124,9 @@ def read_questions(
         if by_id and context_lang and by_id != context_lang.replace("_", "-").split("-")[0]:
             others[by_id] += 1
             continue
+        if context_lang and (other := other_language(record, context_lang)):
+            others[other] += 1
+            continue
         if name in places:
             raise InputError(f"{where}: {places[name]} has the id {name!r} too. Give every question its own id.")
         places[name] = where
@@ -142,7 +145,7 @@ def read_questions(
         rows.append(dict(zip(COLUMNS, (name, question, context, answers, asked_lang, text_lang, line), strict=True)))
     skipped = ", ".join(f"{count} in {code}" for code, count in sorted(others.items()))
     if not rows:
-        why = f"by the ids no question is in {context_lang}; there are {skipped}" if others else "it has no questions"
+        why = f"no question is in {context_lang}; there are {skipped}" if others else "it has no questions"
         raise InputError(f"{source}: {why}")
     if others:
         logger.info("%s: skipped questions in other languages (%s)", source, skipped)

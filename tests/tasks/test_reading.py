@@ -5,6 +5,7 @@ import logging
 import re
 from functools import partial
 
+import pandas
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import GERMAN, check, pairs, squad, squad_rows, words, write_json, write_lines
@@ -173,8 +174,10 @@ def test_labelled_rows_given_in_python():
     assert given(**tagged)().place(1) == "x, line 1"
     # Columns that no task of words reads may hold anything.
     assert len(given(**tagged, label=[0, 1])()) == 2
+    for rows in ([{"text_a": "a", "label": "X"}], pandas.DataFrame({"text_a": ["a"], "label": ["X"]})):
+        assert Examples("x", "de", rows).rows[0] == {"text_a": "a", "label": "X"}
     with pytest.raises(InputError, match=r"x \(list\) is not a datasets.Dataset"):
-        Examples("x", "de", [{"tokens": ["a"], "labels": ["X"]}])
+        Examples("x", "de", ["a"])
 
 
 def test_labels_that_may_be_no_spans():
@@ -465,6 +468,12 @@ def test_layout_of_questions(tmp_path):
         (elsewhere, lambda c, p, q: q["answers"].append({"text": "", "answer_start": 0})),
     ]
     check([(message, changed, change) for message, change in changes], tmp_path)
+
+
+def test_only_questions_in_the_language_are_read_from_a_file_of_several(tmp_path):
+    first, second = squad_rows(squad())
+    path = write_lines(tmp_path / "a.jsonl", [{**first, "lang": "de"}, {**second, "lang": "fi"}])
+    assert read_questions(f"fi={path}").rows["id"][:] == [second["id"]]
 
 
 def test_files_and_languages_of_questions(tmp_path):

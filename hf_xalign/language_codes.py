@@ -6,10 +6,12 @@ the region of `Portuguese (Brazil)`, and its names need another 30 MB.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+import regex
 from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 
@@ -79,6 +81,34 @@ def likely_language(code: str) -> Language:
     names = ("_".join(filter(None, (language, *ending))) for ending in endings)
     likeliest = Language(*next((likely[name] for name in names if name in likely), language).split("_"))
     return Language(language, script or likeliest.script, region or likeliest.region)
+
+
+# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
+_SCRIPTS = {
+    "Aran": ["Arab"],
+    "Hans": ["Hani"],
+    "Hant": ["Hani"],
+    "Jpan": ["Hani", "Hira", "Kana"],
+    "Kore": ["Hang", "Hani"],
+}
+
+
+@cache
+def unicode_scripts(code: str) -> frozenset[str]:
+    """Return the Unicode scripts of a code of ISO 15924, an empty set if there are none."""
+    names = set()
+    for script in _SCRIPTS.get(code, [code]):
+        with contextlib.suppress(regex.error):
+            regex.compile(rf"\p{{Script={script}}}")
+            names.add(script)
+    return frozenset(names)
+
+
+@cache
+def letters_in(scripts: frozenset[str]) -> regex.Pattern[str]:
+    """Return a pattern that matches a letter in one of these scripts, or of any script if there is none."""
+    classes = [rf"\p{{Script={script}}}" for script in sorted(scripts)]
+    return regex.compile(f"[{''.join(classes)}]" if classes else r"\p{L}")
 
 
 @cache

@@ -49,7 +49,7 @@ from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, par
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language, likely_language, same_language
+from hf_xalign.language_codes import check_language, letters_in, likely_language, same_language, unicode_scripts
 from hf_xalign.network import TransportError
 from hf_xalign.record import hub_id
 
@@ -83,8 +83,6 @@ _FUNCTION_WORDS = {
     "pt": {"os", "uma", "não", "com", "para", "dos", "você", "são", "também"},
     "ru": {"и", "не", "что", "это", "для", "как", "или", "чтобы", "если"},
 }
-# Unicode's name of a script where ISO 15924 has another, or of a typical part of it.
-_UNICODE = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Kana", "Kore": "Hang"}
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
 
@@ -440,15 +438,12 @@ def _check_sides(pairs: Dataset, name: str) -> None:
         )
 
 
-def _fault_of_sides(sources: list[str], targets: list[str], source_lang: str, target_lang: str) -> str | None:
+def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> str | None:
     """Return what is wrong with the two sides, without a model: scripts, function words, repeated strings."""
-    scripts = [str(likely_language(code).script) for code in (source_lang, target_lang)]
-    try:
-        own, pivot = (regex.compile(rf"\p{{Script={_UNICODE.get(script, script)}}}") for script in scripts)
-    except regex.error:  # a script that Unicode does not know
-        own = pivot = regex.compile(r"\p{L}")
+    scripts = [unicode_scripts(str(likely_language(code).script)) for code in (source_lang, target_lang)]
+    own, pivot = (letters_in(names if all(scripts) else frozenset()) for names in scripts)
 
-    def letters(side: list[str], script: regex.Pattern) -> int:
+    def letters(side: Sequence[str], script: regex.Pattern[str]) -> int:
         return len(script.findall(" ".join(side)))
 
     source_is_pivot = letters(sources, own) * 2 < letters(sources, pivot)
@@ -463,7 +458,7 @@ def _fault_of_sides(sources: list[str], targets: list[str], source_lang: str, ta
     if in_source > in_target and in_source >= max(2, len(sources) // 20):
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {min(common)!r}"
     if len(sources) < _MANY:  # a few pairs, written several times to try a command, are no fault
-        sources, targets = map(list, zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True))
+        sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
     if len(sources) < _ENOUGH:
         return None
     most = len(sources) * max(0.5, 1 - len(sources) / (2 * _MANY))  # 18 of 20 rows, half of 100 and more
@@ -485,17 +480,23 @@ def stream_parallel(
     target_column: str | None = None,
     revision: str | None = None,
 ) -> Iterator[Pair]:
-    """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`]."""
+    """Yield the pairs of a source without a cache, including pairs with an empty side; see [`load_parallel`].
+
+    Text that may be noisy is not refused: a warning says if its first pairs look swapped or like no sentences.
+    """
     asked = readers.Columns(source_lang, target_lang, source_column, target_column)
     form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, form) if pair is not None)
-    for pair, words in itertools.islice(pairs, 1):
-        logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, pair, strict=True))))
+    if sample := list(itertools.islice(pairs, _SAMPLE)):
+        first, words = sample[0]
+        logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, first, strict=True))))
         if any(words):
             logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
-        yield pair
-    yield from (pair for pair, _ in pairs)
+        sources, targets, *_ = zip(*(pair for pair, _ in sample), strict=True)
+        if fault := _fault_of_sides(sources, targets, *first[2:]):
+            logger.warning("%s: %s", name, fault)
+    yield from (pair for pair, _ in itertools.chain(sample, pairs))
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -610,7 +611,7 @@ def load_hub(name: str, split: str, revision: str | None) -> Dataset:
         where: dict[str, str] = {"data_dir": config} if converted else {}
         builder = datasets.load_dataset_builder(repository, None if converted else config, revision=revision, **where)
         builder.download_and_prepare()
-        dataset = builder.check_dataset(split=split)
+        dataset = builder.as_dataset(split=split)
     except datasets.exceptions.DatasetNotFoundError as error:
         raise InputError(f"{name}: no such file, and no dataset on the Hub that you may read. Check it.") from error
     except (ConnectionError, LocalEntryNotFoundError, TransportError) as error:

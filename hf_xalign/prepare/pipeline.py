@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow
@@ -34,11 +34,16 @@ from hf_xalign.data.load import stream_parallel
 from hf_xalign.data.sources import parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
-from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Survivors, find_duplicates, judge
+from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Summary, Survivors, find_duplicates, judge
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, test_hashes, unjudged
 from hf_xalign.record import mask_secrets, portable, write_text
 from hf_xalign.report import charts
 from hf_xalign.report.charts import render
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    Encoder = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +120,7 @@ def prepare(
     limits: Limits | None = None,
     *,
     test_sources: Sequence[str] = (),
-    encoder: tuple[Any, Any] | None = None,
+    encoder: Encoder | None = None,
     shard_pairs: int = 1_000_000,
     workers: int = 1,
     **reading: Any,
@@ -250,14 +255,12 @@ def _off(languages: Mapping[str, int], limits: Limits) -> dict[str, dict[str, st
     return dict(reasons)
 
 
-def _merge(summaries: Sequence[Mapping[str, Any]], key: str) -> Counter[str]:
+def _merge(summaries: Sequence[Summary], key: Literal["read", "languages"]) -> Counter[str]:
     """Add up the counts of all chunks."""
     return sum((Counter(summary[key]) for summary in summaries), Counter())
 
 
-def _removed(
-    summaries: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, Counter[str]], dict[str, list[Pair]]]:
+def _removed(summaries: Sequence[Summary]) -> tuple[dict[str, Counter[str]], dict[str, list[Pair]]]:
     """Return the number of removed pairs by language pair and step, and examples by step."""
     removed: dict[str, Counter[str]] = {name: Counter() for name in sorted(_merge(summaries, "read"))}
     examples: dict[str, list[Pair]] = defaultdict(list)
@@ -269,9 +272,7 @@ def _removed(
     return removed, examples
 
 
-def _compare(
-    survivors: Survivors, limits: Limits, encoder: tuple[Any, Any] | None
-) -> Iterator[tuple[str, np.ndarray]]:
+def _compare(survivors: Survivors, limits: Limits, encoder: Encoder | None) -> Iterator[tuple[str, np.ndarray]]:
     """Yield each step that compares pairs, with the numbers of the pairs that it removes."""
     near = None if "near_duplicate" in limits.skip else limits.near
     exact = "duplicate" not in limits.skip
@@ -284,7 +285,7 @@ def _compare(
         yield "margin", np.flatnonzero(survivors.margin < limits.min_margin)
 
 
-def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
+def _margins(table: pyarrow.Table, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     """Return the margin of each pair in a table, among the pairs of its languages: float32 (pairs,)."""
     import torch
 
@@ -297,16 +298,14 @@ def _margins(table: Any, model: Any, tokenizer: Any) -> np.ndarray:
     for row, languages in enumerate(zip(columns["source_lang"], columns["target_lang"])):
         by_language[languages].append(row)
     for languages, rows in by_language.items():
-        source, target = (
-            torch.nn.functional.normalize(
-                encode_sentences(model, tokenizer, [columns[side][row] for row in rows], lang=lang)[:, 0], dim=-1
-            )
-            for side, lang in zip(("source", "target"), languages)
-        )
+        sides = []
+        for side, lang in zip(("source", "target"), languages):
+            texts = [columns[side][row] for row in rows]
+            vectors = encode_sentences(model, tokenizer, texts, lang=lang)[:, 0]
+            sides.append(torch.nn.functional.normalize(vectors, dim=-1))
+        source, target = sides
         # 4 neighbours, as in Artetxe and Schwenk (2019).
-        around = [
-            nearest(queries, candidates, 4, similarity="cosine").scores.mean(1)
-            for queries, candidates in ((source, target), (target, source))
-        ]
-        margins[rows] = ((source * target).sum(1) / (sum(around) / 2)).numpy()
+        around = nearest(source, target, 4, similarity="cosine").scores.mean(1)
+        around = around + nearest(target, source, 4, similarity="cosine").scores.mean(1)
+        margins[rows] = ((source * target).sum(1) / (around / 2)).numpy()
     return margins

@@ -5,7 +5,6 @@ This module and [`~hf_xalign.prepare.chunks`] run in worker processes, so they d
 
 from __future__ import annotations
 
-import contextlib
 import html
 import html.entities
 import unicodedata
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import regex
@@ -22,7 +21,10 @@ from babel.core import get_global
 from babel.localedata import locale_identifiers
 
 from hf_xalign.checks import check, check_choice, setting
-from hf_xalign.language_codes import likely_language, parse_language
+from hf_xalign.language_codes import letters_in, likely_language, parse_language, unicode_scripts
+
+if TYPE_CHECKING:
+    from lingua import Language, LanguageDetector
 
 # {step: what it removes}. Cheap rules are first, so that expensive ones see fewer pairs.
 STEPS = {
@@ -105,7 +107,7 @@ def decode_entities(text: str) -> str:
     return text
 
 
-def _decode(match: Any) -> str:
+def _decode(match: regex.Match[str]) -> str:
     entity = match[0]
     return html.unescape(entity) if entity[1] == "#" else html.entities.html5.get(entity[1:], entity)
 
@@ -183,26 +185,6 @@ def _hashes(text: str) -> list[int]:
     return [xxhash.xxh3_64_intdigest(phrase.encode()) for phrase in (text, *grams)]
 
 
-# Codes of ISO 15924 for writing systems that mix scripts, or that have another name in Unicode.
-_SCRIPTS = {
-    "Aran": ["Arab"],
-    "Hans": ["Hani"],
-    "Hant": ["Hani"],
-    "Jpan": ["Hani", "Hira", "Kana"],
-    "Kore": ["Hang", "Hani"],
-}
-
-
-def _unicode_scripts(code: str) -> frozenset[str]:
-    """Return the Unicode scripts of a code of ISO 15924, an empty set if there are none."""
-    names = set()
-    for script in _SCRIPTS.get(code, [code]):
-        with contextlib.suppress(regex.error):
-            regex.compile(rf"\p{{Script={script}}}")
-            names.add(script)
-    return frozenset(names)
-
-
 @cache
 def scripts(language: str) -> frozenset[str]:
     """Return the scripts that a language is written in, as codes of ISO 15924 and Unicode; an empty set if unknown.
@@ -224,17 +206,11 @@ def scripts(language: str) -> frozenset[str]:
         codes |= {script for [script] in locales if len(script) == 4 and script not in ("Latn", "Dsrt", "Shaw")}
         # Often written in Latin letters, although CLDR has no region for it.
         codes |= {"Latn"} if parsed.language in ("crh", "iu", "kaa", "kk", "kok", "shi", "tt") else set()
-    return frozenset().union(*map(_unicode_scripts, filter(None, codes)))
+    return frozenset().union(*map(unicode_scripts, filter(None, codes)))
 
 
 @cache
-def _letters_in(names: frozenset[str]) -> Any:
-    """Return a pattern that matches a letter in one of these scripts."""
-    return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + "]")
-
-
-@cache
-def _words_in(names: frozenset[str]) -> Any:
+def _words_in(names: frozenset[str]) -> regex.Pattern[str]:
     """Return a pattern that matches a word in one of these scripts."""
     return regex.compile("[" + "".join(rf"\p{{Script={script}}}" for script in sorted(names)) + r"\p{M}]+")
 
@@ -274,7 +250,7 @@ _CODE = regex.compile(
 
 
 @cache
-def _foreign(code: str) -> Any:
+def _foreign(code: str) -> regex.Pattern[str] | None:
     """Return a pattern of letters or words that a language lacks, or None."""
     if code in _FOREIGN_WORDS:
         return regex.compile(rf"(?<![\p{{L}}\p{{M}}])(?:{_FOREIGN_WORDS[code]})(?![\p{{L}}\p{{M}}])")
@@ -282,7 +258,7 @@ def _foreign(code: str) -> Any:
 
 
 @cache
-def _identifier(code: str, script: str, fast: bool) -> Any:
+def _identifier(code: str, script: str, fast: bool) -> LanguageDetector:
     """Return lingua's detector of a language and of those that it is compared with.
 
     The fast mode knows sequences of three letters only, and is often wrong on short text.
@@ -305,7 +281,7 @@ def _alike(code: str) -> set[str]:
 
 
 @cache
-def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
+def _lingua_languages() -> dict[str, list[tuple[Language, frozenset[str]]]]:
     """Return lingua's languages by code, with the scripts in which it knows each."""
     from lingua import Language
 
@@ -315,7 +291,7 @@ def _lingua_languages() -> dict[str, list[tuple[Any, frozenset[str]]]]:
     for language in Language.all():
         code = parse_language(language.iso_code_639_1.name.lower()).language
         known = frozenset(script for script, languages in by_script.items() if language in languages)
-        by_code[code] = [(language, known or _unicode_scripts(str(likely_language(code).script)))]
+        by_code[code] = [(language, known or unicode_scripts(str(likely_language(code).script)))]
     return by_code | {"no": by_code["no"] + by_code["nn"]}
 
 
@@ -350,7 +326,7 @@ def _is_foreign(text: str, language: str, least: float) -> bool:
     if len(letters) < 20:
         return False
     # The identifier may know a language in one of its scripts only.
-    script = max(sorted(scripts(language)), key=lambda name: len(_letters_in(frozenset([name])).findall(letters)))
+    script = max(sorted(scripts(language)), key=lambda name: len(letters_in(frozenset([name])).findall(letters)))
     if script not in identified:
         return False
     if (foreign := _foreign(code)) and foreign.search(text):
@@ -365,7 +341,7 @@ def _is_foreign(text: str, language: str, least: float) -> bool:
 
 def _script_share(text: str, language: str) -> float:
     letters, names = "".join(_LETTERS.findall(text)), scripts(language)
-    return len(_letters_in(names).findall(letters)) / len(letters) if names and letters else 1.0
+    return len(letters_in(names).findall(letters)) / len(letters) if names and letters else 1.0
 
 
 def _shared_digits(pair: Pair) -> float:

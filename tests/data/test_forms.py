@@ -154,6 +154,11 @@ def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
     assert caplog.text.count("2 rows hold lists, read as 3 pairs") == 2
 
 
+def test_real_text_in_one_of_a_languages_scripts_is_no_fault():
+    rows = [{"ja": f"{number}匹の猫が眠る。", "en": f"{number} cats sleep."} for number in range(20)]  # no katakana
+    assert len(load_parallel({"ja": rows})) == 20
+
+
 def test_a_name_that_says_the_other_order_is_told(tmp_path, caplog):
     path = source_of({"en-sw.txt": "dog\tmbwa\n"}, tmp_path)
     load_parallel(f"sw={path}")

@@ -29,7 +29,8 @@ from hf_xalign.cache import check_regular, checksum, hold_folder, leave_folder, 
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 
-_ROWS = 20_000  # rows of a table that is scanned
+# Rows of a table that is scanned: few enough that its pages are released before they count, many for Arrow's overhead.
+_ROWS = 20_000
 _DONTNEED = 4  # of Linux's madvise
 _WORK = ".work"  # subfolder of an output folder until its run is done
 _GROUP = 50_000  # rows that a reader of a shard holds in memory
@@ -163,15 +164,12 @@ def shard_name(number: int, total: int) -> str:
 
 def write_shard(path: Path, tables: Iterable[pyarrow.Table]) -> dict[str, Any]:
     """Write one or more tables atomically, and return `file`, `pairs` and `checksum` (XXH3)."""
-    rows = 0
-    with replacing(path) as partial:
-        stream = iter(tables)
-        table = next(stream)
-        with pyarrow.parquet.ParquetWriter(partial, table.schema, compression="zstd") as file:
-            while table is not None:
-                file.write_table(table, row_group_size=_GROUP)
-                rows += len(table)
-                table = next(stream, None)
+    rows, stream = 0, iter(tables)
+    first = next(stream)
+    with replacing(path) as partial, pyarrow.parquet.ParquetWriter(partial, first.schema, compression="zstd") as file:
+        for table in itertools.chain([first], stream):
+            file.write_table(table, row_group_size=_GROUP)
+            rows += len(table)
     return {"file": path.name, "pairs": rows, "checksum": checksum(path)}
 
 

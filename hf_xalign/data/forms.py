@@ -211,7 +211,7 @@ def _holds(cell: str, kind: str) -> bool:
 
 # Words for the first and the second side; "" is a column of plain text. Half of one scheme never goes with half of
 # another: `src` alone often says where a string is from.
-_SIDES: tuple[tuple[set[str], set[str]], ...] = (
+_DIRECTION: tuple[tuple[set[str], set[str]], ...] = (
     ({"source"}, {"target"}),
     ({"src"}, {"tgt", "trg"}),
     ({"src", "srcs"}, {"tgts", "trgs"}),  # lists of translations, or of sentences of a document (SMOL)
@@ -221,11 +221,10 @@ _SIDES: tuple[tuple[set[str], set[str]], ...] = (
     ({"original"}, {"translation", "translated"}),
     ({"input"}, {"output"}),
     ({""}, {"translation"}),
-    ({"anchor"}, {"positive"}),
-    ({"1"}, {"2"}),
-    ({"a"}, {"b"}),
 )
-_DIRECTION = _SIDES[:9]  # those that say which side is the translation
+# These do not say which side is the translation.
+_ORDER = (({"anchor"}, {"positive"}), ({"1"}, {"2"}), ({"a"}, {"b"}))
+_SIDES = (*_DIRECTION, *_ORDER)
 _DIRECTED = set().union(*(first | second for first, second in _DIRECTION)) - {""}
 # Words that may stand next to a language or a side, and alone name a column of text.
 _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "string", "word", "words", "term"}
@@ -233,9 +232,13 @@ _TEXT = {"text", "texts", "sentence", "sentences", "sent", "segment", "seg", "st
 _OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url", "domain", "lang", "language"}
 _OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
 _OTHER |= {"negative", "prompt"}
-_DOUBTFUL = {"id", "no"}  # codes that more often name a column of numbers
+# Codes of Indonesian and Norwegian that more often name a column of numbers.
+_DOUBTFUL = {"id", "no"}
+# Words of a name: `srcText` and `text_de` have two, `EN` and `Türkçe` one. A number is a word too.
 _PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
+# Codes are written in one case; `No` and `Is` are words.
 _BARE_CODE = regex.compile("[a-z]{2,3}|[A-Z]{2,3}")
+# Names that programs write, such as `src_col` and `wordCount`, and no sentence has.
 _VARIABLE = regex.compile("[A-Za-z]+(?:[0-9]+|_[A-Za-z0-9]+|(?<=[a-z])[A-Z][a-z]+)+")
 
 

@@ -62,13 +62,16 @@ OnEmpty = Literal["error", "drop"]
 
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
-_READING = 6  # raise it when the same input gives other rows: cached tables are then replaced
-_BATCH = 10_000  # rows of an Arrow batch: text of a few megabytes
+# Raise it when the same input gives other rows: cached tables are then replaced.
+_READING = 6
+# Rows of an Arrow batch: text of a few megabytes.
+_BATCH = 10_000
 _LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
-_SAMPLE = 1000  # pairs whose sides are checked
+# Pairs whose sides are checked: enough for a share of 5%, and read in no time from a corpus of any size.
+_SAMPLE = 1000
 # Pairs from which scripts and repeated strings tell something. In 12,795 windows of 20 pairs of real text and
 # dictionaries, every source with letters had one of its script, and three strings made up at most 15 rows.
 _ENOUGH, _MANY = 20, 100
@@ -306,7 +309,10 @@ def _one_code(pairs: Dataset, name: str) -> Dataset:
         return pairs
 
     def renamed(batch: dict[str, list[str]]) -> dict[str, list[str]]:
-        return {column: [codes[code] for code in batch[column]] for column in columns}
+        one_code = {}
+        for column in columns:
+            one_code[column] = [codes[code] for code in batch[column]]
+        return one_code
 
     return map_rows(pairs, renamed, desc="Reading languages")
 
@@ -452,9 +458,11 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
             f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
         )
     common = _FUNCTION_WORDS.get(likely_language(target_lang).language, set[str]())
-    in_source, in_target = (
-        sum(word in common for word in " ".join(side).lower().split()) for side in (sources, targets)
-    )
+
+    def frequent(side: Sequence[str]) -> int:
+        return sum(word in common for word in " ".join(side).lower().split())
+
+    in_source, in_target = frequent(sources), frequent(targets)
     if in_source > in_target and in_source >= max(2, len(sources) // 20):
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {min(common)!r}"
     if len(sources) < _MANY:  # a few pairs, written several times to try a command, are no fault

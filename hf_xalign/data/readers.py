@@ -51,8 +51,11 @@ Cells = dict[str, Any]  # a record that is still being made
 Rows = Iterator[tuple[int, Record | None]]
 _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
-_LONGEST_LINE = 64 << 20  # bytes; limits the memory that a gzip bomb can take
-_SPLITS = ("train", "validation", "dev", "test")  # lists of these names in one JSON file are no one text
+# Bytes. A small compressed file can hold a line of any length, which would be held in memory.
+_LONGEST_LINE = 64 << 20
+# Lists of these names in one JSON file: read as one, test sentences would be trained on.
+_SPLITS = ("train", "validation", "dev", "test")
+# Excel writes the separator of its language into the first line.
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # What compressed data starts with, and what opens it.
@@ -222,7 +225,7 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         yield from ((row, line.split("\t") if line.strip() else []) for row, line in lines)
         return
     _, first = next(lines, (1, ""))
-    text = (f"{line}\n" for line in itertools.chain([first], (line for _, line in lines)))
+    text = (f"{line}\n" for _, line in itertools.chain([(1, first)], lines))
     excel = _EXCEL.fullmatch(first)
     separator = excel[1] if excel else max(",;\t|", key=first.count)
     reader = csv.reader(text, delimiter=separator, strict=True)
@@ -296,9 +299,12 @@ _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "
 _DOCUMENT = "-DOCSTART-"
 _NUMBER = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
-_FIRST = re.compile(r"1(-\d+)?|0\.1")  # number of the first word, multi-word token or empty node of a sentence
-_INTENT = re.compile(r"#\s*(?P<key>intent|text)\s*[:=]\s*(?P<value>.*\S)")  # xSID labels whole texts in comments
-_KEY = re.compile(r"#\s*\w[^=]* = ")  # a comment such as `# text = ...`
+# Number of the first word, multi-word token or empty node of a sentence.
+_FIRST = re.compile(r"1(-\d+)?|0\.1")
+# xSID labels whole texts in comments.
+_INTENT = re.compile(r"#\s*(?P<key>intent|text)\s*[:=]\s*(?P<value>.*\S)")
+# Comments of CoNLL-U, such as `# text = ...`, are no words that begin with #.
+_KEY = re.compile(r"#\s*\w[^=]* = ")
 WITHHELD = "its words are withheld (all are _). Merge the text with the treebank's script, or take another treebank."
 
 
@@ -374,23 +380,23 @@ def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
-    sentences: list[list[_Line]] = [[]]
+    blocks: list[list[_Line]] = [[]]
     for number, line in read_lines(path):
         if not line.strip():
-            sentences.append([])
+            blocks.append([])
         elif (cells := _cells(line))[0] != _DOCUMENT:
-            sentences[-1].append((number, line, cells))
-    lines = list(itertools.chain.from_iterable(sentences))
+            blocks[-1].append((number, line, cells))
+    lines = list(itertools.chain.from_iterable(blocks))
     is_word = _word_test(lines)
     comments = [row for row in lines if not is_word(row)]
-    blocks = sentences
-    sentences = [list(filter(is_word, rows)) for rows in sentences]
     if comments:
         number, line, _ = comments[0]
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, line[:60])
-    numbered = _are_numbers([[cells[0] for _, _, cells in rows] for rows in sentences])
-    label_column = _label_column([[cells for _, _, cells in rows] for rows in sentences if rows]) if numbered else None
-    for rows, block in zip(sentences, blocks, strict=True):
+    words = [cells for _, _, cells in filter(is_word, lines)]
+    numbered = _are_numbers([[row[2][0] for row in filter(is_word, block)] for block in blocks])
+    label_column = _label_column(words) if numbered else None
+    for block in blocks:
+        rows = list(filter(is_word, block))
         if not rows:
             continue
         first, _, start = rows[0]
@@ -412,14 +418,13 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         yield first, named | columns
 
 
-def _label_column(sentences: Sequence[Sequence[Sequence[str]]]) -> int | None:
+def _label_column(words: Sequence[Sequence[str]]) -> int | None:
     """Return the first column after the word that labels spans, or None.
 
     An annotator or an inner span may follow it (UNER, GermEval), an intent may precede it (xSID).
     """
-    rows = [cells for sentence in sentences for cells in sentence]
-    for column in range(3, min(map(len, rows)) + 1):
-        if span_parts({cells[column - 1] for cells in rows}):
+    for column in range(3, min(map(len, words)) + 1):
+        if span_parts({cells[column - 1] for cells in words}):
             return column
     return None
 
@@ -957,7 +962,8 @@ class DictionaryLinker:
         links = []
         for source, target in zip(sources, targets, strict=True):
             # A soft hyphen shows where a word may be cut, and no dictionary has it.
-            source, target = ([word.replace("\u00ad", "") for word in side] for side in (source, target))
+            source = [word.replace("\u00ad", "") for word in source]
+            target = [word.replace("\u00ad", "") for word in target]
             source_words, target_words = set(source), set(target)
             pair_links = []
             for i, word in enumerate(source):

@@ -23,6 +23,7 @@ from hf_xalign.checks import check_choice, check_lengths, check_range
 from hf_xalign.data import readers
 from hf_xalign.data.load import hub_commit, load_hub
 from hf_xalign.data.parallel import check_dataset, check_labelled
+from hf_xalign.data.readers import Cells, Record
 from hf_xalign.data.sources import SourceKind, find_source, parse_named
 from hf_xalign.data.span_labels import IGNORED, OUTSIDE, UNLABELLED, bio_names, span_parts, word_labels
 from hf_xalign.data.words import clean_text
@@ -63,11 +64,11 @@ class Layout:
     """
 
     columns: Mapping[str, str]
-    make: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
+    make: Callable[[Record, str], Cells] | None = None
     labels: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _slots(record: Record, where: str) -> Cells:
     """Return the words and BIO labels of Facebook's character spans, `start:end:label,start:end:label`."""
     columns = "intent, start:end:label of each slot, text, locale, and JSON with tokens and tokenSpans"
     broken = (ValueError, TypeError, KeyError, AttributeError, IndexError)
@@ -80,7 +81,7 @@ def _slots(record: Mapping[str, Any], where: str) -> dict[str, Any]:
         return {"tokens": tokenization["tokens"], "labels": labels}
 
 
-def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _pieces(record: Record, where: str) -> Cells:
     """Return the text, words and BIO labels of SNIPS' pieces of text, some of which have an `entity`."""
     with explained(f"{where}: 'data' is not a list of pieces, each with a text", TypeError, KeyError):
         texts = [piece["text"] for piece in record["data"]]
@@ -95,7 +96,7 @@ def _pieces(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"text": text, "tokens": [word[0] for word in words], "labels": labels}
 
 
-def _brackets(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _brackets(record: Record, where: str) -> Cells:
     """Return the words and BIO labels of MASSIVE's slots, `weck mich um [time : neun uhr]`."""
     words: list[str] = []
     labels: list[str] = []
@@ -139,10 +140,8 @@ LAYOUTS = {
 }
 
 
-def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dict[str, Any], str | None]:
+def name_columns(record: Cells, where: str) -> tuple[Cells, str | None]:
     """Return a record with the columns of its layout, and the reason if it is left out, else None."""
-    if other := other_language(record, language):
-        return record, f"in {other}"
     for layout in LAYOUTS.values():
         if not all(column in record for column in layout.columns.values()):
             continue
@@ -157,7 +156,7 @@ def name_columns(record: dict[str, Any], language: str, where: str) -> tuple[dic
     return record, None
 
 
-def other_language(record: Mapping[str, Any], language: str) -> str | None:
+def other_language(record: Record, language: str) -> str | None:
     """Return the language that a record names in a column of its own, if it is not the one asked for."""
     for value in (record[column] for column in _LANGUAGE_COLUMNS & record.keys()):
         code = find_language(value) if isinstance(value, str) else None
@@ -193,13 +192,16 @@ def read_rows(path: Path) -> readers.Rows:
 
 def _is_word_lines(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     """Return whether a TSV file without a header holds a word and its label on each line, by its first rows."""
-    rows = [[cell for cell in cells if cell] for cells in rows if not cells[0].startswith("#")]
-    labels = {cells[-1] for cells in rows[:2] if cells}
+    words = []
+    for cells in rows:
+        if not cells[0].startswith("#"):
+            words.append(list(filter(None, cells)))  # without empty cells at the end
+    labels = {cells[-1] for cells in words[:2] if cells}
     if labels == {OUTSIDE} or span_parts(labels, certain=True):
         return True
     # Tables have no blank lines and words no blanks inside.
     parted = not all(cells for _, cells in itertools.islice(readers.read_cells(path), 200))
-    return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in rows)
+    return parted and all(len(cells) == 2 and " " not in cells[0] + cells[1] for cells in words)
 
 
 def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, str] | None:
@@ -225,9 +227,9 @@ def _word_columns(path: Path, header: Sequence[str]) -> tuple[str | None, str, s
     return sentence, word, tag
 
 
-def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Iterator[tuple[int, Cells]]:
     """Yield the sentences of a table of words; an empty sentence cell continues the sentence before."""
-    first, number, columns = 0, "", dict[str, Any]()
+    first, number, columns = 0, "", Cells()
     blank_lines = 0
     for line, row in readers.read_table(path):
         if row is None:
@@ -262,7 +264,7 @@ def _refuse_offsets(record: Any, where: str) -> None:
         )
 
 
-def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
     for line, record in readers.read_conll(path):
@@ -275,7 +277,7 @@ def _unprefixed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield line, record
 
 
-Records = Iterator[tuple[int, dict[str, Any]]]
+Records = Iterator[tuple[int, Cells]]
 Kind = Literal["token", "sequence"]
 
 LABELLED = SourceKind(SUFFIXES, ("package", "pattern"), ".pos")
@@ -355,7 +357,7 @@ class LabelSet:
         first_names = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
         return f"{len(self.names)} labels ({first_names})"
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Cells:
         """Return the label fields of a model's config."""
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
 
@@ -486,13 +488,16 @@ def read_examples(
     unit, records, hub = read_records(source, split=split, revision=revision)
     records = _of_partition(records, source, split)
     classes = {*label_names, *itertools.chain.from_iterable(_class_names(hub).values())}
-    rows: list[dict[str, Any]] = []
+    rows: list[Cells] = []
     others: Counter[str] = Counter()
     for line, record in progress(records, desc=f"reading {source}", unit=" examples", leave=False):
         if len(rows) == max_examples:
             break
         where = f"{source}, {unit} {line}"
-        record, left_out = name_columns(record, language, where)
+        record, left_out = name_columns(record, where)
+        # Texts that are labelled by their languages are all read.
+        if label_column not in _LANGUAGE_COLUMNS and (other := other_language(record, language)):
+            left_out = f"in {other}"
         if not left_out:
             _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
@@ -524,7 +529,7 @@ def read_examples(
     return Examples(source, language, Dataset.from_list(rows), unit, digest(rows), hub_commit(hub))
 
 
-def _rename(row: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:
+def _rename(row: Cells, names: Sequence[str], where: str) -> Cells:
     """Return a row whose numbered labels have these names."""
     column = "labels" if "labels" in row else "label"
     renamed = []
@@ -536,7 +541,7 @@ def _rename(row: dict[str, Any], names: Sequence[str], where: str) -> dict[str, 
     return {**row, column: renamed if column == "labels" else renamed[0]}
 
 
-def _refuse_numbers(source: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
     """Raise an InputError if the labels of words are numbers, which would be scored by accuracy instead of F1."""
     labels: set[str] = set()
     for row in rows:
@@ -611,12 +616,12 @@ def by_language(parts: Iterable[Examples]) -> dict[str, Examples]:
 
 
 def _words(
-    record: dict[str, Any],
+    record: Cells,
     text_columns: Sequence[str],
     label_column: str | None,
     where: str,
     classes: Container[str],
-) -> dict[str, Any]:
+) -> Cells:
     if len(text_columns) > 1:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one column of words")
     column = text_columns[0] if text_columns else "tokens"
@@ -657,12 +662,12 @@ def _entries(cell: str, printed: bool, where: str) -> list[Any]:
 
 
 def _texts(
-    record: dict[str, Any],
+    record: Cells,
     text_columns: Sequence[str],
     label_column: str | None,
     where: str,
     classes: Container[str],
-) -> dict[str, Any]:
+) -> Cells:
     if len(text_columns) > 2:
         raise InputError(f"text_columns={', '.join(text_columns)}: name one or two columns of texts")
     columns, label_column = tuple(text_columns), label_column or "label"

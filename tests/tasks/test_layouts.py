@@ -103,6 +103,11 @@ def test_columns_of_the_hub_and_of_the_user(tmp_path, monkeypatch):
     assert found.rows["labels"][:] == [["DET", "NOUN"]]
 
 
+def test_texts_that_are_labelled_by_their_language_are_all_read(tmp_path):
+    names = {"text_columns": ["review_body"], "label_column": "language"}
+    assert read("a.jsonl", REVIEWS, "en", "sequence", tmp_path, **names).rows["label"][:] == ["fr", "de"]
+
+
 def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
     rows = [{"partition": part, "utt": part, "annot_utt": part, "intent": "x"} for part in ("train", "dev", "test")]
     text = "".join(json.dumps(row) + "\n" for row in rows)

@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1605, 23),
     "core": (2876, 55),
-    "data": (7065, 128),
+    "data": (7068, 129),
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
@@ -41,7 +41,7 @@ CAPS = {
     "report": (450, 2),
     "search": (620, 5),
     "statistics": (724, 10),
-    "tasks": (2814, 54),
+    "tasks": (2830, 54),
     "trainers": (7142, 91),
 }
 

@@ -393,6 +393,9 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
         number, line, _ = comments[0]
         logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, line[:60])
     words = [cells for _, _, cells in filter(is_word, lines)]
+    outer = [{cells[column] for cells in words} for column in (0, -1)]
+    if span_parts(outer[0]) and not span_parts(outer[1]):
+        raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
     numbered = _are_numbers([[row[2][0] for row in filter(is_word, block)] for block in blocks])
     label_column = _label_column(words) if numbered else None
     for block in blocks:

@@ -36,12 +36,14 @@ logger = logging.getLogger(__name__)
 
 # Files with one word on each line: CoNLL-2002 and 2003, pioNER, WikiANN (whose files have no suffix).
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
-SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".conllu", *WORD_LINES[1:])
+SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINES[1:])
 _REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
 _FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 # Several classes of one text, as in GoEmotions, whose combinations would become classes.
 _SEVERAL = re.compile(r"\d+(?:,\d+)+")
+# Scores in the last column of a tagger's output are no labels either.
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Values that mark a missing label: PyTorch's ignored index, secret test labels on the Hub, SNLI without a majority.
 _MISSING = frozenset({"-100", "-1", "-"})
 # Columns that say a row's language, in files of several (XNLI, MultiNERD, Amazon reviews, MASSIVE).
@@ -122,6 +124,10 @@ LAYOUTS = {
         {"text_a": "sentence1", "text_b": "sentence2", "label": "gold_label"}, labels={"-": None}
     ),
     "PAWS-X": Layout({"text_a": "sentence1", "text_b": "sentence2", "label": "label"}),
+    "SICK": Layout({"text_a": "sentence_A", "text_b": "sentence_B", "label": "entailment_label"}),
+    "QQP": Layout({"text_a": "question1", "text_b": "question2", "label": "is_duplicate"}),
+    "QNLI": Layout({"text_a": "question", "text_b": "sentence", "label": "label"}),
+    "SST-2": Layout({"text": "sentence", "label": "label"}),
     "XNLI's translations of MultiNLI": Layout(
         {"text_a": "premise", "text_b": "hypo", "label": "label"}, labels={"contradictory": "contradiction"}
     ),
@@ -133,6 +139,9 @@ LAYOUTS = {
     "AfriSenti": Layout({"text": "tweet", "label": "label"}),
     "SIB-200 and MasakhaNEWS": Layout({"text": "text", "label": "category"}),
     "Amazon reviews": Layout({"text": "review_body", "label": "stars"}),
+    "IMDB": Layout({"text": "review", "label": "sentiment"}),
+    "texts with sentiments": Layout({"text": "text", "label": "sentiment"}),
+    "texts with intents": Layout({"text": "text", "label": "intent"}),
     "MultiATIS++": Layout({"tokens": "utterance", "labels": "slot_labels", "text": "utterance", "label": "intent"}),
     "Facebook's multilingual task-oriented dialogues": Layout({name: name for name in _FACEBOOK}, make=_slots),
     "MASSIVE": Layout({"text": "utt", "label": "intent", "slots": "annot_utt"}, make=_brackets),
@@ -172,13 +181,17 @@ def read_rows(path: Path) -> readers.Rows:
             return readers.read_jsonl(path)
         case ".json":
             return readers.read_json(path)
+        case ".parquet":
+            return readers.read_parquet(path)
         case ".tsv" | ".csv" | ".txt":
             rows = [cells for _, cells in itertools.islice(readers.read_cells(path), 20) if cells]
             for names in (_FACEBOOK, _MTOP):
                 if rows and len(rows[0]) == len(names) and rows[0][-1].startswith("{"):
                     return readers.read_table(path, names)
             if suffix == ".txt":
-                return _unprefixed(path)
+                header = rows[0] if rows else []
+                known = any({*layout.columns.values()} <= {*header} for layout in LAYOUTS.values())
+                return readers.read_table(path) if known else _unprefixed(path)
             if rows and (columns := _word_columns(path, rows[0])):
                 return _group_words(path, *columns)
             if suffix == ".csv" or not (readers.is_conllu(path) or _is_word_lines(path, rows)):
@@ -456,9 +469,9 @@ def read_examples(
     `_`, `-`, -1 and -100 mark words and texts without a label, unless they are among the names of the classes.
 
     Args:
-        item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .conllu or CoNLL file (each also .gz;
-            for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or a Hub dataset. `PATH`
-            may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
+        item: `de=PATH` or `de=owner/name:config`: a .jsonl, .json, .tsv, .csv, .parquet, .conllu or CoNLL file (all
+            but Parquet also .gz; for the columns of both CoNLL formats see [`~hf_xalign.data.readers.read_conll`]), or
+            a Hub dataset. `PATH` may be a pattern for several files, such as `snips/*/train_*.json`. The data sets of
             [`~hf_xalign.tasks.examples.LAYOUTS`] need no column names; a TSV or CSV file needs a header. Its
             cells hold words parted by blanks, or lists as Python and JSON write them. `builtin:de` is tagged text
             inside the package.
@@ -547,10 +560,11 @@ def _refuse_numbers(source: str, rows: Sequence[Record]) -> None:
     for row in rows:
         labels.update(row["labels"])
     labels -= {UNLABELLED, IGNORED}
-    if labels and all(map(str.isdecimal, labels)):
+    if labels and all(map(_NUMBER.fullmatch, labels)):
         raise InputError(
             f"{source}: the labels of words are numbers ({', '.join(sorted(labels)[:6])}) without names. Name them in "
-            "their order by --label_names, such as --label_names O B-PER I-PER"
+            "their order by --label_names, such as --label_names O B-PER I-PER, or name another column of labels by "
+            "--label_column"
         )
 
 
@@ -699,6 +713,8 @@ def label_of(value: Any, column: str, where: str, missing: str = UNLABELLED, cla
     Raises:
         InputError: the value is neither text nor a whole number.
     """
+    if isinstance(value, str):
+        value = value.strip()
     if type(value) not in (str, int) or value == "":
         raise InputError(f"{where}: column {column!r} holds {json.dumps(value)}. Write a text or a whole number.")
     return missing if str(value) in _MISSING and str(value) not in classes else str(value)

@@ -25,6 +25,7 @@ XNLI = "language\tgold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\n"
 XNLI += 'ar\tneutral\t\ta\tb\t1\nde\tentailment\t\t"Ja\tNein\t1\n'
 TRANSLATED = "premise\thypo\tlabel\na\tb\tcontradictory\n"
 MULTINLI = "".join(json.dumps({"gold_label": x, "sentence1": "a", "sentence2": "b"}) + "\n" for x in ("-", "neutral"))
+SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label\n1\ta b\tc d\tNEUTRAL\n"
 PAWS = "id\tsentence1\tsentence2\tlabel\n1\ta\tb\t1\n2\tNS\tNS\t0\n"
 REVIEWS = "".join(
     json.dumps({"review_body": text, "stars": "5", "language": code}) + "\n"
@@ -65,6 +66,13 @@ TEXTS = {
     "PAWS-X": ("dev.tsv", PAWS, "ko", ["a", "b", "1", 2]),
     "AfriSenti": ("hau.tsv", "ID\ttweet\tlabel\n1\tina kwana\tpositive\n", "ha", ["ina kwana", "positive", 2]),
     "SIB-200": ("a.tsv", "index_id\tcategory\ttext\n1\tscience\tx\n", "sw", ["x", "science", 2]),
+    "SICK": ("SICK_test.txt", SICK, "en", ["a b", "c d", "NEUTRAL", 2]),
+    "QQP": ("a.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\n", "en", ["a", "b", "1", 2]),
+    "QNLI": ("a.tsv", "index\tquestion\tsentence\tlabel\n0\ta\tb\tentailment\n", "en", ["a", "b", "entailment", 2]),
+    "SST-2": ("train.tsv", "sentence\tlabel\na b\t 1\n", "en", ["a b", "1", 2]),
+    "IMDB": ("a.csv", "review,sentiment\na,pos\n", "en", ["a", "pos", 2]),
+    "sentiments": ("a.csv", "text,sentiment\na,pos\n", "en", ["a", "pos", 2]),
+    "intents": ("a.jsonl", '{"text": "a", "intent": "x"}\n', "en", ["a", "x", 1]),
     "Amazon reviews": ("a.jsonl", REVIEWS, "de", ["Gut.", "5", 2]),
     "SNIPS": (*WORDS["SNIPS"][:3], ["add Sabrina  Salerno to my pop's list", "AddToPlaylist", 1]),
 }  # fmt: skip
@@ -108,6 +116,11 @@ def test_texts_that_are_labelled_by_their_language_are_all_read(tmp_path):
     assert read("a.jsonl", REVIEWS, "en", "sequence", tmp_path, **names).rows["label"][:] == ["fr", "de"]
 
 
+def test_labelled_parquet(tmp_path):
+    Dataset.from_list([{"tokens": ["Oslo"], "ner_tags": ["B-LOC"]}]).to_parquet(tmp_path / "a.parquet")
+    assert read_examples(f"nb={tmp_path / 'a.parquet'}", "token").rows["labels"][:] == [["B-LOC"]]
+
+
 def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
     rows = [{"partition": part, "utt": part, "annot_utt": part, "intent": "x"} for part in ("train", "dev", "test")]
     text = "".join(json.dumps(row) + "\n" for row in rows)
@@ -133,6 +146,8 @@ def test_several_files_and_rows_left_out(tmp_path, caplog):
             ("line 1: not the columns intent", read, "a.tsv", FACEBOOK.replace(":datetime,", ","), "en", "token"),
             ("line 1: 'data' is not a list of pieces", read, "a.json", '{"A": [{"data": [1]}]}', "en", "token"),
             ("3 words in 'tokens', 2 labels", read, "a.tsv", ATIS.replace("O ", ""), "en", "token"),
+            ("are numbers .*another column", read, "a.conll", "Er\tO\t0.9\nging\tO\t0.8\n", "de", "token"),
+            ("first column labels spans", read, "a.conll", "B-PER Er\nO ging\n", "de", "token"),
             ("'1,5' joins several classes", read, "a.tsv", "text\tlabel\na\t1,5\n", "en", "sequence"),
             (r"x_\*\.json: no such file", lambda folder: read_examples(f"en={folder}/x_*.json", "token")),
         ],

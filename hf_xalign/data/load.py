@@ -675,7 +675,7 @@ def _read(
     """
     plain = {("source", "target"), (columns.source_lang, columns.target_lang)}
     said = form in (".tsv", ".csv")  # the reader of the header has logged it
-    for row, record in _unfolded(rows, columns, name):
+    for row, record in rows if form in readers.FLAT else _unfolded(rows, columns, name):
         if record is None or record.get("translation", ...) is None:
             yield row, None, (None, None)
             continue
@@ -698,9 +698,14 @@ def _unfolded(rows: readers.Rows, columns: readers.Columns, name: str) -> reader
     """Yield a row for each pair of a row whose sides are lists, and log how many there were."""
     lists = pairs = 0
     for row, record in rows:
-        if record is None or not any(_is_list(value) for column, value in record.items() if column not in _LISTS):
+        for column, value in (record or {}).items():
+            # Most rows have text alone, so the cheapest test comes first.
+            if type(value) in (list, dict) and column not in _LISTS and _is_list(value):
+                break
+        else:
             yield row, record
             continue
+        assert record is not None
         records = list(columns.unfold(record, f"{name}, row {row}"))
         if records != [record]:
             lists, pairs = lists + 1, pairs + len(records)
@@ -711,8 +716,8 @@ def _unfolded(rows: readers.Rows, columns: readers.Columns, name: str) -> reader
 
 def _is_list(value: Any) -> bool:
     """Return whether a value or a feature is a list, or an object that holds one, as one of several translations."""
-    if isinstance(value, Mapping):
-        return any(map(_is_list, value.values()))
+    if isinstance(value, dict):
+        return any(_is_list(inner) for inner in value.values())
     return isinstance(value, list | List | LargeList | datasets.TranslationVariableLanguages)
 
 

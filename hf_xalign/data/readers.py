@@ -61,6 +61,7 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
 # What compressed data starts with, and what opens it.
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 PACKED = (".gz", ".bz2", ".xz")
+FLAT = (".tsv", ".csv", ".tmx", ".txt", "aligned")  # forms of text whose cells are strings
 
 
 def file_format(path: Path) -> str:
@@ -582,8 +583,10 @@ def row_languages(record: Record, text: Sequence[str] = ()) -> Record:
     The columns of `text` hold sentences, also where their names could be those of languages.
     """
     said = {name: record[name] for name in (SAY_LANGUAGES & record.keys()).difference(text)}
+    if not said:
+        return said
     for name in forms.DIRECTIONS:
-        if codes := forms.split_direction(said.get(name)):
+        if name in said and (codes := forms.split_direction(said[name])):
             return dict(zip(forms.LANGUAGES, codes, strict=True))
     if not {"sl", "tl"} <= said.keys():  # these are languages too: alone, one of them is a column of text
         said = {name: value for name, value in said.items() if len(name) > 2}

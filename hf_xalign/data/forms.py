@@ -36,43 +36,32 @@ class Form(NamedTuple):
 
     Attributes:
         name: name of the corpus or tool.
-        columns: what each column holds, from left to right.
+        columns: what each column holds, from left to right, parted by blanks.
         order: how `first` and `second` follow from the languages.
         documented: where the form is documented.
     """
 
     name: str
-    columns: tuple[str, ...]
+    columns: str
     order: Literal["", "english_first", "alphabetical"]
     documented: str
 
 
+_BITEXTOR, _WIKIMATRIX = "https://github.com/bitextor/bitextor", "https://github.com/facebookresearch/LASER"
 FORMS = (
     Form(
         "Tatoeba Challenge",
-        ("source_lang", "target_lang", "source", "target"),
+        "source_lang target_lang source target",
         "",
         "https://github.com/Helsinki-NLP/Tatoeba-Challenge",
     ),
-    Form("Tatoeba sentence pairs", ("number", "source", "number", "target"), "", "https://tatoeba.org/en/downloads"),
-    Form(
-        "WikiMatrix",
-        ("number", "first", "second"),
-        "alphabetical",
-        "https://github.com/facebookresearch/LASER/tree/main/tasks/WikiMatrix",
-    ),
-    Form("hunalign", ("source", "target", "number"), "", "https://github.com/danielvarga/hunalign"),
-    Form("Anki", ("first", "second", "attribution"), "english_first", "https://www.manythings.org/anki/"),
-    Form("ParaCrawl", ("url", "url", "first", "second"), "english_first", "https://github.com/bitextor/bitextor"),
-    Form(
-        "ParaCrawl with a score",
-        ("url", "url", "first", "second", "number"),
-        "english_first",
-        "https://github.com/bitextor/bitextor",
-    ),
-    Form(
-        "CCAligned", ("domain", "url", "first", "url", "second"), "english_first", "https://www.statmt.org/cc-aligned/"
-    ),
+    Form("Tatoeba sentence pairs", "number source number target", "", "https://tatoeba.org/en/downloads"),
+    Form("WikiMatrix", "number first second", "alphabetical", f"{_WIKIMATRIX}/tree/main/tasks/WikiMatrix"),
+    Form("hunalign", "source target number", "", "https://github.com/danielvarga/hunalign"),
+    Form("Anki", "first second attribution", "english_first", "https://www.manythings.org/anki/"),
+    Form("ParaCrawl", "url url first second", "english_first", _BITEXTOR),
+    Form("ParaCrawl with a score", "url url first second number", "english_first", _BITEXTOR),
+    Form("CCAligned", "domain url first url second", "english_first", "https://www.statmt.org/cc-aligned/"),
 )
 # What a cell of a kind looks like.
 _HOLDS = {
@@ -90,44 +79,22 @@ _TALK = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.
 NUMBERED = re.compile(r"(?:\d+\|)+|\d+\t")
 _TITLE = re.compile(r"<(title|description)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
-LANGUAGES = {
-    "source_lang": ["source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "lang1", "sl"],
-    "target_lang": [
-        "target_lang",
-        "tgt_lang",
-        "targetLang",
-        "targetlang",
-        "target_language",
-        "lang2",
-        "tl",
-        "trg_lang",
-    ],
-}
+_SOURCE_LANG = ("source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "lang1", "sl")
+_TARGET_LANG = ("target_lang", "tgt_lang", "trg_lang", "targetLang", "targetlang", "target_language", "lang2", "tl")
+LANGUAGES = {"source_lang": _SOURCE_LANG, "target_lang": _TARGET_LANG}
 DIRECTIONS = ("lp", "lang_pair", "language_pair", "langs", "direction")  # `en-de_DE` in WMT24++
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
-_CUES = "its lines are cues. Take the text that OPUS aligned, or write one sentence a line"
-_PACK = "unpack it, and name the files inside"
 ADVICE = {
-    ".po": _TRANSLATE.format("po2tmx"),
-    ".pot": _TRANSLATE.format("po2tmx"),
-    ".xlf": _TRANSLATE.format("xliff2po and po2tmx"),
-    ".xliff": _TRANSLATE.format("xliff2po and po2tmx"),
+    **dict.fromkeys((".po", ".pot"), _TRANSLATE.format("po2tmx")),
+    **dict.fromkeys((".xlf", ".xliff"), _TRANSLATE.format("xliff2po and po2tmx")),
     ".ts": _TRANSLATE.format("ts2po and po2tmx"),
-    ".srt": _CUES,
-    ".vtt": _CUES,
-    ".xlsx": "save the sheet as CSV in UTF-8",
-    ".xls": "save the sheet as CSV in UTF-8",
-    ".ods": "save the sheet as CSV in UTF-8",
-    ".docx": "save it as plain text in UTF-8, one sentence a line",
-    ".odt": "save it as plain text in UTF-8, one sentence a line",
-    ".pdf": "extract its text, one sentence a line",
-    ".html": "extract its text, one sentence a line",
+    **dict.fromkeys((".srt", ".vtt"), "its lines are cues. Take OPUS's aligned text, or write one sentence a line"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV in UTF-8"),
+    **dict.fromkeys((".docx", ".odt", ".pdf", ".html"), "save its text in UTF-8, one sentence a line"),
     ".arrow": "load it by datasets.Dataset.from_file, and write it by to_parquet",
     ".zst": "decompress it by: zstd -d",
-    ".zip": _PACK,
-    ".tar": _PACK,
-    ".tgz": _PACK,
+    **dict.fromkeys((".zip", ".tar", ".tgz"), "unpack it, and name the files inside"),
 }
 
 
@@ -139,7 +106,8 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
         ('WikiMatrix', ['1', 'source', 'target'])
     """
     for form in FORMS:
-        if len(form.columns) == len(cells) and all(map(_holds, cells, form.columns)):
+        kinds = form.columns.split()
+        if len(kinds) == len(cells) and all(map(_holds, cells, kinds)):
             sides = ("source", "target")
             if form.order == "english_first" and not same_language("en", source_lang or "und"):
                 sides = ("target", "source")
@@ -150,7 +118,7 @@ def find_form(cells: Sequence[str], source_lang: str | None, target_lang: str) -
                 sides = sides if codes == tuple(sorted(codes)) else sides[::-1]
             named = {"first": sides[0], "second": sides[1]}
             # A kind may occur twice, so such columns are named by their numbers.
-            names = [str(n) if kind in _HOLDS else named.get(kind, kind) for n, kind in enumerate(form.columns, 1)]
+            names = [str(n) if kind in _HOLDS else named.get(kind, kind) for n, kind in enumerate(kinds, 1)]
             return form.name, names
     return None
 

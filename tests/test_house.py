@@ -26,7 +26,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1605, 23),
     "core": (2876, 55),
-    "data": (7044, 129),
+    "data": (7047, 129),
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),

@@ -38,6 +38,7 @@ from hf_xalign.data.arrow import (
 from hf_xalign.data.parallel import (
     COLUMNS,
     HELD,
+    SPLITS,
     Table,
     check_columns,
     check_dataset,
@@ -181,7 +182,7 @@ def load_parallel(
 
 def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the name of each source in a source, the source itself, and its language."""
-    if isinstance(source, Mapping) and not isinstance(source, DatasetDict):
+    if isinstance(source, Mapping) and not (isinstance(source, DatasetDict) or SPLITS & source.keys()):
         are_lists = all(isinstance(rows, list) for rows in source.values())
         if are_lists and forms.find_columns(tuple(map(str, source)), source_lang, target_lang):  # columns of texts
             yield _name(source), Dataset.from_dict(source), source_lang
@@ -526,7 +527,7 @@ def join_languages(data: Any, name: str) -> Dataset:
 
     A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
     """
-    if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or {"train", "test"} & {*data}:
+    if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or SPLITS & data.keys():
         return read_dataset(data, name)
     by_language = {}
     for key, rows in data.items():

@@ -21,6 +21,8 @@ from hf_xalign.language_codes import parse_language
 logger = logging.getLogger(__name__)
 
 Table = dict[str, list[Any]]  # rows that `Dataset.map` passes, by column
+# Keys of datasets that are splits, not languages.
+SPLITS = frozenset({"train", "validation", "dev", "test"})
 COLUMNS = ("source", "target", "source_lang", "target_lang")
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 _SPLIT = ("lists of words", 1, "Split its text, or remove the column.")
@@ -89,7 +91,8 @@ def check_dataset(data: Any, name: str) -> Dataset:
             raise InputError(f"{name} has a transform, which would not be read. Apply it by map.")
         return data if form is None else data.with_format(None)
     values = list(data.values()) if isinstance(data, Mapping) else []
-    if any(isinstance(value, Dataset | datasets.IterableDataset) for value in values):
+    are_datasets = any(isinstance(value, Dataset | datasets.IterableDataset) for value in values)
+    if are_datasets or (values and SPLITS & data.keys()):
         fault = f"holds {', '.join(map(repr, data))}. Pass one of them, such as dataset[{next(iter(data))!r}]"
     elif hasattr(data, "__iter__") and not hasattr(data, "__len__"):
         fault = "is a stream, but its rows are read several times. Load it without streaming, or take its first rows: "

@@ -33,6 +33,7 @@ from hf_xalign.cache import check_regular
 from hf_xalign.data import forms
 from hf_xalign.data.arrow import open_parquet, parquet_batches
 from hf_xalign.data.forms import Pair, find_columns, looks_like_header
+from hf_xalign.data.parallel import SPLITS
 from hf_xalign.data.span_labels import OUTSIDE, span_parts
 from hf_xalign.data.words import MARK, WORDS, clean_text
 from hf_xalign.errors import InputError, content_errors, explained
@@ -53,8 +54,6 @@ _Line = tuple[int, str, tuple[str, ...]]  # number, text and columns
 
 # Bytes. A small compressed file can hold a line of any length, which would be held in memory.
 _LONGEST_LINE = 64 << 20
-# Lists of these names in one JSON file: read as one, test sentences would be trained on.
-_SPLITS = ("train", "validation", "dev", "test")
 # Excel writes the separator of its language into the first line.
 _EXCEL = re.compile('sep=([^a-z0-9"\\s]|\t)', re.IGNORECASE)
 FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx")
@@ -189,7 +188,7 @@ def read_json(path: str | Path) -> Rows:
         return
     content = load_json(path)
     lists: Mapping[Any, Any] = content if isinstance(content, dict) else {None: content}
-    if len(splits := [name for name in lists if name in _SPLITS]) > 1:
+    if len(splits := [name for name in lists if name in SPLITS]) > 1:
         raise InputError(f"{path}: holds several splits, {', '.join(splits)}. Write each to a file of its own.")
     if columns := _json_columns(lists):
         yield from enumerate((dict(zip(columns, values)) for values in zip(*columns.values())), 1)

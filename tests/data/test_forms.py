@@ -238,6 +238,8 @@ def test_rows_in_memory_are_read_by_the_rules_of_files():
         {"translation": {"language": ["en", "de", "de"], "translation": [en, de, de.upper()]}} for de, en in ROWS
     ]
     assert load_parallel(Dataset.from_list(several), source_lang="de")["source"][1] == DE[0].upper()
+    with pytest.raises(InputError, match="holds 'train'"):
+        load_parallel({"train": pandas.DataFrame({"de": DE, "en": EN})}, source_lang="de")
     with pytest.raises(InputError, match="give pairs of texts as"):
         load_parallel(ROWS, source_lang="de")
     both = load_parallel(["builtin:de", table.to_list()], max_pairs=1)

@@ -30,7 +30,7 @@ CAPS = {
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
-    "links": (1699, 27),
+    "links": (1702, 28),
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (634, 0),
@@ -42,7 +42,7 @@ CAPS = {
     "search": (620, 5),
     "statistics": (724, 10),
     "tasks": (2830, 54),
-    "trainers": (7142, 91),
+    "trainers": (7150, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -238,8 +238,10 @@ class MappingTrainer:
         test = self.test_dictionary.get(language) or [
             entry for entry in self.dictionary[language] if _is_held_out(entry[1])
         ]
-        tested = {word for _, word in test}
-        kept = [entry for entry in self.dictionary[language] if entry[1] not in tested]
+        # A word may stand in another case than its vector's, and is then the same source word.
+        tested = {*_anchor_words([word for _, word in test], source)}
+        words = _anchor_words([word for _, word in self.dictionary[language]], source)
+        kept = [entry for entry, word in zip(self.dictionary[language], words) if word not in tested]
         if not kept or not test:
             raise InputError(
                 f"dictionary: {len(kept)} entries are left to learn from and {len(test)} to test on. Use a larger "
@@ -585,7 +587,13 @@ class MappingTrainer:
         return trainer
 
     def about_scores(self) -> dict[str, Any]:
-        """Return the fields of the run's `scores.json`, before there are scores."""
+        """Return the fields of the run's `scores.json`, before there are scores.
+
+        Raises:
+            InputError: the trainer maps word vectors, which have no scores of examples to compare.
+        """
+        if self.of_words:
+            raise InputError("seeds: word vectors are mapped in memory, once. Give one seed a run.")
         settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.method}
         text = {**self.text, **self.reporting.text}["data"]
         return about_scores(compared_by(self._headline()), self.args.seed, settings, text, model=self.base_model)

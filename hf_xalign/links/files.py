@@ -98,7 +98,8 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
     file counts from 0 if it has a word 0, else from 1; NAACL counts from 1, and its word 0 is the empty word.
 
     Raises:
-        InputError: a line is not of these forms, there are more lines than pairs, or a link is out of range.
+        InputError: a line is not of these forms, there are more lines than pairs, a link is out of range, or there is
+            no sure link.
 
     Example:
         >>> import tempfile
@@ -124,6 +125,8 @@ def read_gold(path: str | Path, words: Sequence[tuple[int, int]]) -> GoldLinks:
             )
         side = gold.possible if mark in "pP?" else gold.sure
         side[row - 1].append((i - base, j - base))
+    if not any(gold.sure):
+        raise InputError(f"{path} has no sure link, without which there is no recall. Check the file's marks.")
     return gold
 
 

@@ -50,7 +50,7 @@ def rcsls(
         target: target vector of each source vector; the dimension may differ.
         source_candidates: X, source vectors to rank, usually the vocabulary; `source` by default.
         target_candidates: Y, target vectors to rank, usually the vocabulary; `target` by default.
-        k: number of neighbours; 10 in the paper.
+        k: number of neighbours, at most all candidates; 10 in the paper.
         epochs: maximum number of steps; 0 gives Procrustes on the normalized vectors. The published script takes one
             step more than its `--niter`.
         learning_rate: initial learning rate for vectors of length 1. The published runs use 1 to 25.

@@ -37,13 +37,13 @@ class Neighbourhoods:
 
     Args:
         candidates: float (candidates, dim).
-        k: neighbours of each query.
+        k: neighbours of each query, at most all candidates.
         chunk: number of scores in memory at once.
     """
 
     def __init__(self, candidates: Tensor, k: int, chunk: int):
         self.candidates = candidates
-        self.k = k
+        self.k = min(k, len(candidates))
         # Subtracting the mean changes no order and makes max |c| smaller. It is subtracted from the scores, which
         # saves a copy of the candidates.
         chunks = candidates.split(_ROWS)
@@ -55,7 +55,7 @@ class Neighbourhoods:
             torch.stack([torch.linalg.vector_norm(rows, dim=1).max() for rows in chunks_of_rows]).max()
             for chunks_of_rows in (moved, chunks)
         )
-        self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * k))
+        self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * self.k))
         self.blocks = max(self.listed, len(candidates) // _BLOCK)
         self.rows = max(1, chunk // len(candidates))
         self.searched: Tensor | None = None

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from hf_xalign.modeling.word_vectors import extract_word_vectors
 from hf_xalign.recipes import finetune
 from hf_xalign.recipes.mapping import main
 from hf_xalign.score import Score
-from hf_xalign.trainers import MappingConfig, MappingTrainer
+from hf_xalign.trainers import MappingConfig, MappingTrainer, train_seeds
 
 OVER = ("--overwrite_output_dir", "true")
 
@@ -407,3 +408,36 @@ def test_a_learnt_translation_of_a_pivot_word_is_right_too(tmp_path):
         trainer.train()
         scores = trainer.record["scores"]["after"]["de"]
         assert scores["bli_p@1_to_pivot"] == scores["bli_p@1_from_pivot"] == scores["bli_p@1"] == 1.0
+
+
+def test_a_test_word_in_another_case_is_not_learnt_from(tmp_path):
+    words = torch.eye(3).unsqueeze(1)
+    german, english = (
+        Anchors(names, words.clone(), torch.ones(3), lang=lang)
+        for names, lang in ((["haus", "US", "us"], "de"), (["house", "America", "we"], "en"))
+    )
+    args = MappingConfig(str(tmp_path), center=False, device="cpu")
+    entries = [("house", "haus"), ("America", "US"), ("we", "us")]
+    trainer = MappingTrainer(
+        german,
+        args,
+        pivot_model=english,
+        dictionary={"de": entries},
+        test_dictionary={"de": [("house", "Haus"), ("America", "US")]},
+    )
+    assert trainer.dictionary == {"de": [("we", "us")]}
+
+
+def test_word_vectors_have_no_seeds(tmp_path):
+    make = partial(MappingTrainer, dictionary={"de": [("a", "x"), ("b", "y")]}, test_dictionary={"de": [("b", "y")]})
+
+    def make_trainer(args):
+        german, english = (
+            Anchors(list(names), torch.eye(2).unsqueeze(1), torch.ones(2), lang=lang)
+            for names, lang in (("xy", "de"), ("ab", "en"))
+        )
+        return make(german, args, pivot_model=english)
+
+    with pytest.raises(InputError, match="seeds: word vectors are mapped in memory, once"):
+        train_seeds(make_trainer, MappingConfig(str(tmp_path / "runs"), device="cpu"), [0, 1])
+    assert not (tmp_path / "runs").exists()

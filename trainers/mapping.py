@@ -374,6 +374,13 @@ class MappingTrainer:
         if not self.of_words:
             for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
                 lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
+        # Of word vectors, tested words were taken out of the dictionary.
+        for language in sorted(tested) if args.supervision == "dictionary" and not self.of_words else ():
+            learnt = {lower_word(word, language) for _, word in self.dictionary[language]}
+            both = sum(lower_word(word, language) in learnt for _, word in tested[language])
+            if both:
+                count = f"{both:,} of {len(tested[language]):,}"
+                lines.append(f"not new  {count} test entries in {language}: the map is learnt from their words")
         if tested and (untested := [language for language in self.languages if language not in tested]):
             lines.append(f"unscored lexicon induction in {', '.join(untested)}: no test_dictionary")
         return lines

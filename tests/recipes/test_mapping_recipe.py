@@ -84,6 +84,8 @@ def test_methods_with_dictionaries(files, tmp_path, method, supervision):
     assert 0 < after["bli_coverage"] <= 1
     assert_rounding(after["bli_p@1"], (after["bli_p@1_to_pivot"] + after["bli_p@1_from_pivot"]) / 2, operations=2)
     assert bool(record["data"].get("dictionary")) == (supervision == "dictionary")
+    entries = len((files / "dict.txt").read_text().splitlines())
+    assert (f"not new  {entries} of {entries} test entries in de" in printed) == (supervision == "dictionary")
     used = record["maps"]["dictionary"]
     assert used == ({} if supervision == "parallel" else {"de": used["de"]})
     card = ModelCard.load(tmp_path / "README.md").text

@@ -30,7 +30,7 @@ CAPS = {
     "evaluation": (1994, 17),
     "explore": (332, 3),
     "hub": (381, 11),
-    "links": (1702, 28),
+    "links": (1705, 28),
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (634, 0),

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow
@@ -83,6 +83,9 @@ _BATCH = 1000  # pairs that are linked at once
 
 Task = tuple[Any, ...]
 """A function and its arguments. It returns the content of its mark and the files that it wrote."""
+Rows: TypeAlias = pyarrow.Table | pyarrow.RecordBatch
+Sides: TypeAlias = Sequence[list[list[str]]]
+"""Words of the source sentences, and words of the target sentences."""
 Linker = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[Sequence[Sequence[int]]]]
 """Takes the words of consecutive sentence pairs and returns their links."""
 
@@ -321,7 +324,7 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
     return files, [name for name in (*COLUMNS, *WORDS) if name in first.names]
 
 
-def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[Any]:
+def _languages(files: Sequence[tuple[Path, int]]) -> Iterator[pyarrow.RecordBatch]:
     """Yield the languages of all rows; an invalid code raises an InputError."""
     for file in progress(files, desc="Counting pairs", unit=" files", leave=False):
         for batch in read_rows([file], columns=LANGUAGES):
@@ -535,7 +538,7 @@ class Job:
                 drawn = table.take(pyarrow.array(rows[positions]))
                 yield from zip(*self._split(normalize(drawn) if self.columns else drawn)[1], strict=True)
 
-    def _tables(self) -> Iterator[Any]:
+    def _tables(self) -> Iterator[Rows]:
         if self.columns:
             yield from read_rows(self.text, columns=self.columns)
             return
@@ -569,7 +572,7 @@ class Job:
             table = table.append_column(name, added[name])
         return table, too_long
 
-    def _split(self, table: Any) -> tuple[Any, Any]:
+    def _split(self, table: Rows) -> tuple[Sides, Sides]:
         """Return the words of both sides, and the words as the aligner sees them."""
         batch = table.select([name for name in (*COLUMNS, *WORDS) if name in table.schema.names]).to_pydict()
         words = batch_words(batch, blanks=self.rules.kind == "pharaoh")
@@ -600,13 +603,13 @@ def check_links(counts: dict[str, tuple[int, int]], pairs: int) -> None:
         raise InputError(f"no links are left in {pairs:,} sentence pairs. {remedy}")
 
 
-def _rows_of(table: Any, pair: Pair) -> np.ndarray:
+def _rows_of(table: Rows, pair: Pair) -> np.ndarray:
     """Return the ascending row numbers of a language pair."""
     source, target = (pyarrow.compute.equal(table[name], code) for name, code in zip(LANGUAGES, pair))
     return np.flatnonzero(pyarrow.compute.and_(source, target).to_numpy(zero_copy_only=False))
 
 
-def normalize(batch: Any) -> pyarrow.Table:
+def normalize(batch: pyarrow.RecordBatch) -> pyarrow.Table:
     """Return a batch as a table, with clean text in NFC."""
     table = pyarrow.Table.from_batches([batch])
     for side in COLUMNS[:2]:

@@ -55,7 +55,7 @@ def link_statistics(linked: Dataset, before: Dataset | None = None) -> dict[str,
     }
 
 
-def count_links(tables: Iterable[Any]) -> dict[Pair, tuple[int, int]]:
+def count_links(tables: Iterable[pyarrow.Table | pyarrow.RecordBatch]) -> dict[Pair, tuple[int, int]]:
     """Return the numbers of sentence pairs and of links (if there is a column `links`) by language pair, sorted."""
     by_pair: dict[Pair, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for table in tables:

@@ -30,17 +30,12 @@ def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
     example = next(iter((*task["zero_shot"], *task["train_languages"])), "en")
     if (distinguished := task["maps"] or task["language_rows"]) and example not in distinguished:
         example = next(iter(distinguished))
-    rows = [
-        (
-            code(language, table=True),
-            _role(language, task),
-            code(metric, table=True),
-            "-" if value is None else f"{100 * value:.1f}",
-            interval(bounds.get(language, {}).get(metric)),
-        )
-        for language, metrics in scores.items()
-        for metric, value in metrics.items()
-    ]
+    rows = []
+    for language, values in scores.items():
+        for metric, value in values.items():
+            percent = "-" if value is None else f"{100 * value:.1f}"
+            bound = interval(bounds.get(language, {}).get(metric))
+            rows.append((code(language, table=True), _role(language, task), code(metric, table=True), percent, bound))
     top = first_rows(sorted(rows, key=lambda row: row[2] != code(task["metric"], table=True)))
     metrics = list(dict.fromkeys(metric for metrics in scores.values() for metric in metrics))
     return {

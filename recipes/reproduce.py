@@ -94,18 +94,16 @@ def check_text(tables: Sequence[Table], only: Sequence[str], seeds: Sequence[int
     """Refuse files of text that the unfinished commands of rows (`only`, or all) read and that are not there."""
     from hf_xalign.data.sources import FILE_SUFFIXES, check_files
 
-    commands = [
-        command
-        for table in tables
-        for row in table.rows
-        if not only or row in only
-        for command in table.commands(row, seeds or table.seeds)
-        if not command.finished()
-    ]
+    files: dict[str, None] = {}
+    for table in tables:
+        for row in table.rows:
+            if only and row not in only:
+                continue
+            for command in table.commands(row, seeds or table.seeds):
+                if not command.finished():
+                    files |= dict.fromkeys(word for word in command.words if word.endswith(FILE_SUFFIXES))
     try:
-        check_files(
-            dict.fromkeys(word for command in commands for word in command.words if word.endswith(FILE_SUFFIXES))
-        )
+        check_files(files)
     except InputError as error:
         raise InputError(f"{error}. Name other places by --data NAME=PATH; --dry_run lists the names") from error
 

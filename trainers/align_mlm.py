@@ -185,12 +185,7 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     def text_entries(self) -> dict[str, Any]:
         """Return languages and numbers of rows of the text; the pivot is the first language."""
-        train, held_out = (
-            [{"source": "given in Python", "language": language, "rows": rows} for language, rows in counts.items()]
-            for counts in (
-                count_languages(text) if text is not None else {} for text in (self.train_dataset, self.eval_dataset)
-            )
-        )
+        train, held_out = _entries_of(self.train_dataset), _entries_of(self.eval_dataset)
         codes = dict.fromkeys(code for entry in train for code in str(entry["language"]).split("+"))
         pivot, *languages = codes
         return {"languages": languages, "pivot": pivot, "data": {"train": train, "eval": held_out}}
@@ -271,6 +266,11 @@ def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:
             f"the encoder has language embeddings of {', '.join(known)}, but not of {', '.join(unknown)}. Call "
             "hf_xalign.modeling.add_language_embeddings with all languages."
         )
+
+
+def _entries_of(text: Dataset | None) -> list[dict[str, Any]]:
+    counts = {} if text is None else count_languages(text)
+    return [{"source": "given in Python", "language": language, "rows": rows} for language, rows in counts.items()]
 
 
 def _vocabulary(model: PreTrainedModel) -> int:

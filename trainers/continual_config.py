@@ -38,6 +38,11 @@ _EFIMOV: Preset = {
 _TASKS = ("", "_ner", "_qa")
 
 
+def _for_each_task(name: str, objective: Preset) -> dict[str, Preset]:
+    """Return presets of an objective, with the settings of each of the paper's tasks."""
+    return {f"{name}{task}": {**TaskConfig.PRESETS[f"continual{task}"], **objective} for task in _TASKS}
+
+
 @dataclass
 class ContinualConfig(TaskConfig):
     """Settings of [`ContinualTrainer`]; fields left at None take the preset's value.
@@ -57,9 +62,9 @@ class ContinualConfig(TaskConfig):
     """
 
     PRESETS: ClassVar[dict[str, Preset]] = {
-        f"{name}{task}": {**TaskConfig.PRESETS[f"continual{task}"], **objective}
-        for name, objective in (("continual", _PAPER), ("continual_mean", _MEAN), ("efimov", _EFIMOV))
-        for task in _TASKS
+        **_for_each_task("continual", _PAPER),
+        **_for_each_task("continual_mean", _MEAN),
+        **_for_each_task("efimov", _EFIMOV),
     }
     LOSS: ClassVar[tuple[str, ...]] = ("regularizer_weight", "reduction", "mean_over_dims", "regularized_words")
     UNREAD: ClassVar[dict[str, str]] = {

@@ -285,10 +285,9 @@ class TaskTrainer(AlignmentTrainer):
 
     def last_entries(self) -> dict[str, Any]:
         """Return the entries of the task, and 95% intervals of its scores."""
-        after = {
-            language: {metric: list(score_interval(examples)) for metric, examples in language_scores.examples.items()}
-            for language, language_scores in self.scores.items()
-        }
+        after = {}
+        for language, scores in self.scores.items():
+            after[language] = {metric: list(score_interval(found)) for metric, found in scores.examples.items()}
         return {"task": self._task_entry(), "intervals": {"before": {}, "after": after}}
 
     def _task_entry(self) -> dict[str, Any]:

@@ -62,11 +62,10 @@ def run(args: Arguments) -> None:
         **args.columns(),
     )
     languages = list(record["removed"])
-    rows = [
-        [step, *(f"{record['removed'][name][step]:,}" for name in languages)]
-        for step in record["removed"][languages[0]]
-        if step not in record["limits"]["skip"]
-    ]
+    rows = []
+    for step in record["removed"][languages[0]]:
+        if step not in record["limits"]["skip"]:
+            rows.append([step, *(f"{record['removed'][name][step]:,}" for name in languages)])
     print(table([["removed by", *languages], *rows], len(languages)))
     counts = record["pairs"]
     print(f"{counts['kept']:,} of {counts['read']:,} pairs are left, in {len(record['shards'])} shards: {args.output}")

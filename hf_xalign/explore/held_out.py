@@ -77,10 +77,11 @@ class HeldOut:
             for word, present, vector in zip(words, tokens.present, tokens.vectors[:, 0], strict=True):
                 if present and has_letter(word):
                     occurrences[code][word].append(vector)
-        return {
-            code: Vocabulary(list(by_word), torch.stack([torch.stack(found).mean(0) for found in by_word.values()]))
-            for code, by_word in sorted(occurrences.items())
-        }
+        vocabularies = {}
+        for code, by_word in sorted(occurrences.items()):
+            means = [torch.stack(vectors).mean(0) for vectors in by_word.values()]
+            vocabularies[code] = Vocabulary(list(by_word), torch.stack(means))
+        return vocabularies
 
     @cached_property
     def sentences(self) -> dict[str, Vocabulary]:

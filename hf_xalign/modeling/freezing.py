@@ -147,14 +147,12 @@ def disable_dropout(model: nn.Module) -> None:
 
     Covers `nn.Dropout` and numeric attributes such as `attention_dropout`. Modules added by PEFT keep their dropout.
     """
-    added = {
-        added_module
-        for layer in model.modules()
-        if isinstance(layer, BaseTunerLayer)
-        for name, child in layer.named_children()
-        if name != "base_layer"
-        for added_module in child.modules()
-    }
+    added: set[nn.Module] = set()
+    for layer in model.modules():
+        if isinstance(layer, BaseTunerLayer):
+            for name, child in layer.named_children():
+                if name != "base_layer":
+                    added.update(child.modules())
     for module in set(model.modules()) - added:
         for name, _ in _dropout(module):
             setattr(module, name, 0.0)

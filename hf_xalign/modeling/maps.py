@@ -271,15 +271,11 @@ class LanguageMap:
             raise InputError(f"{path}: {broken[0]} holds a value that is not finite. Learn the map again.")
         with content_errors(path, "not a whole map", "Learn it again."):
             description = json.loads(metadata["map"])
-            sides = {
-                name: SideMap(
-                    tensors[f"{name}.weight"],
-                    tensors.get(f"{name}.offset"),
-                    tuple(steps),
-                    tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center"))),
-                )
-                for name, steps in description["steps"].items()
-            }
+            sides = {}
+            for name, steps in description["steps"].items():
+                means = tuple(tensors[f"{name}.mean.{k}"] for k in range(steps.count("center")))
+                weight, offset = tensors[f"{name}.weight"], tensors.get(f"{name}.offset")
+                sides[name] = SideMap(weight, offset, tuple(steps), means)
             languages = [description[f"{side}_lang"] for side in ("source", "target")]
             languages = [code and check_language(code, f"{path}: a language") for code in languages]
             layers = tuple(description["layers"])

@@ -88,10 +88,10 @@ def mlm_head(encoder: PreTrainedModel) -> MaskedLMHead:
     with torch.device("meta"):
         family = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     head = MaskedLMHead(*_head_modules(family), family.get_output_embeddings().bias)
-    head.names = {
-        name: [alias for alias, candidate in family.named_parameters(remove_duplicate=False) if candidate is parameter]
-        for name, parameter in head.named_parameters()
-    }
+    head.names = {}
+    aliases = list(family.named_parameters(remove_duplicate=False))
+    for name, parameter in head.named_parameters():
+        head.names[name] = [alias for alias, candidate in aliases if candidate is parameter]
     for module in (head.dense, head.norm):
         module.to_empty(device="cpu")
     family.apply(family._init_weights)  # computes nothing for the rest of the model, which is on "meta"

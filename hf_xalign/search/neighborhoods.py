@@ -7,6 +7,7 @@ each query from call to call.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import cast
 
 import torch
@@ -51,10 +52,7 @@ class Neighbourhoods:
         self.center = (total / len(candidates)).to(candidates)
         buffer = torch.empty_like(chunks[0])
         moved = (torch.sub(chunk, self.center, out=buffer[: len(chunk)]) for chunk in chunks)
-        self.farthest, self.longest = (
-            torch.stack([torch.linalg.vector_norm(rows, dim=1).max() for rows in chunks_of_rows]).max()
-            for chunks_of_rows in (moved, chunks)
-        )
+        self.farthest, self.longest = _longest(moved), _longest(chunks)
         self.listed = min(len(candidates), max(_LISTED, len(candidates) // _SHARE, 2 * self.k))
         self.blocks = max(self.listed, len(candidates) // _BLOCK)
         self.rows = max(1, chunk // len(candidates))
@@ -143,3 +141,8 @@ class Neighbourhoods:
         # Seven times faster than gathering the candidates and multiplying.
         scores = torch.sparse.sampled_addmm(where, queries, self.candidates.T, beta=0.0).values().view_as(lists)
         return scores - (queries @ self.center)[:, None]
+
+
+def _longest(chunks: Iterable[Tensor]) -> Tensor:
+    """Return the length of the longest row of all chunks."""
+    return torch.stack([torch.linalg.vector_norm(rows, dim=1).max() for rows in chunks]).max()

@@ -41,12 +41,12 @@ def count_spans(
     """
     for labels, references in zip(predicted, gold, strict=True):
         check_lengths("word of a sentence", predictions=labels, references=references)
-    sides = [
-        [{span for span in spans if kind in (None, span.kind)} for spans in read_spans(side)]
-        for side in (predicted, gold)
-    ]
-    pairs = zip(*sides, strict=True)
-    return _counts([(len(answered & expected), len(answered), len(expected)) for answered, expected in pairs])
+    counts = []
+    for found, wanted in zip(read_spans(predicted), read_spans(gold), strict=True):
+        answered = {span for span in found if kind in (None, span.kind)}
+        expected = {span for span in wanted if kind in (None, span.kind)}
+        counts.append((len(answered & expected), len(answered), len(expected)))
+    return _counts(counts)
 
 
 def tags_as_spans(tags: Sequence[str | None]) -> list[str]:

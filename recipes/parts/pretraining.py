@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import Alphabet, DerivedLanguage, SharedPieces
 from hf_xalign.data.derived.rows import derive, derive_pairs
 from hf_xalign.data.derived.word_order import WordOrder, read_trees
-from hf_xalign.data.load import source_entry
+from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.pretraining.rows import ENTRIES_FILE, TextCounts, TokenEntries, encode_pretraining, single_pieces
 from hf_xalign.data.pretraining.vocabulary import cut_tokenizer, extend_tokenizer, train_tokenizer
@@ -144,12 +144,14 @@ def load_pretraining(
     )
     rows = encode(corpora, pairs=pairs, pair_share=data.pair_share, pair_halves=data.pair_halves, seed=args.seed)
     evaluation = encode(held_out).dataset if held_out else None
-    sources = {
-        name: [source_entry(item, text, sentences=len(text)) for item, text in zip(items, texts.values())]
-        for name, items, texts in (("train", data.corpus, corpora), ("eval", data.eval_corpus, held_out))
-    }
+    sources = {"train": _entries(data.corpus, corpora), "eval": _entries(data.eval_corpus, held_out)}
     text = (languages, rows.dataset, evaluation, rows.counts)
     return PretrainingCorpus(model, tokenizer, *text, entries, test_entries, candidates, derived, sources, notes)
+
+
+def _entries(items: Sequence[str], texts: Mapping[str, Dataset]) -> list[Entry]:
+    """Return the record's entries of text that was read in the order of its items."""
+    return [source_entry(item, text, sentences=len(text)) for item, text in zip(items, texts.values())]
 
 
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:

@@ -149,10 +149,9 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
         train = [part if part.language == english.language else code_switch(part, english) for part in train]
-    evaluation, selection = (
-        [read(item, split=split, max_examples=data.max_eval_examples) for item in items]
-        for items, split in ((data.eval_data, data.eval_split), (data.select_on, data.select_split))
-    )
+    held_out = partial(read, max_examples=data.max_eval_examples)
+    evaluation = [held_out(item, split=data.eval_split) for item in data.eval_data]
+    selection = [held_out(item, split=data.select_split) for item in data.select_on]
     return train, evaluation, selection
 
 

@@ -437,11 +437,12 @@ def drift(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor])
 
     Returns what [`vector_drift`] does, of sentences with the prefix `sentence_`.
     """
-    return {
-        ("sentence_" if kind == "sentences" else "") + name: value
-        for kind in before
-        for name, value in vector_drift(before[kind], after[kind]).items()
-    }
+    changes = {}
+    for kind in before:
+        prefix = "sentence_" if kind == "sentences" else ""
+        for name, value in vector_drift(before[kind], after[kind]).items():
+            changes[prefix + name] = value
+    return changes
 
 
 def adapter_entry(config: Any) -> dict[str, Any]:

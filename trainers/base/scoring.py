@@ -78,11 +78,8 @@ class ScoringTrainer(SavingTrainer):
         """Return the scores of `evaluate` without prefix."""
         name = self.headline(self.args)
         scores = (self.run and self.run.known(dataset)) or self._score(dataset)
-        metrics = {
-            f"{language}_{key}": values[key]
-            for language, values in scores.items()
-            for key in [score.name for score in Score.read(name).directions()]
-        }
+        keys = [score.name for score in Score.read(name).directions()]
+        metrics = {f"{language}_{key}": values[key] for language, values in scores.items() for key in keys}
         return metrics | {"retrieval": float(np.mean([values[name] for values in scores.values()]))}
 
     @staticmethod

@@ -74,12 +74,11 @@ def _set_up(setup: Callable[..., Any], args: Any, state: TrainerState, model: An
     """Call a tracker's `setup`, which records the configs of model and adapters, with portable names in them."""
     configs = [model.config, *(getattr(model, "peft_config", None) or {}).values()]
     configs += [value for value in vars(model.config).values() if isinstance(value, PreTrainedConfig)]
-    names = [
-        (config, name, value)
-        for config in configs
-        for name in ("_name_or_path", "base_model_name_or_path")
-        if isinstance(value := getattr(config, name, None), str)
-    ]
+    names = []
+    for config in configs:
+        for name in ("_name_or_path", "base_model_name_or_path"):
+            if isinstance(value := getattr(config, name, None), str):
+                names.append((config, name, value))
     try:
         for config, name, value in names:
             setattr(config, name, portable(value))

@@ -289,7 +289,10 @@ def _add_scored(
     """
     lowest, scale = (min(score for _, score in model["vocab"]), 0.1) if competing else (0.0, 1.0)
     # A model of 250,000 pieces takes seconds to build, so it holds only pieces that occur in these words.
-    substrings = {word[a : b + 1] for word in words for a in range(len(word)) for b in range(a, len(word))}
+    substrings: set[str] = set()
+    for word in words:
+        for start in range(len(word)):
+            substrings.update(word[start:end] for end in range(start + 1, len(word) + 1))
     old = [model["vocab"][model["unk_id"]], *(entry for entry in model["vocab"] if entry[0] in substrings)]
     small = {**model, "unk_id": 0}
     scores = dict.fromkeys(pieces, lowest - 10 * scale)

@@ -24,25 +24,25 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1605, 23),
+    "cli": (1604, 23),
     "core": (2876, 55),
-    "data": (7047, 129),
+    "data": (7050, 129),
     "evaluation": (1994, 17),
-    "explore": (332, 3),
+    "explore": (333, 3),
     "hub": (381, 11),
     "links": (1705, 28),
     "mapping": (1647, 22),
     "metrics": (484, 2),
-    "model_cards": (634, 0),
-    "modeling": (4780, 76),
+    "model_cards": (629, 0),
+    "modeling": (4774, 76),
     "objectives": (1241, 13),
     "prepare": (969, 4),
-    "recipes": (2651, 31),
+    "recipes": (2650, 31),
     "report": (450, 2),
-    "search": (620, 5),
+    "search": (623, 5),
     "statistics": (724, 10),
     "tasks": (2830, 54),
-    "trainers": (7157, 92),
+    "trainers": (7158, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -42,17 +42,23 @@ from hf_xalign.trainers.task import TaskTrainer
 
 @contextlib.contextmanager
 def second_pass(
-    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], *, seed: int, dropout: bool = True
-) -> Iterator[list[tuple[torch.Tensor, ...]]]:
+    model: PreTrainedModel,
+    inputs: Mapping[str, torch.Tensor],
+    *,
+    seed: int,
+    dropout: bool = True,
+    layers: Sequence[int] | None = None,
+) -> Iterator[list[list[torch.Tensor]]]:
     """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
 
     So each batch keeps its own padding, and a wrapper such as DDP sees one forward. The dropout of the second batch
     has its own `seed`, and the random state is restored afterwards. Without `dropout`, the second batch has no dropout
     and no gradient checkpointing.
 
-    Yields a list that receives the hidden states of each pass: float (rows, width, dim) per layer, embeddings first.
+    Yields a list that receives the hidden states of each pass: float (rows, width, dim) of each of `layers`, or of all
+    layers, embeddings first.
     """
-    states: list[tuple[torch.Tensor, ...]] = []
+    states: list[list[torch.Tensor]] = []
 
     def read(*_: object) -> None:
         device = next(iter(inputs.values())).device
@@ -64,7 +70,7 @@ def second_pass(
             training = encoder.training
             try:
                 encoder.train(training and dropout)
-                states.append(_all_states(encoder, inputs))
+                states.append(_states(encoder, inputs, layers))
             finally:
                 encoder.train(training)
 
@@ -74,14 +80,20 @@ def second_pass(
         yield states
 
 
-def _all_states(encoder: nn.Module, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Return the hidden states of a batch, without computing its padding where the encoder allows it."""
+def _states(
+    encoder: nn.Module, inputs: Mapping[str, torch.Tensor], layers: Sequence[int] | None
+) -> list[torch.Tensor]:
+    """Return the hidden states of layers of a batch, without computing its padding where the encoder allows it."""
+    depth = cast(PreTrainedModel, encoder).config.num_hidden_layers
+    if layers is None:
+        layers = range(depth + 1)
     if "token_type_ids" in inputs:  # language embeddings, which a packed row does not carry
-        return encoder(**inputs, output_hidden_states=True).hidden_states
-    layers = range(cast(PreTrainedModel, encoder).config.num_hidden_layers + 1)
-    reruns = any(getattr(module, "gradient_checkpointing", False) for module in encoder.modules())
-    ids, mask = inputs["input_ids"], inputs["attention_mask"]
-    return encode_batch(encoder, encoder, ids, mask, layers, reruns=reruns).hidden_states
+        output = encoder(**inputs, output_hidden_states=True)
+    else:
+        reruns = any(getattr(module, "gradient_checkpointing", False) for module in encoder.modules())
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        output = encode_batch(encoder, encoder, ids, mask, layers, reruns=reruns)
+    return [output.last_hidden_state if layer == depth else output.hidden_states[layer] for layer in layers]
 
 
 # Separates the pairs' random numbers from others of the same seed.
@@ -253,7 +265,7 @@ class ContinualTrainer(TaskTrainer):
         fed = {name: pairs.pop(name) for name in _FED if name in pairs}
         unwrapped, dropout = self.accelerator.unwrap_model(model), self.args.pairs_dropout
         with (
-            second_pass(unwrapped, fed, seed=self._pass_seed(), dropout=dropout) as states,
+            second_pass(unwrapped, fed, seed=self._pass_seed(), dropout=dropout, layers=self.layers) as states,
             self.accelerator.autocast(),
             self._packed(model),
         ):
@@ -283,9 +295,8 @@ class ContinualTrainer(TaskTrainer):
         words = (self.args.seed, _STREAM, *passes, self.args.process_index)
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
-    def _pair_vectors(self, hidden_states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
+    def _pair_vectors(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
         """Return the words' vectors and those in the reference."""
-        states = [hidden_states[layer] for layer in self.layers]
         computed: dict[str, Any] = {"words": pool_layers(states, pairs, "token")}
         if self.objective.reads("f0"):
             computed["f0"] = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
@@ -297,8 +308,8 @@ class ContinualTrainer(TaskTrainer):
         if self._reference_row is not None:
             inputs["token_type_ids"] = torch.full_like(pairs["kept_ids"], self._reference_row)
         with torch.no_grad(), self.accelerator.autocast():
-            states = _all_states(cast(nn.Module, self._reference), inputs)
-            return pool_layers([states[layer] for layer in self.layers], pairs, "kept")
+            states = _states(cast(nn.Module, self._reference), inputs, self.layers)
+            return pool_layers(states, pairs, "kept")
 
 
 def _pivot_of(pairs: Dataset, model: PreTrainedModel, reference: PreTrainedModel) -> str | None:

@@ -93,7 +93,7 @@ def test_held_out_pairs_by_language():
         "only some of the datasets have a column more": {"de": found["de"], "nl": more},
         "empty": {},
         r"\['fr'\]: its rows are in nl": {"de": found["de"], "fr": found["nl"]},
-        "a key of train_dataset is 'validation'": {"validation": found["bn"]},
+        r"train_dataset \(dict\) holds 'validation'. Pass one of them": {"validation": found["bn"]},
         "train_dataset: target_lang is en and fr": {"de": found["de"], "nl": french},
     }
     assert_refused({message: (partial(make, train_dataset=given), message) for message, given in table.items()})

@@ -188,9 +188,8 @@ class TaskTrainer(AlignmentTrainer):
         return (loss, output) if return_outputs else loss
 
     def _packed(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Let the encoder skip padding, except for a question answerer, whose head reads it."""
-        # A compiled model keeps its own forward.
-        if self.task.kind == "questions" or self.args.torch_compile:
+        """Let the encoder skip padding, which no loss reads."""
+        if self.args.torch_compile:  # a compiled model keeps its own forward
             return nullcontext()
         task_model = self.accelerator.unwrap_model(model)
         return packed_forward(task_model, reruns=bool(self.args.gradient_checkpointing))

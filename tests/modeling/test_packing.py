@@ -7,7 +7,11 @@ import torch
 from support.families import BACKWARD, CONFIGS, NEWER, PASS, save_base
 from support.numeric import assert_rounding
 from torch.nn.functional import pad
-from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.packing import FIRST_POSITIONS, can_pack, encode_batch, packed_forward
@@ -57,18 +61,22 @@ def test_packed_states_and_gradients_are_the_padded_ones(family, float64, tmp_pa
         assert_rounding(found[name], gradient, BACKWARD + SQUARES, scale)
 
 
-@pytest.mark.parametrize("auto_class", [AutoModelForTokenClassification, AutoModelForSequenceClassification])
+@pytest.mark.parametrize(
+    "auto_class",
+    [AutoModelForTokenClassification, AutoModelForSequenceClassification, AutoModelForQuestionAnswering],
+)
 @pytest.mark.parametrize("family", sorted({*FAMILIES} & {*CONFIGS}))
 def test_task_models_skip_padding_inside_a_block(family, auto_class, float64, tmp_path):
     save_base(family, tmp_path)
     torch.manual_seed(1)
-    model = auto_class.from_pretrained(tmp_path, num_labels=3).double().eval()
+    model = auto_class.from_pretrained(tmp_path, num_labels=2).double().eval()
     ids, mask = batch()
     found, read = [], []
     model.get_input_embeddings().register_forward_hook(lambda _, args, output: read.append(output.shape[:2]))
     for block in (contextlib.nullcontext(), packed_forward(model)):
         with block:
-            logits = model(input_ids=ids, attention_mask=mask).logits
+            output = model(input_ids=ids, attention_mask=mask)
+        logits = torch.stack(output.to_tuple(), -1) if "start_logits" in output else output.logits
         logits = logits[mask.bool()] if logits.dim() == 3 else logits
         model.zero_grad()
         logits.square().sum().backward()

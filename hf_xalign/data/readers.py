@@ -388,18 +388,17 @@ def _read_columns(path: str | Path) -> Iterator[tuple[int, Cells]]:
             blocks[-1].append((number, line, cells))
     lines = list(itertools.chain.from_iterable(blocks))
     is_word = _word_test(lines)
-    comments = [row for row in lines if not is_word(row)]
-    if comments:
-        number, line, _ = comments[0]
-        logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{len(comments):,}", number, line[:60])
-    words = [cells for _, _, cells in filter(is_word, lines)]
+    sentences = [list(filter(is_word, block)) for block in blocks]
+    words = [cells for rows in sentences for _, _, cells in rows]
+    if comments := len(lines) - len(words):
+        number, line, _ = next(itertools.filterfalse(is_word, lines))
+        logger.info("%s: skipped %s comments, such as line %s: %s", path, f"{comments:,}", number, line[:60])
     outer = [{cells[column] for cells in words} for column in (0, -1)]
     if span_parts(outer[0]) and not span_parts(outer[1]):
         raise InputError(f"{path}: its first column labels spans, and its last one does not. Write the word first.")
-    numbered = _are_numbers([[row[2][0] for row in filter(is_word, block)] for block in blocks])
+    numbered = _are_numbers([[cells[0] for _, _, cells in rows] for rows in sentences])
     label_column = _label_column(words) if numbered else None
-    for block in blocks:
-        rows = list(filter(is_word, block))
+    for rows, block in zip(sentences, blocks, strict=True):
         if not rows:
             continue
         first, _, start = rows[0]

@@ -370,7 +370,7 @@ class LabelSet:
         first_names = ", ".join(self.names[:12]) + (", ..." if len(self.names) > 12 else "")
         return f"{len(self.names)} labels ({first_names})"
 
-    def config(self) -> Cells:
+    def config(self) -> dict[str, Any]:
         """Return the label fields of a model's config."""
         return {"num_labels": len(self.names), "id2label": dict(enumerate(self.names)), "label2id": dict(self.ids)}
 

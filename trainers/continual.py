@@ -30,6 +30,7 @@ from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.checkpoint import load_encoder
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import layer_index
+from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
@@ -93,7 +94,7 @@ def _states(
         reruns = any(getattr(module, "gradient_checkpointing", False) for module in encoder.modules())
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         output = encode_batch(encoder, encoder, ids, mask, layers, reruns=reruns)
-    return [output.last_hidden_state if layer == depth else output.hidden_states[layer] for layer in layers]
+    return select_layers(output, layers, depth)
 
 
 # Separates the pairs' random numbers from others of the same seed.

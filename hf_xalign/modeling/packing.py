@@ -20,6 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPo
 
 from hf_xalign.modeling.features import FrozenStates
 from hf_xalign.modeling.freezing import replaced_forwards, started_after
+from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.top import TopLayer
 from hf_xalign.modeling.xalign.tuner import backbone_of
@@ -207,7 +208,6 @@ def _run_packed(
         if not reruns:  # other models may share the config
             config._attn_implementation_internal = attention
     states: list[Tensor | None] = [None] * (depth + 1)
-    for layer in layers:
-        state = output.last_hidden_state if layer == depth else output.hidden_states[layer]
+    for layer, state in zip(layers, select_layers(output, layers, depth), strict=True):
         states[layer] = layout.pad(state[0])
     return BaseModelOutput(states[depth], cast(Any, tuple(states)))

@@ -86,7 +86,7 @@ def nearest_neighbours(
         tensor([1, 0])
     """
     check_choice(("csls", "cosine", "margin"), similarity=similarity)
-    check_range(least=1, k=k)
+    check_range(least=1, k=k, source_vectors=len(source), target_vectors=len(target))
     if legacy and similarity != "csls":
         raise InputError("legacy=True is a variant of CSLS: leave similarity at 'csls'")
     device = torch.device(device) if device is not None else source.device

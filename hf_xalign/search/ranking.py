@@ -57,7 +57,7 @@ def nearest(
     [`~hf_xalign.search.csls.nearest_neighbours`].
     """
     check_choice(("csls", "cosine"), similarity=similarity)
-    check_range(least=1, n=n, k=k)
+    check_range(least=1, n=n, k=k, queries=len(queries), candidates=len(candidates))
     sides = {"query": queries, "candidate": candidates}
     if similarity == "csls" and neighbourhood is not None:
         sides["neighbourhood"] = neighbourhood

@@ -581,18 +581,18 @@ def read_records(source: str, *, split: str, revision: str | None) -> tuple[str,
 
 
 def _of_partition(records: Records, source: str, split: str) -> Records:
-    """Yield the records of a split, if a file holds those of several in a column `partition`, as MASSIVE's do."""
+    """Return the records of a split, if a source holds those of several in a column `partition`, as MASSIVE's does."""
     first = next(records, None)
-    if first is None:
-        return
-    records = itertools.chain([first], records)
-    if "partition" in first[1] and find_source(source, LABELLED, split)[0] == "file":
-        everything = read_records(source, split=split, revision=None)[1]
-        counts = Counter(record.get("partition") for _, record in everything)
-        if len(counts) > 1 and split in counts:
-            logger.info("%s: %s of %s rows are of the split %s", source, counts[split], counts.total(), split)
-            records = ((line, record) for line, record in records if record.get("partition") == split)
-    yield from records
+    if first is None or "partition" not in first[1]:
+        return itertools.chain(filter(None, [first]), records)
+    rows = [first, *records]
+    counts = Counter(record.get("partition") for _, record in rows)
+    name = "dev" if split == "validation" and split not in counts else split
+    if len(counts) > 1 and {"train", "test", name} & counts.keys():
+        check_choice(counts, split=name)
+        logger.info("%s: %s of %s rows are of the split %s", source, counts[name], counts.total(), name)
+        rows = [(line, record) for line, record in rows if record.get("partition") == name]
+    return iter(rows)
 
 
 def _hub_records(dataset: Dataset) -> Records:

@@ -121,9 +121,8 @@ def read_questions(
             break
         name = label_of(_get(record, "id", where), "id", where)
         by_id = find_language(match[1]) if (match := _TYDI.fullmatch(name)) else None
-        if by_id and context_lang and by_id != context_lang.replace("_", "-").split("-")[0]:
-            others[by_id] += 1
-            continue
+        if by_id:
+            record = {"language": by_id, **record}
         if context_lang and (other := other_language(record, context_lang)):
             others[other] += 1
             continue

@@ -238,7 +238,7 @@ def test_hostile_encoder():
     assert front.keys() == set(fields.split())
     assert front["language"] == ["de"] and front["tags"] == ["hf_xalign", FLAT]
     assert front["license"] == "other" and re.fullmatch(r"[\w.-]+", front["license_name"])
-    assert front["metrics"] == ["word_retrieval"]
+    assert re.fullmatch(r"[\w.-]+", *front["metrics"])
     free = outside_code(body)
     assert "alert(1)" in free and "{{ 7*7 }}" in body.replace("\\*", "*")  # shown, not run
     assert re.findall(r"^# .*", free, flags=re.MULTILINE)[0].startswith("# e.vil")  # what follows the last slash

@@ -39,6 +39,7 @@ def test_nearest_neighbours():
         "the mean."
     )
     options = [
+        ({"target": ONES[:0]}, whole("target_vectors=0: must be at least 1")),
         ({"similarity": "dot"}, whole("similarity=dot: choose one of csls, cosine, margin")),
         ({"similarity": "cosine", "legacy": True}, whole(legacy)),
         ({"target": on_circle(20, -20), "source": on_circle(150, 180), "similarity": "margin", "k": 1}, whole(margin)),
@@ -56,5 +57,8 @@ def test_ranking():
     def rank(queries, candidates, n=10, neighbourhood=None):
         return nearest(queries, candidates, n, neighbourhood=neighbourhood)
 
-    options = [({"similarity": "margin"}, whole("similarity=margin: choose one of csls, cosine"))]
+    options = [
+        ({"similarity": "margin"}, whole("similarity=margin: choose one of csls, cosine")),
+        ({"queries": ONES[:0]}, whole("queries=0: must be at least 1")),
+    ]
     assert_refused(calls(rank, rows) | calls(nearest, options, queries=ONES, candidates=ONES))

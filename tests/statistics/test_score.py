@@ -20,21 +20,17 @@ def test_a_name_is_read_back_as_the_value_it_was_written_from():
         assert Score.read(name).name == name
 
 
-def test_scores_of_a_record_know_their_candidates():
-    named = {
-        "retrieval_mean, mao": 0.5,
-        "pool, mao": 90,
-        "pool": 80,
-        "sentence_cls_to_pivot": 0.25,
-        "pool_sentences": 7,
-    }
-    found = [(score.name, score.value, score.n) for score in scores_of({"de": named})]
-    assert found == [(name, value, {0.5: 90, 0.25: 7}.get(value)) for name, value in named.items()]
+def test_scores_of_a_record_keep_names_and_values_and_know_what_they_measure():
+    named = {"retrieval_mean, mao": 0.5, "pool, mao": 90, "mine": 0.1}
+    found = [(score.language, score.name, score.value) for score in scores_of({"de": named})]
+    assert found == [("de", name, value) for name, value in named.items()]
     score = Score("retrieval", "last", "to", "mao")
     assert (score.folder, score.title, score.module) == (
         "retrieval_last_to_pivot-mao",
         "word retrieval",
         "word_retrieval",
     )
+    own = Score.read("semantic_similarity")
+    assert (own.title, own.module) == ("semantic similarity", "semantic_similarity")  # not word retrieval
     assert Score("probe", "pos").module == "classification_accuracy" and Score.read("exact_match").module == "qa_f1"
     assert [one.direction for one in replace(score, direction="from").directions()] == ["", "to", "from"]

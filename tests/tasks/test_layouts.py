@@ -8,6 +8,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from support.labelled import check
 
+from hf_xalign.errors import InputError
 from hf_xalign.tasks import examples, read_examples
 
 SAID = "change my alarm tomorrow to wake me up 30 minutes earlier"
@@ -125,6 +126,11 @@ def test_a_file_of_several_partitions_gives_the_one_asked_for(tmp_path):
     rows = [{"partition": part, "utt": part, "annot_utt": part, "intent": "x"} for part in ("train", "dev", "test")]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     assert read("de-DE.jsonl", text, "de", "token", tmp_path, split="test").rows["tokens"][:] == [["test"]]
+    # The files of a pattern hold several partitions too, and MASSIVE calls the validation set `dev`.
+    found = read_examples(f"de={tmp_path}/de-*.jsonl", "token", split="validation")
+    assert found.rows["tokens"][:] == [["dev"]]
+    with pytest.raises(InputError, match="split=dve: choose one of train, dev, test; did you mean 'dev'"):
+        read_examples(f"de={tmp_path}/de-DE.jsonl", "token", split="dve")
     # A file of one partition is read whole, whatever the split.
     alone = read("de.jsonl", json.dumps(rows[1]) + "\n", "de", "token", tmp_path)
     assert alone.rows["tokens"][:] == [["dev"]]

@@ -294,6 +294,7 @@ def test_tydi_says_the_language_in_the_id(tmp_path, caplog):
         found = read_questions(f"sw={write_json(tmp_path / 'tydi.json', tydi())}")
     assert found.rows["id"][:] == ["swahili-123-0", "swahili-7-2"] and found.language == "sw"
     assert "skipped questions in other languages (1 in te)" in caplog.text
+    assert len(read_questions(f"swh={tmp_path / 'tydi.json'}")) == 2  # another code of Swahili
 
 
 # ---- Two languages ----

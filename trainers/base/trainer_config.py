@@ -112,9 +112,8 @@ def check_optimizer(optimizer: torch.optim.Optimizer | None, model: torch.nn.Mod
         )
 
 
-# Parts of the names of scores.
-_LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error"}
-_HIGHER = {"retrieval", "sentence", "alignment", "selection", "accuracy", "f1", "match", "cosine"}
+# Parts of the names of scores that fall in training. Of any other score more is better, as transformers takes it.
+_LOWER = {"loss", "perplexity", "distance", "distances", "l2", "drift", "aer", "error", "mae", "mse", "rmse"}
 # Fields that are set from eval_strategy, or if there is no accelerator.
 _DERIVED = {"do_eval", "eval_on_start", "dataloader_pin_memory"}
 
@@ -309,7 +308,6 @@ class AlignmentConfig(TrainingArguments):
         return {k: v for k, v in changed if k not in _DERIVED and (k not in preset or preset[k] != v)}
 
 
-def is_lower_better(metric: str) -> bool | None:
-    """Return whether a lower score of this name is better, or None if the name is unknown."""
-    parts = set(metric.split("_"))
-    return True if parts & _LOWER else False if parts & _HIGHER else None
+def is_lower_better(metric: str) -> bool:
+    """Return whether a lower score of this name is better; `greater_is_better` overrides it."""
+    return not _LOWER.isdisjoint(metric.split("_"))

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel
 
 from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.batches.masked import PretrainingCollator
 from hf_xalign.data.encoding import first_position, position_limit
-from hf_xalign.data.parallel import check_columns, check_dataset
+from hf_xalign.data.parallel import check_columns, check_dataset, is_by_language
 from hf_xalign.data.pretraining.rows import TokenEntries, encode_pretraining
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.embedding_alignment import alignment_of_model
@@ -140,8 +140,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         return model, train_dataset, collator
 
     def _read(self, data: Any, name: str) -> Any:
-        splits = isinstance(data, DatasetDict) or (isinstance(data, Mapping) and {"train", "test"} & {*data})
-        if isinstance(data, Mapping) and not splits:  # text by language
+        if is_by_language(data):
             parts = {check_language(language, f"a key of {name}"): part for language, part in data.items()}
             return {language: check_dataset(part, f"{name}[{language!r}]") for language, part in parts.items()}
         remedy = 'Give text by language, such as {"de": dataset}, or rows of encode_pretraining.'

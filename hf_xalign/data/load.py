@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import regex
-from datasets import Dataset, DatasetDict, LargeList, List, concatenate_datasets
+from datasets import Dataset, LargeList, List, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from hf_xalign.cache import cache_dir, digest, make_once, map_rows
@@ -38,13 +38,13 @@ from hf_xalign.data.arrow import (
 from hf_xalign.data.parallel import (
     COLUMNS,
     HELD,
-    SPLITS,
     Table,
     check_columns,
     check_dataset,
     check_key,
     check_values,
     describe_pair,
+    is_by_language,
 )
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
@@ -182,7 +182,7 @@ def load_parallel(
 
 def _items(source: Any, source_lang: str | None, target_lang: str) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the name of each source in a source, the source itself, and its language."""
-    if isinstance(source, Mapping) and not (isinstance(source, DatasetDict) or SPLITS & source.keys()):
+    if is_by_language(source):
         are_lists = all(isinstance(rows, list) for rows in source.values())
         if are_lists and forms.find_columns(tuple(map(str, source)), source_lang, target_lang):  # columns of texts
             yield _name(source), Dataset.from_dict(source), source_lang
@@ -527,7 +527,7 @@ def join_languages(data: Any, name: str) -> Dataset:
 
     A dataset without a column `source_lang` gets the language that it is given by; other rows must be in it.
     """
-    if not isinstance(data, Mapping) or isinstance(data, DatasetDict) or SPLITS & data.keys():
+    if not is_by_language(data):
         return read_dataset(data, name)
     by_language = {}
     for key, rows in data.items():

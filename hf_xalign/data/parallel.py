@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import datasets
 import numpy as np
@@ -72,6 +72,11 @@ def check_labelled(rows: Any, what: str) -> Dataset:
             check_lengths(f"word of {what}, row {start + row}", words=range(words[row]), labels=range(labels[row]))
         start += len(table)
     return rows
+
+
+def is_by_language(data: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether data is a dict of languages, not of splits."""
+    return isinstance(data, Mapping) and not isinstance(data, datasets.DatasetDict) and not SPLITS & data.keys()
 
 
 def check_dataset(data: Any, name: str) -> Dataset:

@@ -23,7 +23,7 @@ import pytest
 from support.launch import TESTS
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-METHODS = ("fao", "mao", "ppa", "align_mlm", "continual", "mapping", "prepare", "align_words")
+METHODS = ("fao", "mao", "ppa", "align_mlm", "continual", "finetune", "mapping", "prepare", "align_words")
 
 
 class Faults:
@@ -134,20 +134,21 @@ def recipes(files):
     from support.recipe import DERIVE, command, on_files, pretraining_command, task_command
 
     from hf_xalign.cli.main import main as command_line
-    from hf_xalign.recipes import align_mlm, continual, fao, mao, mapping, ppa
+    from hf_xalign.recipes import align_mlm, continual, fao, finetune, mao, mapping, ppa
 
     short = ["--max_steps", "2", "--save_steps", "1", "--save_strategy", "steps", "--report_to", "none"]
     plain = command(files, *short)
     resume = ["--resume_from_checkpoint", "true"]
     pairs = ["--pairs", f"de={files / 'test.tsv'}", "--reference", str(files / "base"), "--max_length", "32"]
-    tasks = task_command(files, "--seeds", "0", "--save_models", "true", *pairs, *short, evaluation=("de=en.jsonl",))
+    task = task_command(files, "--seeds", "0", "--save_models", "true", *short, evaluation=("de=en.jsonl",))
     texts = pretraining_command(files, *DERIVE, "--dictionary_share", "1", *short)
     return {
         "fao": (fao.main, plain, resume),
         "mao": (mao.main, [*plain, "--objective", "infonce"], resume),
         "ppa": (ppa.main, [*plain, "--min_tokens", "1", "--max_tokens", "60", "--queue_size", "16"], resume),
         "align_mlm": (align_mlm.main, texts, resume),
-        "continual": (continual.main, tasks, []),
+        "continual": (continual.main, [*task, *pairs], []),
+        "finetune": (finetune.main, task, []),
         "mapping": (mapping.main, [*on_files(files), "--device", "cpu"], ["--overwrite_output_dir", "true"]),
         "prepare": (
             lambda words: sys.exit(command_line(["prepare", "--workers", "1", *words])),

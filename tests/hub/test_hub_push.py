@@ -266,6 +266,14 @@ def make_trainer(folder, repo):
     return FAOTrainer(make_encoder(), args, train_dataset=make_links(8), processing_class=make_tokenizer())
 
 
+def test_saving_a_run_that_is_pushed_saves_it_once(own_hub, tmp_path, monkeypatch):
+    trainer, saved = make_trainer(tmp_path / "run", "me/saved"), []
+    save = trainer.save_files
+    monkeypatch.setattr(trainer, "save_files", lambda *args: saved.append(save(*args)))
+    trainer.save_model()
+    assert len(saved) == 1 and own_hub.files("me/saved")["model.safetensors"]
+
+
 def test_trainers_push_no_pickle(own_hub, tmp_path):
     trainer = make_trainer(tmp_path / "run", "me/run")
     trainer.train()

@@ -38,7 +38,7 @@ _STEP = re.compile(r"checkpoint-(\d+)$")
 _MAY_CHANGE = re.compile(
     r"(overwrite_)?output_dir|num_train_epochs|max_steps|resume_from_checkpoint|run_name|project|report_to|push_to_hub"
     r"|per_device_(train|eval)_batch_size|gradient_accumulation_steps"
-    r"|(logging|log|eval|save|hub|trackio|do|ddp|include|activation|gradient_checkpointing)_\w+"
+    r"|(logging|log|eval|save|hub|trackio|do|ddp|include)_\w+"
     r"|(fsdp|torch_compile|gradient_checkpointing|activation_checkpointing|dataloader_(?!drop_last))\w*"
     r"|bf16|fp16|tf32|use_cpu|torch_empty_cache_steps|disable_tqdm|load_best_model_at_end"
     r"|early_stopping_patience|ignore_data_skip|restore_callback_states_from_checkpoint|full_determinism"

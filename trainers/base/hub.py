@@ -52,19 +52,22 @@ class HubTrainer(Trainer):
 
         Returns the commit on the main process, None on the others.
         """
-        self.callback_handler.on_push_begin(self.args, self.state, self.control)
         self.save_model(_internal_call=True)
+        return self._upload(commit_message, token=token, revision=revision, private=private, base_model=base_model)
+
+    def _upload(self, message: str = "End of training", **given: Any) -> CommitInfo | None:
+        """Push the run's folder as it was saved; options of `hub.push` that are not given are those of `args`."""
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
         if not self.is_world_process_zero():
             return None
         args, folder = self.args, Path(cast(str, self.args.output_dir))
         if not (folder / FILENAME).exists():
             self.create_model_card(tags=list(getattr(self.model, "model_tags", None) or []))
-        return hub.push(
-            folder,
-            self.hub_model_id or args.hub_model_id or folder.absolute().name,
-            message=commit_message,
-            token=args.hub_token if token is None else token,
-            revision=args.hub_revision if revision is None else revision,
-            private=args.hub_private_repo if private is None else private,
-            base_model=base_model,
-        )
+        options: dict[str, Any] = {
+            "token": args.hub_token,
+            "revision": args.hub_revision,
+            "private": args.hub_private_repo,
+        }
+        options |= {name: value for name, value in given.items() if value is not None}
+        repo_id = self.hub_model_id or args.hub_model_id or folder.absolute().name
+        return hub.push(folder, repo_id, message=message, **options)

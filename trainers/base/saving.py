@@ -259,7 +259,7 @@ class SavingTrainer(HubTrainer):
         elif self._trained and self.run is None and self._recorded and self.args.should_save and not _internal_call:
             logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
         if self.args.push_to_hub and not _internal_call:
-            self.push_to_hub(revision=self.args.hub_revision)
+            self._upload()
 
     def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
         """Save model, tokenizer and settings; `state` are the gathered weights of a sharded model."""

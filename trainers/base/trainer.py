@@ -89,7 +89,7 @@ class AlignmentTrainer(ScoringTrainer):
     # False if the encoder is frozen below a module, so that its weights may have any type.
     trains_encoder: ClassVar[bool] = True
     # Times the preset's learning rate for an adapter, whose update begins at zero: the rate of full fine-tuning moves
-    # it little. The advice of Schulman et al. (2025, LoRA Without Regret) is about ten times as much.
+    # it little (benchmarks/adapter_rate.py). Schulman et al. (2025, LoRA Without Regret) advise about ten times.
     adapter_rate: ClassVar[float] = 1.0
     # True if training starts from a module with random weights, so that scores before it are not the encoder's.
     random_start: bool = False

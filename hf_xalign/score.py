@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -114,10 +113,3 @@ class Score:
     def pool(self) -> Score:
         """Return the number of its candidates."""
         return replace(self, task="pool", pooling=KINDS[self.task].pool, direction="", value=None)
-
-
-def scores_of(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Score]:
-    """Yield the scores of one stage of a record, `{language: {name: value}}`, in its order."""
-    for language, named in scores.items():
-        for name, value in named.items():
-            yield Score.read(name, language, value)

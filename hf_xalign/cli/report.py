@@ -38,20 +38,20 @@ def run(args: Arguments) -> None:
     if args.output is not None:
         check_output(args.output, file=True)
     if args.examples is not None:
-        from hf_xalign.cli.pairs import TextOptions, load_stages
+        from hf_xalign.cli.pairs import Run, TextOptions, load_stages
         from hf_xalign.errors import InputError
         from hf_xalign.links.frozen import read_links
         from hf_xalign.modeling.loading import choose_device
         from hf_xalign.report.retrievals import changed_retrievals, retrieve_words, write_retrievals
 
-        record, file = read_record(args.folder), Path(args.folder) / EVAL_LINKS
-        if not file.is_file():
+        run = Run(args.folder, Path(args.folder), read_record(args.folder))
+        if not (file := run.folder / EVAL_LINKS).is_file():
             raise InputError(f"{args.folder}: this run kept no links, so it has no words to show. Omit --examples.")
         links, retrievals = read_links(file), []
-        models = TextOptions(model=args.folder, base=str(record["base_model"]["name"]), device=args.device)
-        device, prompt = choose_device(args.device), record["settings"].get("prompt")
+        models = TextOptions(model=args.folder, base=run.record["base_model"]["name"])
+        device, prompt = choose_device(args.device), run.setting("prompt")
         for _, name, model, tokenizer in load_stages(models, None, device, prompt, []):
-            retrievals.append(retrieve_words(model, tokenizer, links, desc=f"Retrieving by {name}"))
+            retrievals.append(retrieve_words(model, tokenizer, links, run.layer, f"Retrieving by {name}"))
             del model
         write_retrievals(args.folder, changed_retrievals(links, *retrievals, examples=args.examples, seed=args.seed))
     print(f"saved: {write_report(args.folder, args.output)}")

@@ -47,19 +47,12 @@ def model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str
     }
 
 
-def push_model_space(
-    folder: str | os.PathLike[str],
-    repo_id: str,
-    *,
-    base_model: str | None = None,
-    token: str | bool | None = None,
-) -> CommitInfo:
+def push_model_space(folder: str | os.PathLike[str], repo_id: str, *, base_model: str | None) -> CommitInfo:
     """Upload the files of [`model_space`] as a Space of the model's name, private if the model is."""
-    private = HfApi(token=token).model_info(repo_id).private
+    private = HfApi().model_info(repo_id).private
     return push_space(
         repo_id,
         lambda name: model_space(folder, name, base_model=base_model),
         private=private,
         message=f"Explore {repo_id}",
-        token=token,
     )

@@ -224,5 +224,5 @@ def _check_tokens(folder: Path, contents: Mapping[str, bytes | Path]) -> None:
             raise InputError(f"{folder}/{name} holds a Hub token. Remove it, and revoke it in your Hub settings.")
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -75,7 +75,7 @@ def language_ids(config: PreTrainedConfig) -> dict[str, int] | None:
     return None if ids is None else dict(ids)
 
 
-def _row_of(language: str, rows: Mapping[str, int]) -> int:
+def language_row(language: str, rows: Mapping[str, int]) -> int:
     """Return the row of a language in an encoder's language embeddings; an unknown one raises an InputError."""
     if (code := _known(language, rows)) is None:
         known = ", ".join(rows) or "no language"
@@ -91,7 +91,7 @@ def _known(language: str, ids: Mapping[str, int]) -> str | None:
 def language_embedding(model: PreTrainedModel, language: str) -> torch.Tensor:
     """Return the embedding of a language, (dim,), detached."""
     embeddings = cast(nn.Module, model.base_model.embeddings)
-    row = _row_of(language, language_ids(model.config) or {})
+    row = language_row(language, language_ids(model.config) or {})
     return cast(nn.Embedding, embeddings.token_type_embeddings).weight.detach()[row]
 
 
@@ -164,7 +164,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
     modules = _modules_with_maps(model)
     before = [module._language for module in modules]
     rows = language_ids(cast(PreTrainedModel, model).config)
-    row = None if rows is None else _row_of(language, rows)
+    row = None if rows is None else language_row(language, rows)
 
     def add_types(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]

@@ -14,7 +14,7 @@ import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.checks import check_range
 from hf_xalign.cluster import Map, run_on_cluster
@@ -169,7 +169,7 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
 def _rebuild(
     function: Callable[..., Any],
     model_class: type[PreTrainedModel],
-    config: Any,
+    config: PreTrainedConfig,
     dtype: torch.dtype,
     state: dict[str, torch.Tensor],
     gpu: bool,

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hf_xalign.cache import read_json
-from hf_xalign.record import portable, read_record, write_text
+from hf_xalign.record import Record, portable, read_record, write_text
 from hf_xalign.report import charts
-from hf_xalign.report.charts import render
 from hf_xalign.score import Score
 from hf_xalign.tables import score_rows, view
 
@@ -50,7 +49,7 @@ def render_report(folder: str | os.PathLike) -> str:
     log, log_source, steps = _read_log(folder)
     distances = _read(folder / "distances.json")
     retrievals = _read(folder / "retrievals.json")
-    return render(
+    return charts.render(
         "report.html",
         title=f"{_base(record)}: {record['method']}, {', '.join(record['languages']['others'])}",
         **run,
@@ -94,12 +93,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _base(record: Mapping[str, Any]) -> str:
+def _base(record: Record) -> str:
     name = record["base_model"]["name"]
     return os.path.basename(name.rstrip("/\\")) or name
 
 
-def _scores(record: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _scores(record: Record) -> list[tuple[str, list[dict[str, Any]]]]:
     stages = [record["scores"].get(stage) or {} for stage in ("before", "after")]
     by_language = []
     for language, rows in groupby(score_rows(record), key=lambda row: row[0]):

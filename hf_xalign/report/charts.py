@@ -134,7 +134,7 @@ def render_similarity(found: Mapping[str, WordSimilarity], *, measure: str, sour
     return render("similarity.html", title="Word similarities", found=found, **texts)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """Format a value of the record: integers with separators, text unchanged, the rest as JSON."""
     if isinstance(value, str):
         return value

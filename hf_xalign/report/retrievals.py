@@ -34,11 +34,10 @@ class Retrieved(NamedTuple):
 
 
 def retrieve_words(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dataset: Dataset, *, desc: str | None = None
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dataset: Dataset, layer: int = -1, desc: str = ""
 ) -> dict[str, Retrieved]:
     """Find each linked source word's nearest linked target word, as `retrieval_mean_to_pivot` counts it."""
-    retrieved = {}
-    device = next(model.parameters()).device
+    retrieved, device = {}, next(model.parameters()).device
     for language, row_ids in language_rows(dataset).items():
         rows = dataset.select(row_ids)
         links = [np.asarray(pairs, dtype=np.int64).reshape(-1, 2) for pairs in rows["links"][:]]
@@ -46,7 +45,8 @@ def retrieve_words(
         words = np.concatenate(links)
         present, vectors = np.ones(len(words), dtype=bool), []
         for n, side in enumerate(SIDES):
-            encoded = side_vectors(model, tokenizer, rows, side, desc=desc and f"{desc} ({language}, {side})")
+            label = f"{desc} ({language}, {side})" if desc else None
+            encoded = side_vectors(model, tokenizer, rows, side, layers=(layer,), desc=label)
             places = encoded.offsets[link_rows] + torch.from_numpy(words[:, n])
             present &= encoded.present[places].numpy()
             vectors.append(encoded.vectors[places, 0])

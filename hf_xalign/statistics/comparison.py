@@ -7,7 +7,7 @@ A system is the folder of a run, with `scores.json` (the task, metric and scores
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -302,7 +302,7 @@ def _names(folders: Sequence[str | Path], names: Sequence[str] | None) -> list[s
     return list(names)
 
 
-def _list(items: Any, mark: str = ", ") -> str:
+def _list(items: Iterable[object], mark: str = ", ") -> str:
     return mark.join(map(str, items))
 
 

@@ -13,7 +13,7 @@ import transformers
 from accelerate.utils import broadcast
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.environment import progress
@@ -115,7 +115,7 @@ def check_parts(name: str, adapter: str | None, *, tagger: bool, layers: Sequenc
 
 
 def _changed_layers(
-    config: Any, adapter: str | None, *, head: bool = False, layers: Sequence[int] | None = None
+    config: PreTrainedConfig, adapter: str | None, *, head: bool = False, layers: Sequence[int] | None = None
 ) -> Sequence[int] | None:
     """Return the layers that an adapter's module on top changes, counted from the end, or None.
 
@@ -141,7 +141,7 @@ def _changed_layers(
 _HEADS = ("ForTokenClassification", "ForSequenceClassification", "ForQuestionAnswering")
 
 
-def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
+def _check_head(name: str | os.PathLike, config: PreTrainedConfig, task: Task) -> None:
     """Raise an InputError for a head for another task or other labels, even if its weights would fit."""
     trained = [class_name for class_name in config.architectures or [] if class_name.endswith(_HEADS)]
     if not trained:
@@ -157,7 +157,7 @@ def _check_head(name: str | os.PathLike, config: Any, task: Task) -> None:
         )
 
 
-def _label_names(config: Any) -> tuple[str, ...]:
+def _label_names(config: PreTrainedConfig) -> tuple[str, ...]:
     """Return the names of a head's labels in their order, () for transformers' default names."""
     names = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
     return () if names == tuple(f"LABEL_{number}" for number in range(len(names))) else names

@@ -34,7 +34,7 @@ from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.data.code_switching import answer_spans, stands_at
 from hf_xalign.data.encoding import check_fast, check_vocabulary
 from hf_xalign.data.load import hub_commit
-from hf_xalign.data.readers import file_format, load_json, text_of
+from hf_xalign.data.readers import Record, file_format, load_json, text_of
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.data.sources import parse_source
 from hf_xalign.data.words import clean_text
@@ -186,14 +186,14 @@ def _children(parent: Any, key: str, where: str, dot: str = ".") -> Iterator[tup
         yield f"{where}{dot}{key}[{number}]", child
 
 
-def _text(record: Mapping[str, Any], key: str, where: str) -> str:
+def _text(record: Record, key: str, where: str) -> str:
     value = text_of(_get(record, key, where), key, where)
     if not value.strip():
         raise InputError(f"{where}: {key!r} is empty. Remove the question.")
     return value
 
 
-def _answers(record: Mapping[str, Any], context: str, where: str) -> dict[str, list]:
+def _answers(record: Record, context: str, where: str) -> dict[str, list]:
     """Return `text` and `answer_start` of the answers, from a dict of lists or a list of dicts."""
     value = _get(record, "answers", where)
     try:

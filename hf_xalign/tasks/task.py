@@ -19,7 +19,7 @@ from hf_xalign.config import imported
 from hf_xalign.data.batches.pairs import pad_rows
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
-from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number
+from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number, language_row
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tasks.examples import Examples
@@ -55,12 +55,7 @@ class LanguageInputs:
         """
         ids: dict[str, int] = {}
         if self.embeddings is not None:
-            if language not in self.embeddings:
-                raise InputError(
-                    f"language {language!r}: the encoder has language embeddings for {', '.join(self.embeddings)}. "
-                    "Give the text one of these codes."
-                )
-            ids["language_row"] = self.embeddings[language]
+            ids["language_row"] = language_row(language, self.embeddings)
         if self.maps is not None:
             ids["language_number"] = language_number(language, self.maps, "the model")
         return ids

@@ -400,6 +400,14 @@ def test_report_makes_examples_when_asked(models, tmp_path, capsys):
     kept = json.loads((folder / "retrievals.json").read_text("utf-8"))["languages"]["de"]
     assert (folder / "report.html").read_text("utf-8").count("<mark>") == len(kept["examples"]) == 4
     assert main(["report", str(folder), "--examples", "0"]) == 2
+    # Words of a map's run are those of the mapped layer, which the scores read too.
+    mapped = {"base_model": {"name": str(models / "base"), "hub_id": None}, "method": "mapping"}
+    write_record(folder, make_record() | mapped | {"settings": {"layers": [0]}})
+    assert main(["report", str(folder), "--examples", "4", "--device", "cpu"]) == 0
+    found = json.loads((folder / "retrievals.json").read_text("utf-8"))
+    stages = [load_encoder(str(name), CPU) for name in (models / "base", folder)]
+    wanted = [retrieve_words(*stage, make_links(8), layer=0) for stage in stages]
+    assert found == changed_retrievals(make_links(8), *wanted, examples=4)
     # A run with a prompt: its base reads it too, although its tokenizer does not have it.
     prompted = load_encoder(str(folder), CPU)[1]
     set_prompt(prompted, "the ").save_pretrained(folder)

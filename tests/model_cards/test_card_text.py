@@ -91,7 +91,7 @@ def test_pictures_of_the_folder_are_shown(tmp_path):
     card = write_card(tmp_path, make_record()).read_text()
     assert re.findall(r"^!\[.*\]\((.*)\)$", card, flags=re.MULTILINE) == shown
     assert "![Cosine distances of linked and of random word pairs, layer -1](distances_cosine_layer-1.png)" in card
-    assert card == render_card(make_record(), pictures=reversed([*shown, "](http://e.vil).png"]))
+    assert card == render_card(make_record(), pictures=["](http://e.vil).png", *reversed(shown)])
 
 
 def test_paths_say_nothing_of_the_machine():

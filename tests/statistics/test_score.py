@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
-from hf_xalign.score import KINDS, Score, scores_of
+from hf_xalign.score import KINDS, Score
 
 
 def test_a_name_is_read_back_as_the_value_it_was_written_from():
@@ -20,10 +20,7 @@ def test_a_name_is_read_back_as_the_value_it_was_written_from():
         assert Score.read(name).name == name
 
 
-def test_scores_of_a_record_keep_names_and_values_and_know_what_they_measure():
-    named = {"retrieval_mean, mao": 0.5, "pool, mao": 90, "mine": 0.1}
-    found = [(score.language, score.name, score.value) for score in scores_of({"de": named})]
-    assert found == [("de", name, value) for name, value in named.items()]
+def test_scores_know_what_they_measure():
     score = Score("retrieval", "last", "to", "mao")
     assert (score.folder, score.title, score.module) == (
         "retrieval_last_to_pivot-mao",

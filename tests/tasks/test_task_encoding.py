@@ -264,12 +264,19 @@ def test_bad_examples_and_scores():
         [
             (r"file\.jsonl: some words have no label", partial(encode, BIO, strange, training=True)),
             ("special tokens", partial(encode, TEXTS, texts(), max_length=2)),
-            ("'fr': the encoder has language embeddings for en, de", encode, TOKENS, words(language="fr"), told),
+            (
+                "language=fr: the encoder has language embeddings",
+                encode,
+                TOKENS,
+                words(language="fr"),
+                told,
+            ),
             ("the model has maps for", LanguageInputs(maps={"en": 0}).columns, "fr"),
             ("sentence 1: the label 'NOUN' is in no scheme", count_spans, [["O"], ["NOUN"]], [["O"], ["O"]]),
             ("span_f1 needs BIO labels, or tags", TokenTask, LabelSet(("O", "Z-X")), "span_f1"),
         ]
     )
+    assert LanguageInputs(embeddings={"he": 1}).columns("iw") == {"language_row": 1}  # the old code of Hebrew
     assert len(encode(BIO, strange)) == len(encode(TOKENS, strange, training=True)) == 2
 
 

@@ -315,7 +315,7 @@ def test_continual(tmp_path, monkeypatch):
             "reference has 1 layers of 16": {"model": model, "reference": make_encoder(layers=1)},
             "the reference shares weights with the model": {"model": model, "reference": model.base_model},
             "head=tagger: the encoder of a tagger is frozen": {"head": "tagger"},
-            "language 'de': the encoder has language embeddings for en, fr": {"model": told},
+            "language=de: the encoder has language embeddings for en, fr": {"model": told},
         },
     )
 

@@ -16,7 +16,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK,
 
 from hf_xalign.checks import check_choice
 from hf_xalign.errors import explained
-from hf_xalign.record import portable, to_plain
+from hf_xalign.record import Record, portable, to_plain
 from hf_xalign.tables import score_values
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _set_up(setup: Callable[..., Any], args: Any, state: TrainerState, model: An
             setattr(config, name, value)
 
 
-def track_record(args: TrainingArguments, record: Mapping[str, Any]) -> None:
+def track_record(args: TrainingArguments, record: Record) -> None:
     """Add a finished record to the W&B run of the main process; do nothing without a run.
 
     Settings and data go into the run's config under `record`, results into its summary under `record`. The table

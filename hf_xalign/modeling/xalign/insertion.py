@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME, cached_file
 
 from hf_xalign.errors import InputError, explained
+from hf_xalign.modeling.languages import row_numbers
 from hf_xalign.modeling.xalign.config import TOP_NAME, XAlignConfig, base_of
 from hf_xalign.modeling.xalign.top import BottleneckLayer, TopLayer, XAlignLayer, language_numbers
 from hf_xalign.modeling.xalign.tuner import XAlignModel, backbone_of, find_top, remove_top
@@ -273,16 +274,15 @@ def _linear_map(model: PreTrainedModel, language: str | None) -> tuple[TopLayer,
             "a bare encoder ends in a layer norm, which cannot absorb a linear map. "
             f"{keep}, or put it into a task model by hf_xalign.modeling.with_alignment and merge that"
         )
-    ids = language_numbers(config)
-    if config.languages and language not in ids:
-        raise InputError(f"language={language}: name the map to merge by language=... ({', '.join(ids)})")
+    number = None
+    if config.languages:
+        number = row_numbers(language, language_numbers(config), 1, "this module")
     # Read W and b from the module's outputs for 0 and for the unit vectors, whatever it is made of.
     size = model.config.hidden_size
     exact = copy.deepcopy(module).double()
     points = torch.cat([torch.zeros(1, size), torch.eye(size)]).to(next(module.parameters()).device, torch.float64)
-    number = None if language not in ids else torch.tensor([ids[language]], device=points.device)
     with torch.no_grad():
-        images = exact(points[None], None, number)[0]
+        images = exact(points[None], None, None if number is None else number.to(points.device))[0]
     return top, (images[1:] - images[0]).T, images[0]
 
 

@@ -199,7 +199,7 @@ def _score(linked: Dataset, path: str) -> str:
     )
 
 
-def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
+def _warn_of_unsplit(sample: dict[str, list]) -> None:
     """Log a warning for languages whose text has no spaces between words, and no column of words."""
     from hf_xalign.data.words import lettered_words
 
@@ -219,7 +219,7 @@ def _warn_of_unsplit(sample: dict[str, list[Any]]) -> None:
             )
 
 
-def _split_at_blanks(batch: dict[str, list[Any]]) -> dict[str, list[list[str]]]:
+def _split_at_blanks(batch: dict[str, list]) -> dict[str, list[list[str]]]:
     from hf_xalign.data.words import WORDS, batch_words
 
     return dict(zip(WORDS, batch_words(batch, blanks=True)))

@@ -31,7 +31,7 @@ from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 from hf_xalign.modeling.word_vectors import WordVectors
 from hf_xalign.record import write_text
 
-MEASURES = ("l2", "cosine")
+MEASURES = ("l2", "cosine")  # that of the loss, and that by which words are retrieved
 NUMBERS = "distances.json"
 HISTOGRAM_PAIRS = 2000  # word pairs per language in a run's histogram: enough for its bins
 

@@ -102,11 +102,10 @@ class HeldOut:
             for side in SIDES:
                 yield language, side, side_language(rows, side) or "en", rows
 
-    def compare(self, source: str, target: str, source_lang: str, target_lang: str) -> WordSimilarity:
+    def compare(self, source: str, source_lang: str, target: str, target_lang: str) -> WordSimilarity:
         """Return the cosines of the words of two sentences."""
-        model, tokenizer = self._encoder
         return word_similarity(
-            model, tokenizer, source, target, source_lang=source_lang, target_lang=target_lang, layer=self._layer
+            *self._encoder, source, target, source_lang=source_lang, target_lang=target_lang, layer=self._layer
         )
 
     def neighbours(self, word: str, lang: str, n: int = 8) -> dict[str, Found]:

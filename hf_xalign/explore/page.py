@@ -51,32 +51,22 @@ def typed(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip())
 
 
-def draw(stages: Mapping[str, HeldOut], show: Callable[..., Markup], *texts: str) -> str:
-    """Return what `show` draws of every encoder, by its title such as `before`, one under the other.
+def draw(stages: Mapping[str, HeldOut], find: Callable[..., WordSimilarity | dict[str, Found]], *texts: str) -> str:
+    """Return what `find` finds for typed texts in every encoder, by its title such as `before`, one under the other.
 
-    `show` gets the encoder's held-out text and what was typed, which is escaped. What cannot be shown, such as an
-    empty sentence, is a line that says why.
+    `find` is a method of [`HeldOut`]. What was typed is escaped. What cannot be shown, such as an empty sentence, is a
+    line that says why.
     """
+    parts = []
     try:
-        parts = [Markup("<h3>{}</h3>{}").format(title, show(stage, *texts)) for title, stage in stages.items()]
+        given = [typed(text) for text in texts]
+        for title, stage in stages.items():
+            found = find(stage, *given)
+            shown = matrix(found) if isinstance(found, WordSimilarity) else _lists(found)
+            parts.append(Markup("<h3>{}</h3>{}").format(title, shown))
     except InputError as error:
         return str(Markup("<p><b>{}</b></p>").format(error))
     return str(Markup("").join(parts))
-
-
-def show_matrix(stage: HeldOut, source: str, source_lang: str, target: str, target_lang: str) -> Markup:
-    """Show the similarity matrix of two sentences."""
-    return matrix(stage.compare(typed(source), typed(target), source_lang, target_lang))
-
-
-def show_neighbours(stage: HeldOut, word: str, language: str) -> Markup:
-    """Show the nearest words of every language."""
-    return _lists(stage.neighbours(typed(word), language))
-
-
-def show_search(stage: HeldOut, sentence: str, language: str) -> Markup:
-    """Show the nearest sentences of every language."""
-    return _lists(stage.search(typed(sentence), language))
 
 
 def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: str) -> Blocks:
@@ -95,22 +85,22 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
             # 4,000 letters: a matrix has a cell for any two words.
             return [gradio.Textbox(value, label=label, scale=4, max_length=4000), gradio.Dropdown(codes, **choice)]
 
-    def button(name: str, show: Callable[..., Markup], inputs: list[Any], value: str = "") -> None:
-        find, output = gradio.Button(name, variant="primary"), gradio.HTML(value)
+    def button(name: str, find: Callable[..., Any], inputs: list[Any], value: str = "") -> None:
+        press, output = gradio.Button(name, variant="primary"), gradio.HTML(value)
         # One thread at a time encodes. A private function is not listed as an API.
         alone: dict[str, Any] = {"concurrency_id": "encoder", "concurrency_limit": 1, "api_visibility": "private"}
-        gradio.on([find.click, inputs[0].submit], partial(draw, stages, show), inputs, output, **alone)
+        gradio.on([press.click, inputs[0].submit], partial(draw, stages, find), inputs, output, **alone)
 
     source, target = (pair["source"], pair["source_lang"]), (pair["target"], pair["target_lang"])
     with gradio.Blocks(title=title, analytics_enabled=False) as page:
         gradio.HTML(str(Markup("<h1>{}</h1><p>{}</p>").format(title, about)))
         with gradio.Tab("Matrix"):
             inputs = [*row("Sentence", *source), *row("Translation", *target)]
-            button("Compare", show_matrix, inputs, draw(stages, show_matrix, *source, *target))
+            button("Compare", HeldOut.compare, inputs, draw(stages, HeldOut.compare, *source, *target))
         with gradio.Tab("Words"):
-            button("Find words", show_neighbours, row("Word", word, pair["source_lang"]))
+            button("Find words", HeldOut.neighbours, row("Word", word, pair["source_lang"]))
         with gradio.Tab("Sentences"):
-            button("Find sentences", show_search, row("Search", *source))
+            button("Find sentences", HeldOut.search, row("Search", *source))
     return page
 
 

@@ -63,7 +63,7 @@ QueueStart = Literal["empty", "random"]
 # Values of `pairs` for a slot without a key, and for a slot with a random key.
 EMPTY, RANDOM = -1, -2
 
-_FORMAT = "hf_xalign momentum 1"
+_FORMAT = "hf_xalign momentum 1"  # a new number refuses checkpoints with other tensors
 
 
 class KeyQueue(nn.Module):

@@ -35,7 +35,7 @@ from hf_xalign.modeling.xalign.top import Rotation
 from hf_xalign.modeling.xalign.tuner import find_top
 from hf_xalign.pretrained import nonfinite
 
-LENGTH_FILE = "sentence_bert_config.json"
+LENGTH_FILE = "sentence_bert_config.json"  # from which sentence-transformers reads where to truncate
 
 
 def open_sentence_transformer(model: nn.Sequential) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

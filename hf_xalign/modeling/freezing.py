@@ -19,7 +19,8 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME
 from hf_xalign.modeling.xalign.config import TOP_NAME, base_of
 
-_SWITCHED = "_switched_by_trainer"
+_SWITCHED = "_switched_by_trainer"  # on the model, because the next trainer of it undoes what it finds
+Switch = tuple[nn.Parameter | nn.Module, str, bool | float]  # owner, attribute, value
 
 
 def _children(module: nn.Module, *names: str) -> list[nn.Module]:
@@ -78,7 +79,7 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
     stack = []
     if 0 < top_layer < model.config.num_hidden_layers and model.config.model_type != "albert":
         stack = list(encoder_layers(model))
-    outputs: list[Any] = []
+    outputs: list[torch.Tensor | tuple] = []
 
     def run(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         outputs.append(forward(*args, **kwargs))
@@ -127,7 +128,7 @@ def outputs_of_layers(model: PreTrainedModel, layers: int) -> int | None:
 
     None means that a step cannot start after them, because they hand on more, as T5's first layer its position biases.
     """
-    outputs: list[Any] = []
+    outputs: list[torch.Tensor | tuple] = []
     stack = list(encoder_layers(model))[:layers]
     handles = [layer.register_forward_hook(lambda _, args, output: outputs.append(output)) for layer in stack]
     ids = torch.ones(1, 2, dtype=torch.long, device=next(model.parameters()).device)
@@ -165,13 +166,13 @@ def _dropout(module: nn.Module) -> list[tuple[str, float]]:
     return [(name, value) for name, value in floats if "dropout" in name or (is_dropout and name == "p")]
 
 
-def find_switches(model: nn.Module) -> list[tuple[Any, str, Any]]:
-    """Return whether each parameter is trained, and each dropout probability: (owner, attribute, value)."""
-    switches: list[tuple[Any, str, Any]] = [(p, "requires_grad", p.requires_grad) for p in model.parameters()]
+def find_switches(model: nn.Module) -> list[Switch]:
+    """Return whether each parameter is trained, and each dropout probability."""
+    switches: list[Switch] = [(p, "requires_grad", p.requires_grad) for p in model.parameters()]
     return switches + [(module, *attribute) for module in model.modules() for attribute in _dropout(module)]
 
 
-def note_switched(model: nn.Module, before: list[tuple[Any, str, Any]]) -> None:
+def note_switched(model: nn.Module, before: list[Switch]) -> None:
     """Note on the model which of its [`find_switches`] have changed, for [`switch_back`]."""
     vars(model)[_SWITCHED] = [switch for switch in before if getattr(switch[0], switch[1]) != switch[2]]
 

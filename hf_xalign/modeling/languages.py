@@ -184,12 +184,6 @@ def _modules_with_maps(model: nn.Module) -> list[LanguageAware]:
     return [module for module in model.modules() if isinstance(module, LanguageAware) and module.language_maps]
 
 
-def number_languages(languages: Sequence[str], pivot: str | None) -> dict[str, int]:
-    """Return the id of each language for `language=`: 0 for the pivot, which has no map, and 1, 2, ... for others."""
-    ids = {language: k for k, language in enumerate(languages, start=1)}
-    return {**ids, **({pivot: 0} if pivot else {})}
-
-
 def language_number(language: str, ids: Mapping[str, int], owner: str) -> int:
     """Return the id of one language; an unknown language raises an InputError."""
     if (code := _known(language, ids)) is None:

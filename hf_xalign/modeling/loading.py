@@ -33,7 +33,7 @@ from hf_xalign.network import TransportError
 
 logger = logging.getLogger(__name__)
 
-SENTENCE_CONFIG = "config_sentence_transformers.json"
+SENTENCE_CONFIG = "config_sentence_transformers.json"  # the only file that has the prompts of a checkpoint
 
 
 def load(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # keeps the data package out of the imports
 Step = Literal["unit", "center"]
 
 _FORMAT = "hf_xalign.map"
-_VERSION = "1"
+_VERSION = "1"  # a new number refuses files of which this code would read other maps
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,9 @@ def sentence_key(ids: Sequence[int]) -> bytes:
     return np.asarray(ids, dtype=np.int64).tobytes()
 
 
+States = tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]
+
+
 class WordVectors(NamedTuple):
     """Vectors of every word in a list of sentences, float32 (words, layers, dim) on the CPU.
 
@@ -68,7 +71,7 @@ def hidden_batches(
     desc: str | None = None,
     extra: Callable[[np.ndarray], dict[str, torch.Tensor]] | None = None,
     cluster: Map | None = None,
-) -> Generator[tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]]:
+) -> Generator[States]:
     """Run the encoder over token ids, longest sentences first, without gradients and dropout.
 
     `layers` are positions in `hidden_states`, `dtype` is the autocast dtype (None: no autocast), `desc` the label of a
@@ -129,7 +132,7 @@ def _forward(
     *,
     layers: Sequence[int],
     dtype: torch.dtype | None,
-) -> tuple[np.ndarray, torch.Tensor, list[torch.Tensor]]:
+) -> States:
     device, num_layers = next(model.parameters()).device, model.config.num_hidden_layers
     tokens, mask = torch.from_numpy(ids).to(device), torch.from_numpy(inside).to(device).long()
     extra_inputs = {name: value.to(device) for name, value in extra.items()}
@@ -167,13 +170,13 @@ def ray_encoders(model: PreTrainedModel, address: str | None) -> Iterator[Map | 
 
 
 def _rebuild(
-    function: Callable[..., Any],
+    function: Callable[..., States],
     model_class: type[PreTrainedModel],
     config: PreTrainedConfig,
     dtype: torch.dtype,
     state: dict[str, torch.Tensor],
     gpu: bool,
-) -> Callable[[Any], Any]:
+) -> Callable[[tuple], States]:
     """Make the encoder of a worker, and return the function that runs a batch by it."""
     torch.set_num_threads(1)
     model = model_class(config)
@@ -182,13 +185,13 @@ def _rebuild(
     return partial(_on_worker, function, model.eval())
 
 
-def _on_worker(function: Callable[..., Any], model: PreTrainedModel, batch: tuple[Any, ...]) -> Any:
+def _on_worker(function: Callable[..., States], model: PreTrainedModel, batch: tuple) -> States:
     """Run a batch in a worker and move its result to the CPU."""
     rows, mask, states = function(model, *batch)
     return rows, mask.cpu(), [hidden.cpu() for hidden in states]
 
 
-def _in_threads(forward: Callable[[int], Any], starts: Iterable[int], threads: int) -> Generator[Any]:
+def _in_threads(forward: Callable[[int], States], starts: Iterable[int], threads: int) -> Generator[States]:
     """Yield `forward(start)` for each start, in order, from a thread pool that works a few calls ahead."""
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     ahead: deque[Future] = deque()

@@ -25,7 +25,7 @@ from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tables import table
 
 SCORES = "scores.json"
-_BETTER, _WORSE, _MINUS = "*", "†", "−"
+_BETTER, _WORSE, _MINUS = "*", "†", "−"  # a minus as wide as a plus, so that columns stay aligned
 _WIDTH = 119  # of the notes in a terminal
 # Fields of scores.json that are equal for all seeds of a system: else one folder would hold two.
 SHARED = ("task", "metric", "train_language")

@@ -140,7 +140,7 @@ class LabelledTask(Task):
         return encoded
 
     def _columns(
-        self, batch: dict[str, list], tokenizer: Any, limit: int, segments: bool
+        self, batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, limit: int, segments: bool
     ) -> tuple[dict[str, list], int, list[tuple[int, int]]]:
         """Return the columns of a batch of examples, the number of truncated items, and the unknown words.
 
@@ -208,7 +208,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             )
 
     def _columns(
-        self, batch: dict[str, list], tokenizer: Any, limit: int, segments: bool
+        self, batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, limit: int, segments: bool
     ) -> tuple[dict[str, list], int, list[tuple[int, int]]]:
         sentences = batch["tokens"]
         encoded = tokenize_words(tokenizer, sentences, limit)
@@ -268,10 +268,14 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         """
         gold = examples.rows["labels"][:]
         predicted: list[list[str | None]] = []
+        words: list[str | None] = []  # those with a label
         for references, tokens, label_ids in zip(gold, encoded["first"], predictions, strict=True):
             names = (self.labels.names[label_id] for label_id in label_ids)
-            has_label = (token >= 0 and label != UNLABELLED for token, label in zip(tokens, references, strict=True))
-            predicted.append([next(names) if labelled else None for labelled in has_label])
+            predicted.append([])
+            for token, label in zip(tokens, references, strict=True):
+                has_label = label != UNLABELLED
+                predicted[-1].append(next(names) if has_label and token >= 0 else None)
+                words += predicted[-1][-1:] if has_label else []
         scores = {"accuracy": count_words(predicted, gold, outside=None)}
         if self.labels.mark_spans:
             # A word without a prediction cannot be part of a predicted span.
@@ -281,12 +285,6 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             predicted_spans, gold_spans = ([tags_as_spans(tags) for tags in side] for side in (predicted, gold))
             scores["span_f1"] = count_spans(predicted_spans, gold_spans)
         scores["token_f1"] = count_words(predicted, gold)
-        words = [
-            label
-            for labels, references in zip(predicted, gold, strict=True)
-            for label, reference in zip(labels, references, strict=True)
-            if reference != UNLABELLED
-        ]
         counts = {"words": len(words), "lost_words": words.count(None)}
         return TaskScores(scores, counts, _only_label(words, examples.label_names))
 
@@ -448,7 +446,7 @@ class SequenceTask(LabelledTask):
         }
 
     def _columns(
-        self, batch: dict[str, list], tokenizer: Any, limit: int, segments: bool
+        self, batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, limit: int, segments: bool
     ) -> tuple[dict[str, list], int, list[tuple[int, int]]]:
         pair = "text_b" in batch
         encoded = tokenizer(

@@ -87,9 +87,10 @@ def load_tagger(
 ) -> BiLSTMCRFForTokenClassification:
     """Load an encoder with a new tagger, in float32, from safetensors only.
 
-    The tagger reads `layers`, which an adapter must all change. By default it reads the layers that the adapter
-    changes, else the last four. `settings` are other fields of
-    [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`]. Other arguments and errors are those of [`load_task_model`].
+    The tagger reads `layers`, which an adapter's module on top must all change. By default it reads those that
+    this module changes, the last one if there is none, and without an adapter the last four. `settings` are other
+    fields of [`~hf_xalign.modeling.tagger.BiLSTMCRFConfig`]. Other arguments and errors are those of
+    [`load_task_model`].
     """
     encoder = load(name_or_path, revision=revision)
     if not isinstance(encoder, PreTrainedModel):

@@ -256,7 +256,7 @@ class TokenText(NamedTuple):
         return int(first), int(last)
 
 
-NO_SPAN = -1
+NO_SPAN = -1  # not 0, at which an answer may begin
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
             )
         sample = examples.rows.select(range(0, len(examples), -(-len(examples) // 200)))  # at most 200 rows
         for name in ("question", "context"):
-            texts = [text[:500] for text in sample[name]]
+            texts = [text[:500] for text in sample[name]]  # a book says no more than its first page
             check_vocabulary(tokenizer, texts, sample[0][f"{name}_lang"], f"{examples.name}, {name}")
         mark = tokenizer.convert_tokens_to_ids("▁")  # which XLM-R puts before some words as a separate token
         segments: dict[str, list[int]] = {}

@@ -24,7 +24,7 @@ from hf_xalign.tasks.task import TaskScores
 
 SCORES = "scores.json"
 EXAMPLES = "examples"
-RUN = "run.json"
+RUN = "run.json"  # deleted when there are scores: what it holds is then in them
 
 
 def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:

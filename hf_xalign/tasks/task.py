@@ -120,7 +120,7 @@ class Task(ABC):
         metrics: definition of each metric that `score` returns, for the card.
         example_inputs: Python code of the card that makes `tokens` with `tokenizer`.
         example_result: Python code of the card that reads the result of `model(**tokens)`.
-        metric: headline score, one of `metrics`.
+        metric: headline score, one of `metrics`; checkpoints are chosen by its largest value.
     """
 
     kind: ClassVar[str]
@@ -257,7 +257,7 @@ def predict(
     """
     check_range(least=1, batch_size=batch_size)
     device = next(model.parameters()).device
-    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
+    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")  # a batch that is too large fails first
     predictions: list[np.ndarray] = [np.empty(0)] * len(order)
     starts = progress(range(0, len(order), batch_size), desc=desc, leave=False)
     with evaluating(model), torch.inference_mode():

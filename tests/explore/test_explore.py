@@ -25,7 +25,7 @@ from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import text_vectors
 from hf_xalign.evaluation.similarity import WordSimilarity
 from hf_xalign.explore.held_out import HeldOut
-from hf_xalign.explore.page import draw, make_page, serve, show_matrix, show_neighbours, show_search
+from hf_xalign.explore.page import draw, make_page, serve
 from hf_xalign.explore.space import model_space
 from hf_xalign.links.frozen import write_links
 from hf_xalign.record import write_record
@@ -79,15 +79,18 @@ def test_search_ranks_by_cosine_and_leaves_the_sentence_itself_out(stages):
 
 
 def test_texts_are_escaped(stages):
-    shown = [draw(stages, show_matrix, HOSTILE, "de", "the dog", "en"), draw(stages, show_search, "the dog", "en")]
-    shown += [draw(stages, show_neighbours, "hund", "de")]
+    shown = [
+        draw(stages, HeldOut.compare, HOSTILE, "de", "the dog", "en"),
+        draw(stages, HeldOut.search, "the dog", "en"),
+    ]
+    shown += [draw(stages, HeldOut.neighbours, "hund", "de")]
     for html in shown:
         assert "<img" not in html and "<b>&" not in html
     assert "&lt;img" in shown[1] and "{{dog}}" in shown[2] and "2px solid #D55E00" in shown[0]
 
 
 def test_what_cannot_be_shown_is_a_line_that_says_why(stages):
-    for html in (draw(stages, show_search, " ", "de"), draw(stages, show_matrix, "", "de", "the", "en")):
+    for html in (draw(stages, HeldOut.search, " ", "de"), draw(stages, HeldOut.compare, "", "de", "the", "en")):
         assert html.startswith("<p><b>") and "the text is empty" in html
 
 

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.nearest import assert_nearest, is_exact, means, points, rounding, scores, units, vectors
-from support.numeric import assert_rounding
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.maps import unit
@@ -243,27 +242,6 @@ def test_bands_share_one_buffer_no_larger_than_needed(monkeypatch):
     assert len(places) == 1 and places.pop()[1] == 4 * 10 * 70
     [(_, band)] = csls.bands(left[:3], right[:5], "name")
     assert band.untyped_storage().nbytes() == 4 * 3 * 5
-
-
-def test_largest_values_of_rows_and_columns(monkeypatch):
-    monkeypatch.setattr(csls, "_BLOCK", 2)
-    for rows, columns, k in ((47, 50, 10), (50, 47, 3), (3, 4, 5)):
-        values = vectors(rows, rows, dim=columns).round()  # many are equal
-        for dim, size in ((0, rows), (1, columns)):
-            assert torch.equal(csls.largest(values, k, dim), values.topk(min(k, size), dim).values)
-
-
-def test_means_of_nearest_are_the_formulas(monkeypatch):
-    monkeypatch.setattr(csls, "_BAND", 600)
-    source, target = vectors(14, 45, hubs=True), vectors(15, 37, hubs=True)
-    target[30:35] = target[0]  # each copy counts
-    whole = [csls.unit_rows(side, "side") for side in (source, target)]
-    for k in (1, 10, 41):
-        wanted = means(source, target, k), means(target, source, k)
-        for one, other in zip(csls._means_of_nearest(csls.bands(*whole, ""), 37, k), wanted, strict=True):
-            assert one.dtype == torch.float32
-            np.testing.assert_allclose(one.numpy(), other, rtol=0, atol=rounding(12, k, scale=1))
-        assert_rounding(ranking._mean_of_nearest(*whole, k), wanted[0], 2 * 12 + k + 8, scale=1)
 
 
 def test_equal_rows_are_found(monkeypatch):

@@ -10,7 +10,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.languages import Language, LanguageAware, number_languages, row_numbers
+from hf_xalign.modeling.languages import Language, LanguageAware, row_numbers
 from hf_xalign.modeling.pooling import pool_spans
 from hf_xalign.modeling.xalign.config import XAlignConfig
 
@@ -361,4 +361,5 @@ class TopLayer(XAlignLayer, LanguageAware):
 
 def language_numbers(config: XAlignConfig) -> dict[str, int]:
     """Return the id of each language for `language=`: 1, 2, ... for the maps, 0 for the pivot without one."""
-    return number_languages(config.languages or (), config.pivot)
+    ids = {language: k for k, language in enumerate(config.languages or (), start=1)}
+    return ids | ({config.pivot: 0} if config.pivot else {})

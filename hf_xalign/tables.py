@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hf_xalign.record import Record
-from hf_xalign.score import Score
+from hf_xalign.score import KINDS, Score
 
 
 def width(text: str) -> int:
@@ -100,12 +100,12 @@ def before_table(record: Record) -> str:
 
 
 def headline_rows(record: Record) -> list[tuple[str, ...]]:
-    """Return the rows of [`score_rows`] with each language's first score of words, sentences, lexicon and probes."""
+    """Return rows of [`score_rows`]: a language's first score of words, sentences and lexicon, and all others."""
     rows: dict[tuple[Any, ...], tuple[str, ...]] = {}
+    grouped = KINDS.keys() - {"probe"}  # of other kinds, each score says something else
     for row in score_rows(record):
-        score = Score.read(row[1], row[0])
-        if not score.is_count:
-            kind = score.measure if score.task == "probe" else score.task
+        if not (score := Score.read(row[1], row[0])).is_count:
+            kind = score.task if score.task in grouped else score.measure
             rows.setdefault((score.language, kind, score.protocol, score.layer), row)
     return list(rows.values())
 

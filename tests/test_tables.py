@@ -14,7 +14,7 @@ def test_scores_of_the_untrained_module_and_costs():
         "before": {"de": {"retrieval_mean": 0.7812, "pool": 3456}},
         "untrained": {"de": {"retrieval_mean": 0.012, "pool": 3456, "bli_p@1": 0.013, "bli_p@5": 0.2}},
         "after": {
-            "de": {"retrieval_mean": 0.8661, "retrieval_words": 0.87, "bli_p@1": 0.02},
+            "de": {"retrieval_mean": 0.8661, "retrieval_words": 0.87, "bli_p@1": 0.02, "my_one": 0, "my_two": 0.1},
             "bn": {"retrieval_mean": 0.5},
         },
     }
@@ -23,6 +23,8 @@ def test_scores_of_the_untrained_module_and_costs():
         "----------------------------------------------------------",
         "de        retrieval_mean    78.1        1.2   86.6    +8.5",
         "de        bli_p@1              -        1.3    2.0       -",
+        "de        my_one               -          -    0.0       -",
+        "de        my_two               -          -   10.0       -",
         "bn        retrieval_mean       -          -   50.0       -",
         "",
         "trainable parameters: 147,456 (0.13% of the encoder)",

@@ -169,7 +169,7 @@ def test_bad_windows_and_answers():
         [
             (crowded, partial(encode, ONE, max_length=17)),
             ("overlap=-1", partial(encode, ONE, overlap=-1)),
-            ("language 'fr'", partial(encode, ONE, codes=("fr", "de"), languages=embeddings)),
+            ("language=fr", partial(encode, ONE, codes=("fr", "de"), languages=embeddings)),
             (r"qa\.json, context: 100% of the words in en", encode, unseen),
             (r"qa\.json: the tokenizer drops every answer", partial(encode, empty, tokenizer=blind())),
             ("max_answer_tokens=0", spans),

@@ -112,27 +112,6 @@ def test_scores_of_a_task():
     assert_rounding(found.totals()["accuracy"], 2 / 3, RATIO)
 
 
-def test_modules_give_the_librarys_scores():
-    predicted, gold = draw(seed=2)
-    found = {}
-    for name in ("classification_accuracy", "span_f1", "token_f1"):
-        sides = {"predictions": predicted, "references": gold}
-        if name == "classification_accuracy":
-            sides = {side: [label for labels in rows for label in labels] for side, rows in sides.items()}
-        found[name] = metrics.load(name).compute(**sides)
-    whole, words = count_spans(predicted, gold), count_words(predicted, gold, outside=None)
-    kinds = found["span_f1"]["kinds"]
-    assert {name: found["span_f1"][name] for name in ("f1", "precision", "recall")} == micro_scores(whole)
-    assert set(kinds) == {"a", "b"}
-    assert sum(kind["predicted"] for kind in kinds.values()) == whole.columns["predicted"].sum()
-    assert found["token_f1"]["f1"] == count_words(predicted, gold).score()
-    accuracy = found["classification_accuracy"]
-    assert (
-        found["token_f1"]["accuracy"] == accuracy["accuracy"] and accuracy["examples"] == words.columns["gold"].sum()
-    )
-    assert_rounding(accuracy["accuracy"], words.score(), RATIO)
-
-
 # ---- Answers out of logits ----
 
 QUESTIONS = np.array([0, 0, 0, 1, 3, 3, 4])  # question 2 has no window

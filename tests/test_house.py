@@ -24,7 +24,7 @@ EXAMPLES = [name for name, path in MODULES.items() if ".metrics." not in name an
 FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
-    "cli": (1604, 23),
+    "cli": (1597, 22),
     "core": (2864, 55),
     "data": (7054, 129),
     "evaluation": (1994, 17),
@@ -34,7 +34,7 @@ CAPS = {
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (629, 0),
-    "modeling": (4773, 75),
+    "modeling": (4772, 75),
     "objectives": (1241, 13),
     "prepare": (969, 4),
     "recipes": (2647, 31),

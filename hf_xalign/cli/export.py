@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from hf_xalign.cache import check_output, read_json
+from hf_xalign.cache import check_output
 from hf_xalign.checks import needs, setting
 from hf_xalign.data.sources import check_models
-from hf_xalign.errors import InputError
 
 DESCRIPTION = """Write an encoder for sentence-transformers, or with --onnx for ONNX Runtime.
 
@@ -39,16 +37,10 @@ def run(args: Arguments) -> None:
     """Write the folder."""
     check_models([args.model])
     check_output(args.output)
-    modules = Path(args.model, "adapter_config.json")
-    alone = modules.exists() and not Path(args.model, "config.json").exists() and not args.onnx
-    if alone and read_json(modules)["peft_type"] == "XALIGN":
-        raise InputError(
-            f"{args.model}: sentence-transformers cannot load the modules of this model. Add --onnx to export them."
-        )
 
     from peft import PeftModel
 
-    from hf_xalign.modeling import merge
+    from hf_xalign.modeling import XAlignConfig, merge
     from hf_xalign.modeling.export import export_onnx, save_sentence_transformer
     from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 
@@ -56,6 +48,7 @@ def run(args: Arguments) -> None:
     if args.onnx:
         folder = export_onnx(model, tokenizer, args.output, pooling=args.pooling, lang=args.lang, int8=args.int8)
     else:
-        encoder = merge(model) if isinstance(model, PeftModel) else model
+        mergeable = isinstance(model, PeftModel) and not isinstance(model.active_peft_config, XAlignConfig)
+        encoder = merge(model) if mergeable else model
         folder = save_sentence_transformer(encoder, tokenizer, args.output, pooling=args.pooling)
     print(f"saved: {folder}")

@@ -31,8 +31,7 @@ from hf_xalign.modeling.languages import language_context
 from hf_xalign.modeling.loading import SENTENCE_CONFIG, read_settings, with_default_prompt
 from hf_xalign.modeling.pooling import SENTENCE_POOLINGS, SentencePooling
 from hf_xalign.modeling.xalign.config import base_of
-from hf_xalign.modeling.xalign.top import Rotation
-from hf_xalign.modeling.xalign.tuner import find_top
+from hf_xalign.modeling.xalign.top import Rotation, XAlignLayer
 from hf_xalign.pretrained import nonfinite
 
 LENGTH_FILE = "sentence_bert_config.json"  # from which sentence-transformers reads where to truncate
@@ -188,7 +187,7 @@ def read_length(config: PreTrainedConfig) -> dict[str, Any]:
 
 def _check_plain(model: PreTrainedModel) -> None:
     """Raise an InputError for a model whose saved weights transformers alone cannot load."""
-    if find_top(model) is not None:
+    if any(isinstance(module, XAlignLayer) for module in model.modules()):
         raise InputError(
             "this encoder has modules that sentence-transformers does not load. Export it as ONNX, whose graph "
             "contains them (`hf-xalign export RUN OUT --onnx`), or use encode_sentences"

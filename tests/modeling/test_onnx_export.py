@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from support.adapters import adapt, make_base
+from support.adapters import adapt, make_base, save_pair
 from support.families import CONFIGS, NEWER, save_base
 from support.launch import STEP
 from support.maps import make_rotated
@@ -96,6 +96,11 @@ def test_the_command_writes_a_folder_for_sentence_transformers(tmp_path, capsys)
     assert '"PreTrainedTokenizerFast"' in (tmp_path / "out" / "tokenizer_config.json").read_text()
     assert main(["export", str(files / "base"), str(tmp_path / "out"), "--int8"]) == 2
     assert "int8=true needs onnx=true" in capsys.readouterr().err
+    for kind in ("linear", "houlsby"):  # modules, also inside the layers alone
+        save_pair(tmp_path / kind, kind=kind)
+        make_tokenizer().save_pretrained(tmp_path / kind / "adapter")
+        assert main(["export", str(tmp_path / kind / "adapter"), str(tmp_path / "other")]) == 2
+        assert "(`hf-xalign export RUN OUT --onnx`)" in capsys.readouterr().err
 
 
 def test_without_the_packages_the_extra_is_named(tmp_path, monkeypatch):

@@ -220,7 +220,7 @@ def main() -> None:
         settle_cpu(args[0].device.type)
         corpus = load_word_corpus(data, args[0])
     text = open_text(corpus, args[0])
-    linked = args[0].linking(corpus.linking).apply(corpus.train, model=text.model, tokenizer=text.tokenizer)
+    linked = corpus.linking.apply(corpus.train, model=text.model, tokenizer=text.tokenizer)
     text.train, text.evaluation = linked.pairs, make_evaluation_links(corpus.evaluation, corpus.train)
     encoder = model_fingerprint(text.model)
     setup = {

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isfinite
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hf_xalign.errors import InputError, suggestion
@@ -62,24 +62,25 @@ def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
 
 
 def excludes(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
-    """Return a rule that a field cannot be used if all these other fields have these values, as in [`needs`]."""
+    """Return a rule that a field does not go with all these values of others, as in [`needs`]; or with nothing."""
     return Rule(others, False, when, why)
 
 
-def setting(default: Any = dataclasses.MISSING, **metadata: Any) -> Any:
+def setting(default: Any = dataclasses.MISSING, help: str = "", group: str = "", **checks: Any) -> Any:
     """Return a dataclass field with metadata for `check` and the command line."""
+    metadata = {name: value for name, value in {"help": help, "group": group, **checks}.items() if value != ""}
     if isinstance(default, list | dict):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+def check(*objects: Any, inherited: Mapping[str, Rule] = MappingProxyType({})) -> None:
     """Check all fields of dataclass instances, and the rules between them.
 
     Args:
         objects: instances without a common field name. Rules about other fields are not checked. If an instance has a
             method `changed`, it returns the names of fields that differ from their defaults.
-        inherited: {field: metadata} for fields of another library's class.
+        inherited: {field: rule} in addition, for fields of another library's class.
 
     Raises:
         SettingError: a value, or a combination of values, is not allowed.
@@ -89,7 +90,7 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
     changed = cache(partial(_changed, objects))
     for name, (instance, field) in fields.items():
         cls: Any = type(instance)
-        metadata, value = {**field.metadata, **(inherited or {}).get(name, {})}, values[name]
+        metadata, value = field.metadata, values[name]
         if value is not None and (choices := metadata.get("choices") or _literals(cls).get(name)):
             for item in value if isinstance(value, list | tuple) else [value]:
                 check_choice(choices, **{name: item})
@@ -97,7 +98,7 @@ def check(*objects: Any, inherited: Mapping[str, Mapping[str, Any]] | None = Non
             check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
         if metadata.get("distinct") and value is not None and (value or name in changed()):
             check_distinct(**{name: value})
-        for rule in metadata.get("rules", ()):
+        for rule in (*metadata.get("rules", ()), *([inherited[name]] if name in inherited else [])):
             if name in changed() if rule.when is _CHANGED else _holds(value, rule.when):
                 _check_rule(rule, name, values)
 
@@ -109,10 +110,15 @@ def _check_rule(rule: Rule, name: str, values: Mapping[str, Any]) -> None:
     unmet = [other for other, expected in rule.others.items() if not _holds(values[other], expected)]
     if rule.needed and unmet:
         requirements = " and ".join(_describe(other, rule.others[other]) for other in unmet)
-        raise SettingError(f"{setting} needs {requirements}{reason}: set it, or leave {name} out", name)
-    if not rule.needed and not unmet:
+        fault = f" needs {requirements}{reason}: set it, or leave {name} out"
+    elif rule.needed or unmet:
+        return
+    elif rule.others:
         conflicts = " and ".join(f"{other}={show(values[other])}" for other in rule.others)
-        raise SettingError(f"{setting} does not go with {conflicts}{reason}: change one of them", name)
+        fault = f" does not go with {conflicts}{reason}: change one of them"
+    else:
+        fault = f": {rule.why}"
+    raise SettingError(setting + fault, name)
 
 
 def _holds(value: Any, expected: Any) -> bool:
@@ -156,17 +162,19 @@ def _literals(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def _changed(objects: Iterable[Any]) -> set[str]:
-    names = set()
+    names: set[str] = set()
     for instance in objects:
         if hasattr(instance, "changed"):
-            names |= set(instance.changed())
-            continue
-        for field in dataclasses.fields(instance):
-            factory = field.default_factory
-            default = field.default if factory is dataclasses.MISSING else factory()
-            if getattr(instance, field.name, None) != default:
-                names.add(field.name)
+            names.update(instance.changed())
+        else:
+            fields = dataclasses.fields(instance)
+            names.update(field.name for field in fields if getattr(instance, field.name, None) != default_of(field))
     return names
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field, `dataclasses.MISSING` without one."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def check_choice(choices: Collection[Any], **values: Any) -> None:

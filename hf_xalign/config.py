@@ -23,7 +23,7 @@ import json
 import re
 import sys
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -36,7 +36,7 @@ from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError, content_errors, explained, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
-_UNSET = object()
+_UNSET: Any = dataclasses.MISSING
 _BOOLEANS = {"yes": True, "true": True, "t": True, "y": True, "1": True} | dict.fromkeys(
     ("no", "false", "f", "n", "0"), False
 )
@@ -102,7 +102,10 @@ class CommandLine:
         late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
         names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
         names += [name for name in late if not is_secret_name(name)]
-        self._declared = _declared(known)
+        self._made: dict[type[Any] | str, Any] = {}
+        # Fields that have their value: the first class takes it, because `label_names` are the names of labels in our
+        # arguments, and the keys of labels in a batch in transformers'.
+        self._taken: set[str] = set()
         # The options of the other classes, with their values, stay in their order.
         self._options, self._late = _Parser(known, True).parse_options(words)
         for number, word in enumerate(self._late):
@@ -112,46 +115,44 @@ class CommandLine:
         config = self._options.pop("config", None)
         self._entries = _read_config(packaged_file(config, "configs", "--config")) if config else {}
         for key, (_, location) in self._entries.items():
-            if key not in names and is_secret_name(key):
-                raise InputError(f"{location}: {key} {_NO_TOKENS}")
             if key not in names:
-                raise InputError(f"{location}: unknown key {key!r}{suggestion(key.replace('-', '_'), names)}")
-        self._early = self._make(known)
+                unknown = f"unknown key {key!r}{suggestion(key.replace('-', '_'), names)}"
+                raise InputError(f"{location}: {f'{key} {_NO_TOKENS}' if is_secret_name(key) else unknown}")
+        self._make(known)
         if late:
             self.check_files()
 
     def check_files(self) -> None:
         """Refuse missing files, by the arguments' own methods."""
-        for arguments in self._early:
+        for arguments in self._made.values():
             getattr(arguments, "check_files", lambda: None)()
 
     def fill(self) -> tuple[Any, ...]:
         """Import the other classes, and return an instance of each class."""
-        later = [imported(cls) for cls in self._types if isinstance(cls, str)]
-        options, unknown = _Parser(later, True).parse_options(self._late)
+        late = [cls for cls in self._types if isinstance(cls, str)]
+        options, unknown = _Parser(list(map(imported, late)), True).parse_options(self._late)
         if unknown:
             raise InputError(_unknown_option(unknown[0], []))
         self._options |= options
-        self._declared |= _declared(later)
-        late, early = iter(self._make(later)), iter(self._early)
-        instances = tuple(next(late if isinstance(cls, str) else early) for cls in self._types)
-        with self._places():
-            checks.check(*instances)
-        return instances
+        self._make(late)
+        return tuple(self._made[cls] for cls in self._types)
 
-    def _make(self, types: Sequence[type[Any]]) -> list[Any]:
-        """Return an instance of each class, with the values of the command line, or else of the file."""
-        values: dict[str, Any] = {}
-        for name, hint in (item for cls in types for item in _hints(cls).items()):
-            if name in self._options:
-                values.setdefault(name, _option_value(name, self._options[name], hint))
-            elif name in self._entries:
-                value, location = self._entries[name]
-                values.setdefault(name, coerce(value, hint, f"{location}: {name}"))
+    def _make(self, types: Sequence[type[Any] | str]) -> None:
+        """Fill classes with the values of the command line, or else of the file; check them with those made before."""
+        given: dict[type[Any] | str, dict[str, Any]] = {cls: {} for cls in types}
+        for cls, values in given.items():
+            for name, hint in _hints(imported(cls)).items():
+                if name in self._taken:
+                    continue
+                if name in self._options:
+                    values[name] = _option_value(name, self._options[name], hint)
+                elif name in self._entries:
+                    value, location = self._entries[name]
+                    values[name] = coerce(value, hint, f"{location}: {name}")
+            self._taken |= values.keys()
         with self._places():
-            instances = [_build(cls, values, self._declared) for cls in types]
-            checks.check(*instances)
-        return instances
+            self._made |= {cls: _build(imported(cls), values) for cls, values in given.items()}
+            checks.check(*self._made.values())
 
     @contextlib.contextmanager
     def _places(self) -> Iterator[None]:
@@ -238,7 +239,7 @@ def non_default_fields(config: Any) -> dict[str, Any]:
     for field in dataclasses.fields(config):
         if not field.init or is_secret_name(field.name) or field.name == "local_rank":  # of the process
             continue
-        value, default = getattr(config, field.name), _default(field)
+        value, default = getattr(config, field.name), checks.default_of(field)
         if training and default in (None, "", "none") and value != default:
             default = _RESOLVED_DEFAULTS.get(field.name, default)
             if field.name == "accelerator_config":
@@ -401,22 +402,12 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
         return fields
 
 
-def _declared(types: Sequence[type[Any]]) -> set[str]:
-    """Return the fields of these classes that do not come from transformers.
-
-    Such a field takes the option of its name, and transformers' field of that name keeps its default: `label_names`
-    are the keys of labels in a batch there, and the names of labels here.
-    """
-    return {name for cls in types for name in _hints(cls) if not _inherited(_owner(cls, name))}
-
-
-def _build(cls: type[Any], values: Mapping[str, Any], declared: Collection[str]) -> Any:
+def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(cls):
-        if field.init and field.name not in values and _default(field) is _UNSET:
+        if field.init and field.name not in values and checks.default_of(field) is _UNSET:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
     with explained(cls.__name__, ValueError):  # from __post_init__
-        own = {name for name in _hints(cls) if name not in declared or not _inherited(_owner(cls, name))}
-        return cls(**{name: value for name, value in values.items() if name in own})
+        return cls(**values)
 
 
 def _unknown_option(option: str, names: Sequence[str]) -> str:
@@ -441,12 +432,6 @@ def _read_hints(cls: type[Any]) -> dict[str, Any]:
 
 # The cast is needed because classes are not hashable for mypy.
 _hints: Callable[[type[Any]], dict[str, Any]] = cast(Any, functools.cache(_read_hints))
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return _UNSET if field.default is dataclasses.MISSING else field.default
 
 
 def _owner(cls: type[Any], name: str) -> type[Any]:
@@ -495,7 +480,7 @@ class _Parser(ArgumentParser):
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
         if not _inherited(_owner(cls, field.name)):
             text = text.replace("%", "%%")
-        name, hint, default, metadata = field.name, _hints(cls)[field.name], _default(field), field.metadata
+        name, hint, default, metadata = field.name, _hints(cls)[field.name], checks.default_of(field), field.metadata
         options: dict[str, Any] = {"help": text, "default": None if default is _UNSET else default}
         if default is _UNSET and self._recipe:
             options["help"] = f"{text} (required)".strip()
@@ -517,25 +502,15 @@ class _Parser(ArgumentParser):
 
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return the given options, and the unknown words."""
-        unset = Namespace(**{a.dest: _UNSET for a in self._actions if a.dest != "help" and a.option_strings})
+        # Without this, argparse would fill in the defaults, which the file may override.
+        unset = Namespace(**{a.dest: None for a in self._actions if a.dest != "help" and a.option_strings})
         namespace, extra = self.parse_known_args(list(map(_with_underscores, argv)), unset)
-        return {name: value for name, value in vars(namespace).items() if value is not _UNSET}, extra
+        return {name: value for name, value in vars(namespace).items() if value is not None}, extra
 
     def error(self, message: str) -> NoReturn:
         """Raise an `InputError` instead of printing the usage, which has hundreds of lines."""
         hint = "" if self._recipe else f" ({self.prog} --help lists all options)"
         raise InputError(message.removeprefix("argument ") + hint)
-
-
-class _Add(Action):
-    """Add a list each time the option is given; argparse's `append` needs a list as default."""
-
-    def __call__(
-        self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
-    ) -> None:
-        """Add the values."""
-        before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, [*(before if isinstance(before, list) else ()), values])
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
@@ -558,7 +533,7 @@ def _argparse_options(hint: Any) -> dict[str, Any]:
         if item in (str, int, float) or _choices(member):
             options, member = {"nargs": "+"}, item
         elif item == list[str]:
-            return {"nargs": "+", "action": _Add, "metavar": "TEXT"}
+            return {"nargs": "+", "action": "append", "metavar": "TEXT"}
     metavars = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
     choices = _choices(member)
     return options | {"metavar": "{" + ",".join(choices) + "}" if choices else metavars.get(member, "YAML")}

@@ -39,8 +39,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import AlignMLMTrainer
 
-    checkpoint = prepare(data, args, data.model_name_or_path)
-    text = load_text(load_pretraining, data, args, checkpoint)
+    prepare(data, args, data.model_name_or_path)
+    text = load_text(load_pretraining, data, args)
 
     def make_trainer(args: AlignMLMConfig, text: PretrainingCorpus) -> AlignMLMTrainer:
         return AlignMLMTrainer(
@@ -56,7 +56,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint)
+    train(make_trainer, text, data, args)
 
 
 if __name__ == "__main__":

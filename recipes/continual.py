@@ -27,17 +27,13 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.data.load import load_parallel
     from hf_xalign.links.linking import Linking
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.recipes.parts.task_data import load_task
+    from hf_xalign.recipes.parts.task_data import load_continual
     from hf_xalign.trainers import ContinualTrainer
 
-    checkpoint = prepare(data, args)
-    text = load_text(load_task, data, args, checkpoint)
-    with args.main_process_first(desc="reading sentence pairs"):
-        pairs = load_parallel(data.pairs, split=data.pairs_split, on_empty=data.on_empty, **data.columns())
-    text.pairs = pairs
+    prepare(data, args)
+    text = load_text(load_continual, data, args)
 
     def make_trainer(args: ContinualConfig, text: TaskData) -> ContinualTrainer:
         encoder, module = data.named(args.seed)
@@ -47,7 +43,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             args,
             task=text.task,
             train_dataset=text.train_rows(args.seed),  # labelled text of one language
-            pairs=pairs,
+            pairs=text.pairs,
             linking=Linking(data.aligner, max_pairs=data.max_pairs, draw=args.draw, seed=args.seed),  # of the pairs
             reference=data.reference,  # f0, the encoder before any alignment
             eval_dataset=text.selection or text.evaluation,  # on which a checkpoint may be chosen
@@ -58,7 +54,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint)
+    train(make_trainer, text, data, args)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hf_xalign.recipes.parts.parallel import Corpus
     from hf_xalign.trainers import FAOConfig, FAOTrainer
 
+# The settings are named as text: importing them takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.fao_config:FAOConfig")
 
 
@@ -39,8 +40,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import FAOTrainer
 
-    checkpoint = prepare(data, args, data.model_name_or_path)
-    text = load_text(load_word_corpus, data, args, checkpoint)
+    prepare(data, args, data.model_name_or_path)
+    text = load_text(load_word_corpus, data, args)
 
     def make_trainer(args: FAOConfig, text: Corpus) -> FAOTrainer:
         return FAOTrainer(
@@ -55,7 +56,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint, headline=FAOTrainer.headline(args))
+    train(make_trainer, text, data, args, headline=FAOTrainer.headline(args))
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.task_data import load_task
     from hf_xalign.trainers import TaskTrainer
 
-    checkpoint = prepare(data, args)
-    text = load_text(load_task, data, args, checkpoint)
+    prepare(data, args)
+    text = load_text(load_task, data, args)
 
     def make_trainer(args: TaskConfig, text: TaskData) -> TaskTrainer:
         encoder, module = data.named(args.seed)
@@ -61,7 +61,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint)
+    train(make_trainer, text, data, args)
 
 
 if __name__ == "__main__":

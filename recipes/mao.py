@@ -35,8 +35,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import MAOTrainer
 
-    checkpoint = prepare(data, args, data.model_name_or_path)
-    text = load_text(load_word_corpus, data, args, checkpoint)
+    prepare(data, args, data.model_name_or_path)
+    text = load_text(load_word_corpus, data, args)
 
     def make_trainer(args: MAOConfig, text: Corpus) -> MAOTrainer:
         return MAOTrainer(
@@ -51,7 +51,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint, headline=MAOTrainer.headline(args))
+    train(make_trainer, text, data, args, headline=MAOTrainer.headline(args))
 
 
 if __name__ == "__main__":

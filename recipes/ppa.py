@@ -33,8 +33,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     from hf_xalign.recipes.parts.run import load_text, prepare, train
     from hf_xalign.trainers import PPATrainer
 
-    checkpoint = prepare(data, args, data.model_name_or_path)
-    text = load_text(load_sentence_corpus, data, args, checkpoint)
+    prepare(data, args, data.model_name_or_path)
+    text = load_text(load_sentence_corpus, data, args)
 
     def make_trainer(args: PPAConfig, text: Corpus) -> PPATrainer:
         return PPATrainer(
@@ -48,7 +48,7 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             reporting=text.reporting(data),
         )
 
-    train(make_trainer, text, data, args, checkpoint, headline=PPATrainer.headline(args))
+    train(make_trainer, text, data, args, headline=PPATrainer.headline(args))
 
 
 if __name__ == "__main__":

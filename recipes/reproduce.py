@@ -28,6 +28,7 @@ from hf_xalign.tables import table as text_table
 if TYPE_CHECKING:
     from hf_xalign.recipes.parts.tables import Command, Table
 
+# Not the command `hf-xalign`, which need not be on the path of this interpreter.
 _MAIN = "import sys; from hf_xalign.cli.main import main; sys.exit(main())"
 _RESTARTED = ("fao", "mao", "ppa", "mapping", "align_mlm")  # the others resume by themselves
 

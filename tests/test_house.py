@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1597, 22),
-    "core": (2864, 55),
+    "core": (2847, 53),
     "data": (7054, 129),
     "evaluation": (1994, 17),
     "explore": (315, 3),
@@ -37,12 +37,12 @@ CAPS = {
     "modeling": (4772, 75),
     "objectives": (1241, 13),
     "prepare": (969, 4),
-    "recipes": (2647, 31),
+    "recipes": (2646, 31),
     "report": (449, 2),
     "search": (623, 5),
     "statistics": (724, 10),
     "tasks": (2804, 52),
-    "trainers": (7169, 92),
+    "trainers": (7112, 91),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -34,7 +34,7 @@ from hf_xalign.record import cite
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Run
-from hf_xalign.trainers.base.trainer import AlignmentTrainer
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -101,7 +101,6 @@ class AlignMLMTrainer(AlignmentTrainer):
         **kwargs: Any,
     ):
         self.entries, self.test_entries, self.candidates = entries, test_entries or {}, candidates or {}
-        self.arguments = {"entries": entries, "test_entries": test_entries, "candidates": candidates}
         super().__init__(model, args, **kwargs)
         self._entry_ids = None if entries is None else torch.from_numpy(entries.ids).to(self.args.device)
 
@@ -157,18 +156,14 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Loss ----
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L = L_MLM + alpha L_ALIGN: the terms of masked tokens, and of the dictionary entries' embeddings."""
         computed, output = self._vectors(model, inputs)
         loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
         return (loss, output) if return_outputs else loss
 
-    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, Any], Any]:
         more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
@@ -232,7 +227,7 @@ class AlignMLMTrainer(AlignmentTrainer):
             for language, indices in rows.items():
                 for start in range(0, len(indices), size):
                     batch = collator([dataset[row] for row in indices[start : start + size]])
-                    batch = cast(dict[str, torch.Tensor], self._prepare_inputs(batch))
+                    batch = cast(Batch, self._prepare_inputs(batch))
                     vectors = Vectors(batch, heads=self.head, **self._vectors(model, batch)[0])
                     with self.accelerator.autocast():
                         sums[language] += float(MaskedTokens()(vectors))
@@ -240,7 +235,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         loss = sum(sums.values()) / max(1, sum(counts.values()))
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
-    def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
+    def save_files(self, folder: Path, state: Batch | None = None) -> None:
         """Save model, tokenizer and the dictionary."""
         super().save_files(folder, state)
         if self.entries is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -35,8 +34,9 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
-from hf_xalign.trainers.base.checkpoints import check_output_dir, hash_rows
-from hf_xalign.trainers.base.word import cache_f0, pair_collator, pool_layers
+from hf_xalign.trainers.base.checkpoints import hash_rows
+from hf_xalign.trainers.base.trainer import Batch, Counts
+from hf_xalign.trainers.base.word import cache_f0, link_pairs, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
 
@@ -167,7 +167,6 @@ class ContinualTrainer(TaskTrainer):
         linking: Linking | None = None,
         **kwargs: Any,
     ):
-        self.arguments = {"pairs": pairs, "reference": reference, "linking": linking}
         # The reference is not part of the model, so that the optimizer and checkpoints leave it out.
         self._pairs, self._reference, self.linking = read_dataset(pairs, "pairs"), reference, linking
         self._passes = (-1, 0)
@@ -185,11 +184,7 @@ class ContinualTrainer(TaskTrainer):
             with args.main_process_first(desc="loading the reference"):
                 self._reference = reference = load_encoder(resolve_model(reference))
         if "source_ids" not in pairs.column_names and (self.linking or "links" not in pairs.column_names):
-            check_output_dir(self.args)
-            linking = self.linking or Linking()
-            linking = replace(linking, drop_identical=args.drop_identical or linking.drop_identical)
-            with args.main_process_first(desc="linking words"):
-                pairs = linking.apply(pairs, self.reporting.text.get("data", {}).get("pairs")).pairs
+            pairs = link_pairs(self, pairs, "pairs").pairs
         check_embeddings(reference, self.processing_class)
         sizes = [(part.config.num_hidden_layers, part.config.hidden_size) for part in (reference, model)]
         if sizes[0] != sizes[1]:
@@ -248,16 +243,12 @@ class ContinualTrainer(TaskTrainer):
 
     # ---- Loss ----
 
-    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+    def _count_items(self, batch: Batch) -> list[int]:
         pairs = {name.removeprefix(PAIR): value for name, value in batch.items() if name.startswith(PAIR)}
         return [self.task.count_items(batch), *(self.objective.counts(pairs) if pairs else [0] * len(self.objective))]
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L = L_task + alpha (L_align + w L_reg)."""
         counts = self.step_counts(inputs, num_items_in_batch)
@@ -296,14 +287,14 @@ class ContinualTrainer(TaskTrainer):
         words = (self.args.seed, _STREAM, *passes, self.args.process_index)
         return int(np.random.SeedSequence(words).generate_state(1)[0])
 
-    def _pair_vectors(self, states: Sequence[torch.Tensor], pairs: dict[str, torch.Tensor]) -> Vectors:
+    def _pair_vectors(self, states: Sequence[torch.Tensor], pairs: Batch) -> Vectors:
         """Return the words' vectors and those in the reference."""
         computed: dict[str, Any] = {"words": pool_layers(states, pairs, "token")}
         if self.objective.reads("f0"):
             computed["f0"] = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
         return Vectors(pairs, **computed)
 
-    def _frozen_vectors(self, pairs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _frozen_vectors(self, pairs: Batch) -> torch.Tensor:
         """Compute f0 of the pivot words, (words, layers, dim), without gradient."""
         inputs = {"input_ids": pairs["kept_ids"], "attention_mask": pairs["kept_mask"]}
         if self._reference_row is not None:

@@ -17,6 +17,7 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused, 
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.callbacks import AverageAtEnd, final_weights
 from hf_xalign.trainers.base.fsdp import wants_sharding
+from hf_xalign.trainers.base.trainer import Batch, Counts
 from hf_xalign.trainers.base.word import ENCODED_AHEAD, WordAlignmentTrainer, cache_f0, pair_collator
 from hf_xalign.trainers.fao_config import FAOConfig
 
@@ -29,11 +30,7 @@ class FAOTrainer(WordAlignmentTrainer):
     The loss is that of [`WordAlignmentTrainer`]. f is the pooled vector of a word in `layers` of the tuned encoder,
     and f0 its vector in the encoder before training.
 
-    Args: (see [`AlignmentTrainer`] for the others)
-        train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
-            `align_words`; or pairs from `encode_pairs`.
-        eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
+    Args: those of [`WordAlignmentTrainer`].
 
     Example:
         >>> from datasets import Dataset
@@ -91,11 +88,7 @@ class FAOTrainer(WordAlignmentTrainer):
         return model, train_dataset, pair_collator(self)
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L = L_align + w L_reg and what else the objective has: terms of f and f0 of words and sentences."""
         computed, output = self._vectors(model, inputs)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.checks import check, excludes
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.pooling import layer_index
@@ -136,7 +137,7 @@ class FAOConfig(WordAlignmentConfig):
         yield from super().faults(model, tokenizer, objective)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         if self.start_share and (reason := self.keeps_no_average(model)):
-            self.refuse_unused({"start_share": f"{reason}. Remove it."})
+            check(self, inherited={"start_share": excludes(f"{reason}. Remove it.")})
         if hasattr(model, "peft_config") and self.reference == "cache":
             yield "reference=cache: a PeftModel computes f0 without its adapters. Use reference=copy."
         if self.freeze_layers:

@@ -17,9 +17,11 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
+from hf_xalign.trainers.base.trainer import Batch, Counts
 from hf_xalign.trainers.base.word import WordAlignmentTrainer, pair_collator, probe
 from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
 
+# Inputs of a module of ours, which reads words instead of tokens.
 _VIEW = ("input_ids", "attention_mask", "word_spans", "word_vectors", "word_mask", "language")
 
 
@@ -30,11 +32,7 @@ class MAOTrainer(WordAlignmentTrainer):
     is trained on word vectors that the encoder computes once and stores on disk; the loss is the same without that
     cache.
 
-    Args: (see [`AlignmentTrainer`] for the others)
-        train_dataset: pairs from `load_parallel`, which are linked by the default aligner; word-linked pairs from
-            `align_words`; or pairs from `encode_pairs`.
-        eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
+    Args: those of [`WordAlignmentTrainer`].
 
     Example:
         >>> from datasets import Dataset
@@ -151,11 +149,7 @@ class MAOTrainer(WordAlignmentTrainer):
         self.train_dataset, self.data_collator = self._batches(module, start.dataset, start.words)
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L_align: terms of the module's output for the words of a batch, and of the frozen encoder's f0."""
         computed, output = self._vectors(model, inputs)
@@ -164,13 +158,13 @@ class MAOTrainer(WordAlignmentTrainer):
         loss = self.word_loss(inputs, computed, num_items_in_batch)
         return (loss, output) if return_outputs else loss
 
-    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[Batch, Any]:
         if not self._word_view:
             return super()._vectors(model, inputs)
         output = model(**{name: inputs[name] for name in _VIEW if name in inputs})
         return {"words": output.last_hidden_state.flatten(0, 1).unsqueeze(1)}, output
 
-    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _frozen_vectors(self, model: nn.Module, inputs: Batch) -> Batch:
         if not self._word_view:
             return super()._frozen_vectors(model, inputs)
         if "word_vectors" in inputs:

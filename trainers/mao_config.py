@@ -29,6 +29,7 @@ _ADAPTER: Preset = {**_PUBLISHED, "top": "transformer", "adapters": "adapterhub"
 LINKED_ONLY = (
     "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or FAO."
 )
+# All methods that PEFT has, by the name in `peft_type`.
 _KINDS: dict[str, Any] = {
     str(getattr(kind, "value", kind)).lower(): found for kind, found in PEFT_TYPE_TO_CONFIG_MAPPING.items()
 }

@@ -67,9 +67,11 @@ Encoder = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 # Maps vectors of a language and of the pivot to the space in which they are compared.
 Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
+# Folders next to the record.
 MAPS, VECTORS = "maps", "vectors"
 # Precisions that `lexicon_induction` returns with intervals.
 _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
+# Of a 95% interval.
 _ENDS = ("low", "high")
 # Word vectors without a test dictionary: one source word of the dictionary in so many is held out.
 HELD_OUT = 5
@@ -180,7 +182,6 @@ class MappingTrainer:
         self.examples: dict[str, Examples] = {}
         self.maps: dict[str, LanguageMap] = {}
         self.coverage: dict[str, Coverage | None] = {}
-        self._dictionary_lines: list[str] | None = None
         self.of_words = isinstance(model, Anchors)
         if isinstance(model, Anchors):
             self._take_vectors(model, pivot_model, name)
@@ -211,6 +212,7 @@ class MappingTrainer:
         self.train_dataset, self.eval_dataset = train, held_out
         self._rows = language_rows(train)
         self._check_pairs(link_statistics(train))
+        self._dictionary_lines = self._check_dictionaries()
         drawn = None if linking is None or linking.max_pairs is None else count_languages(train)
         self.text = given_entries(*given, drawn) | {"links": counts, "linked_by": by}
         self.seconds["preparing"] = round(time.perf_counter() - start, 3)
@@ -233,7 +235,7 @@ class MappingTrainer:
             unit(given.vectors, out=given.vectors)  # as every published method does
             on_device = given.vectors.to(choose_device(self.args.device))
             self.anchors[str(given.lang)] = replace(given, vectors=on_device)
-        self.check_dictionaries()
+        self._dictionary_lines = self._check_dictionaries()
         [language] = self.languages
         test = self.test_dictionary.get(language) or [
             entry for entry in self.dictionary[language] if _is_held_out(entry[1])
@@ -303,14 +305,12 @@ class MappingTrainer:
                     f"dimensions. Add more, or set {remedy}."
                 )
 
-    def check_dictionaries(self) -> list[str]:
+    def _check_dictionaries(self) -> list[str]:
         """Put the pivot's word first in every dictionary; describe where its words have their vectors from.
 
         Raises:
             InputError: no entry of a dictionary has both words there.
         """
-        if self._dictionary_lines is not None:
-            return self._dictionary_lines
         lines: list[str] = []
         types: dict[str, set[str]] = {}
         for language in self.anchored:
@@ -340,7 +340,7 @@ class MappingTrainer:
                 turned = known(language, one) & known(self.pivot, two)
                 if turned.sum() > usable.sum():
                     usable, first = turned, language
-                    lexicon[language] = list(zip(two, one))
+                    lexicon[language] = _turned(entries)
                 name = "test_dictionary" if what == "test" else "dictionary"
                 file = self.files.get((name, language), f"{name} of {language}")
                 if not usable.any():
@@ -354,13 +354,12 @@ class MappingTrainer:
                 lines.append(line + (f", not {'; '.join(without)}" if without else "") + f", {first} first")
         # Entries that lexicon induction takes for right, beside those of the test.
         self.known = {language: list(entries) for language, entries in self.dictionary.items()}
-        self._dictionary_lines = lines
         return lines
 
     def describe(self) -> list[str]:
         """Describe encoder and text, the anchors, the maps to learn, and the data that stays unused, one line each."""
         args, tested = self.args, self.test_dictionary
-        lines = self.check_dictionaries()
+        lines = self._dictionary_lines
         if self.of_words:
             [train], [test] = self.dictionary.values(), tested.values()
             words = len({word for _, word in test})
@@ -391,7 +390,6 @@ class MappingTrainer:
         """Start the record, extract the vectors, and score them as they are; `train` does it if need be."""
         if self.record:
             return
-        self.check_dictionaries()
         take_folder(self.args, self.base_model)
         self.record = start_record(
             method=self.method,
@@ -457,8 +455,7 @@ class MappingTrainer:
         args, coverage = self.args, None
         if args.supervision == "dictionary":
             anchors, pivot = self.anchors[language], self.anchors[self.pivot]
-            entries = [(translation, word) for word, translation in self.dictionary[language]]
-            pairs, coverage = dictionary_vectors(entries, anchors, pivot)
+            pairs, coverage = dictionary_vectors(_turned(self.dictionary[language]), anchors, pivot)
             sides = [(pairs.source, anchors.vectors, language), (pairs.target, pivot.vectors, self.pivot)]
         else:
             pairs = self.training[language]
@@ -563,10 +560,9 @@ class MappingTrainer:
         source, target = project(anchors.vectors[:, layer], pivot.vectors[:, layer])
         test = self.test_dictionary[language]
         # A learnt translation of a test word is right too: a pivot word has entries on both sides of the split.
-        entries, known = (
-            _anchor_entries(part, anchors, pivot) for part in (test, [*test, *self.known.get(language, ())])
-        )
-        back, known_back = ([(word, other) for other, word in part] for part in (entries, known))
+        entries = _anchor_entries(test, anchors, pivot)
+        known = [*entries, *_anchor_entries(self.known.get(language, ()), anchors, pivot)]
+        back, known_back = _turned(entries), _turned(known)
         scores: dict[str, float] = {}
         bounds: dict[str, list[float]] = {}
         for protocol in protocols:
@@ -753,6 +749,11 @@ def _projection(language_map: LanguageMap | None, direction: str) -> Projection:
         return lambda source, target: (source, target)
     source_side, pivot_side = SIDES if direction == "to_pivot" else SIDES[::-1]
     return lambda source, target: (language_map.project(source, source_side), language_map.project(target, pivot_side))
+
+
+def _turned(entries: Entries) -> list[tuple[str, str]]:
+    """Return entries with their words in the other order."""
+    return [(second, first) for first, second in entries]
 
 
 def _anchor_entries(entries: Entries, anchors: Anchors, pivot: Anchors) -> list[tuple[str, str]]:

@@ -84,101 +84,80 @@ class MappingConfig:
         {'method': 'vecmap', 'whiten': False}
     """
 
-    output_dir: str = setting(
-        "runs/mapping", group="Run", help="Output folder. A folder that holds a run is an error."
-    )
-    overwrite_output_dir: bool = setting(
-        False, group="Run", help="Replace the run in output_dir once this one is done."
-    )
+    output_dir: str = setting("runs/mapping", "Output folder. A folder that holds a run is an error.", "Run")
+    overwrite_output_dir: bool = setting(False, "Replace the run in output_dir once this one is done.", "Run")
     method: Method = setting(
         "procrustes",
-        group="Map",
-        help="RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.",
+        "RotateAlign is procrustes; self_learning is VecMap's loop from a small seed dictionary.",
+        "Map",
         rules=[needs(when="self_learning", supervision="dictionary", layers=ONE)],
     )
     center: bool = setting(
         True,
-        group="Map",
-        help="procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.",
+        "procrustes, least_squares, rcsls: subtract the means (NormRotateAlign). VecMap always does.",
+        "Map",
         rules=[needs(method=("procrustes", "least_squares", "rcsls"))],
     )
     whiten: bool = setting(
         True,
-        group="Map",
-        help="vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.",
+        "vecmap, self_learning: whiten and re-weight; false (orthogonal) needs fewer pairs.",
+        "Map",
         rules=[needs(method=("vecmap", "self_learning"))],
     )
     normalization: Literal["unit_center_unit", "unit_center"] = setting(
         "unit_center_unit",
-        group="Map",
-        help="vecmap: VecMap's --normalize; unit_center is that of --emnlp2016, with whiten=false.",
+        "vecmap: VecMap's --normalize; unit_center is that of --emnlp2016, with whiten=false.",
+        "Map",
         rules=[needs(method="vecmap")],
     )
-    spectral: bool = setting(
-        False, group="Map", help="rcsls: clip the singular values to [0, 1].", rules=[needs(method="rcsls")]
-    )
+    spectral: bool = setting(False, "rcsls: clip the singular values to [0, 1].", "Map", rules=[needs(method="rcsls")])
     rcsls_epochs: int = setting(
         10,
-        group="Map",
-        help="rcsls: steps over all pairs (fastText takes one more than --niter).",
+        "rcsls: steps over all pairs (fastText takes one more than --niter).",
+        "Map",
         least=0,
         rules=[needs(method="rcsls")],
     )
     rcsls_learning_rate: float = setting(
-        1.0,
-        group="Map",
-        help="rcsls: initial learning rate, halved when the loss rises.",
-        rules=[needs(method="rcsls")],
+        1.0, "rcsls: initial learning rate, halved when the loss rises.", "Map", rules=[needs(method="rcsls")]
     )
     linear: bool = setting(
         False,
-        group="Map",
-        help="rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.",
+        "rcsls, vecmap: divide by mean lengths, not by each vector's, so that a model can hold the map.",
+        "Map",
         rules=[needs(method=("rcsls", "vecmap", "self_learning"))],
     )
     refine: int = setting(
         0,
-        group="Map",
-        help="procrustes on dictionaries: rounds of MUSE's refinement.",
+        "procrustes on dictionaries: rounds of MUSE's refinement.",
+        "Map",
         least=0,
         rules=[needs(method="procrustes", supervision="dictionary", layers=ONE)],
     )
     direction: Literal["to_pivot", "from_pivot"] = setting(
-        "to_pivot",
-        group="Map",
-        help="Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).",
+        "to_pivot", "Map other languages into the pivot's space, or the pivot into that of one other (ROTATE).", "Map"
     )
     supervision: Literal["parallel", "dictionary"] = setting(
         "parallel",
-        group="Map",
-        help="Learn from linked words of train_data, or from dictionary entries.",
+        "Learn from linked words of train_data, or from dictionary entries.",
+        "Map",
         rules=[needs(when="dictionary", dictionary=GIVEN)],
     )
-    layers: list[int] = setting(
-        [-1], group="Map", help="Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", distinct=True
-    )
-    pooling: Literal["first", "last", "mean"] = setting(
-        "mean", group="Map", help="Subwords that make a word's vector."
-    )
-    drop_identical: bool = setting(False, group="Word links", help="Drop links between identical words.")
-    anchor_pairs: bool = setting(
-        True, group="Anchors", help="Average over train_data's sentences too; false: over text alone."
-    )
-    max_words: int = setting(
-        20_000, group="Anchors", help="Number of most frequent words that get an anchor.", least=1
-    )
+    layers: list[int] = setting([-1], "Layers to map; -1 is the last. ROTATE uses -4 -3 -2 -1.", "Map", distinct=True)
+    pooling: Literal["first", "last", "mean"] = setting("mean", "Subwords that make a word's vector.", "Map")
+    drop_identical: bool = setting(False, "Drop links between identical words.", "Word links")
+    anchor_pairs: bool = setting(True, "Average over train_data's sentences too; false: over text alone.", "Anchors")
+    max_words: int = setting(20_000, "Number of most frequent words that get an anchor.", "Anchors", least=1)
     sentences_per_word: int | None = setting(
         100,
-        group="Anchors",
-        help="Maximum number of sentences averaged into an anchor; null: all occurrences, as in ROTATE.",
+        "Maximum number of sentences averaged into an anchor; null: all occurrences, as in ROTATE.",
+        "Anchors",
         least=1,
     )
-    batch_size: int = setting(64, group="Run", help="Sentences per forward pass.", least=1)
-    ray: str | None = setting(None, group="Run", help="Ray cluster that averages anchors: its address, auto or local.")
-    device: str | None = setting(
-        None, group="Run", help="cpu, cuda, ... The default is the accelerator, or the CPU without one."
-    )
-    seed: int = setting(0, group="Run", help="Seed of self_learning and of bootstrap intervals.", least=0)
+    batch_size: int = setting(64, "Sentences per forward pass.", "Run", least=1)
+    ray: str | None = setting(None, "Ray cluster that averages anchors: its address, auto or local.", "Run")
+    device: str | None = setting(None, "cpu, cuda, ... The default is the accelerator, or the CPU without one.", "Run")
+    seed: int = setting(0, "Seed of self_learning and of bootstrap intervals.", "Run", least=0)
 
     def __post_init__(self) -> None:
         check(self)

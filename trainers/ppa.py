@@ -37,11 +37,12 @@ from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 logger = logging.getLogger(__name__)
 
+# Weights do not give them: both depend on all steps before the checkpoint.
 _MOMENTUM_FILE = "momentum.safetensors"
 
 
@@ -55,7 +56,6 @@ class PPATrainer(AlignmentTrainer):
         train_dataset: parallel text (`source`, `target`, `source_lang`, `target_lang`), or the result of
             `encode_sentence_pairs`.
         eval_dataset: parallel text, scored by sentence retrieval.
-        objective: the terms of the loss ([`~hf_xalign.objectives.Term`]); default: the terms of the settings.
 
     Example:
         >>> from datasets import Dataset
@@ -193,18 +193,14 @@ class PPATrainer(AlignmentTrainer):
         return self.objective.reads("masked") and bool(cast(MaskedLMHead, self.head("words")).new)
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L = L_MoCo + L_TLM: a contrast of projected sentences, and the prediction of masked tokens."""
         computed, output = self._vectors(model, inputs)
         loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
         return (loss, output) if return_outputs else loss
 
-    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, Any], Any]:
         computed: dict[str, Any] = {}
         output = None
         if self.objective.reads("keys"):
@@ -216,13 +212,14 @@ class PPATrainer(AlignmentTrainer):
                 self._step_keys.append((keys, inputs["pairs"]))
             computed |= {"queries": queries, "keys": keys, "queue": self.queue}
         if self.objective.reads("projections"):
-            computed["projections"] = self._both_sides(model, inputs)
+            sides = [(inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"]) for side in ("", "key_")]
+            computed["projections"] = torch.stack([self._sentences(model, *side) for side in sides], dim=1)
         if self.objective.reads("masked"):
             masked, output = self._masked(model, inputs)
             computed |= masked
         return computed, output
 
-    def _masked(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, Any], Any]:
+    def _masked(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, Any], Any]:
         """Compute the states of the masked text, without gradient while a new head trains alone."""
         settling = self._new_head and self.state.global_step < self.args.head_warmup_ratio * self.state.max_steps
         # DDP needs a gradient for every weight, and without a contrast there is no other.
@@ -244,14 +241,6 @@ class PPATrainer(AlignmentTrainer):
         last = [encoder.config.num_hidden_layers]
         packed, reruns = not args.torch_compile, bool(args.gradient_checkpointing)
         return encode_batch(model, encoder, input_ids, attention_mask, last, packed=packed, reruns=reruns)
-
-    def _both_sides(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Project both sides with the query encoder, (pairs, 2, size)."""
-        sides = [
-            self._sentences(model, inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"])
-            for side in ("", "key_")
-        ]
-        return torch.stack(sides, dim=1)
 
     def advance(self) -> None:
         """Update queue and momentum encoder, if there are any, with the same sorted keys on every process."""

@@ -30,7 +30,7 @@ from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
 from hf_xalign.trainers.base.callbacks import AverageAtEnd
 from hf_xalign.trainers.base.run import Run
-from hf_xalign.trainers.base.trainer import AlignmentTrainer
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
 from hf_xalign.trainers.task_config import TaskConfig
 
 
@@ -90,7 +90,6 @@ class TaskTrainer(AlignmentTrainer):
         **kwargs: Any,
     ):
         self.task, self.held_out, self.module = task, held_out, module
-        self.arguments = {**self.arguments, "task": task, "held_out": held_out, "module": module}
         super().__init__(model, args, **kwargs)
 
     def _load_model(self, path: str, revision: str) -> PreTrainedModel:
@@ -169,15 +168,11 @@ class TaskTrainer(AlignmentTrainer):
 
     # ---- Loss ----
 
-    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+    def _count_items(self, batch: Batch) -> list[int]:
         return [self.task.count_items(batch)]
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return L = -log p(label), a mean over the labelled items of the step."""
         counts = self.step_counts(inputs, num_items_in_batch)
@@ -218,11 +213,9 @@ class TaskTrainer(AlignmentTrainer):
         `selection` is the mean over the languages that select the checkpoint, or over all if there are none.
         """
         scores = {language: language_scores.totals() for language, language_scores in self.score(dataset).items()}
-        metrics = {
-            f"{language}_{name}": value
-            for language, language_scores in scores.items()
-            for name, value in language_scores.items()
-        }
+        metrics: dict[str, float] = {}
+        for language, language_scores in scores.items():
+            metrics |= {f"{language}_{name}": value for name, value in language_scores.items()}
         headline = {language: language_scores[self.task.metric] for language, language_scores in scores.items()}
         metrics[self.task.metric] = float(np.mean(list(headline.values())))
         selecting = [headline[language] for language in self._selecting(headline)]
@@ -322,7 +315,7 @@ class TaskTrainer(AlignmentTrainer):
 
     # ---- Checkpoints ----
 
-    def save_weights(self, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
+    def save_weights(self, folder: Path, state: Batch | None) -> None:
         """Save the model with its head."""
         self.model.save_pretrained(folder, state_dict=state)
 

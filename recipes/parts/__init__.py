@@ -8,9 +8,11 @@ import os
 
 from hf_xalign.environment import usable_cores
 
+# Torch and NumPy read it once, when they are first imported.
 _THREADS = "OMP_NUM_THREADS"
 # The launcher sets it for every process that it starts.
 _MARK = "ACCELERATE_MIXED_PRECISION"
+# How a user chooses the threads when the launcher starts the processes.
 _OPTION = "num_cpu_threads_per_process"
 
 

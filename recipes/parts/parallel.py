@@ -54,16 +54,16 @@ class Corpus(RunText):
         return about_scores(compared_by(metric), seed, settings, texts, model=self.data.model_name_or_path)
 
 
-def load_word_corpus(data: DataArguments, args: WordAlignmentConfig, *, resume: str | None = None) -> Corpus:
+def load_word_corpus(data: DataArguments, args: WordAlignmentConfig) -> Corpus:
     """Read the text of a loss on linked words; a resumed run keeps the evaluation links of its folder."""
     links_file = Path(args.output_dir) / EVAL_LINKS
-    kept = str(links_file) if resume and links_file.exists() else None
+    kept = str(links_file) if args.resume_from_checkpoint and links_file.exists() else None
     corpus = read_text(data, data.eval_links or kept, links=args.loss.reads("links"))
     corpus.linking = read_linking(data, args)
     return corpus
 
 
-def load_sentence_corpus(data: TextArguments, args: PPAConfig, *, resume: str | None = None) -> Corpus:
+def load_sentence_corpus(data: TextArguments, args: PPAConfig) -> Corpus:
     """Read sentence pairs, and draw from those that PPA trains on."""
     corpus = read_text(data, links=False)
     if data.max_train_pairs is not None:

@@ -86,9 +86,7 @@ class PretrainingCorpus(RunText):
         return lines
 
 
-def load_pretraining(
-    data: PretrainingArguments, args: AlignMLMConfig, *, resume: str | None = None
-) -> PretrainingCorpus:
+def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> PretrainingCorpus:
     """Read the text, and make the vocabulary, the encoder and the dictionary."""
     corpora = dict(_read(item, data, data.max_sentences) for item in data.corpus)
     held_out = dict(_read(item, data, None) for item in data.eval_corpus)

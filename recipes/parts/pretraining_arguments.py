@@ -13,7 +13,9 @@ from hf_xalign.recipes.parts.arguments import option
 if TYPE_CHECKING:
     from hf_xalign.trainers import AlignMLMConfig
 
+# In the place of a folder or a Hub id, neither of which has this name.
 NEW = "new"
+# Fine-tuning reads it from the folder of the run, to derive the text of its task too.
 DERIVED_FILE = "derived_language.json"
 _MODEL, _TEXT, _DICTIONARY = "Encoder", "Text", "Dictionary"
 

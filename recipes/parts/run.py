@@ -31,8 +31,8 @@ Text = TypeVar("Text", bound="RunText")
 _SAMPLE_ROWS = 200
 
 
-def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> bool | str | None:
-    """Check settings and output folder, hold the folder, and seed; return the checkpoint to resume from, if any.
+def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> None:
+    """Check settings and output folder, hold the folder, and seed.
 
     `base_model` is the encoder that the card of a pushed run names.
 
@@ -43,11 +43,10 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
         raise InputError("record=false: a recipe always writes its record. Remove it, or use the trainer in Python.")
     if hasattr(data, "check"):
         data.check(args)
-    checkpoint = None
     if data.dry_run:
-        args.report_to, args.push_to_hub = [], False
+        args.report_to, args.push_to_hub, args.resume_from_checkpoint = [], False, None
     else:
-        checkpoint = check_output_dir(args)
+        check_output_dir(args)
         if args.should_save:
             hold_folder(args.output_dir)
     settle_cpu(args.device.type)
@@ -55,14 +54,13 @@ def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> 
     if args.push_to_hub and base_model:
         check_recorded_base({"base_model": base_entry(base_model)}, "push_to_hub: the base model")
     check_push(args)  # reading and linking text may take long
-    return checkpoint
 
 
-def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig, checkpoint: bool | str | None) -> Text:
+def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig) -> Text:
     """Read the text of a run by `load`, on the main process first, which fills the caches, and describe it there."""
     started = time.perf_counter()
     with args.main_process_first(desc="reading the text"):
-        text = load(data, args, resume=checkpoint)
+        text = load(data, args)
     text.seconds = round(time.perf_counter() - started, 3)
     if args.process_index == 0:
         for line in text.describe():
@@ -108,7 +106,6 @@ def train(
     text: Any,
     data: Any,
     args: Any,
-    checkpoint: bool | str | None,
     *,
     headline: str = "",
 ) -> None:
@@ -119,7 +116,6 @@ def train(
         text: the text, which for seeds has `about_seed`.
         data: the recipe's arguments. Those with `save_models` have a table over languages, also of one seed.
         args: the method's settings.
-        checkpoint: the checkpoint to resume from.
         headline: the score of an alignment in the table over seeds; a task has its own.
     """
     tasks = hasattr(data, "save_models")
@@ -147,7 +143,7 @@ def train(
         )
     else:
         trainer = make_trainer(args, text)
-        trainer.train(resume_from_checkpoint=checkpoint or False)
+        trainer.train()
         trainer.save_model()
         after(trainer)
 

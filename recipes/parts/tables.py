@@ -42,6 +42,7 @@ from hf_xalign.errors import InputError, suggestion
 
 FOLDER = Path(__file__).resolve().parent.parent / "tables"
 MARK = "reproduce.json"  # next to a file of scores: the command that wrote it, and its checksum
+# Scores of recipes that have a folder for each seed, or no `results.json`.
 _FILES = {"finetune": "seed-$seed/scores.json", "continual": "seed-$seed/scores.json", "distances": "distances.json"}
 
 
@@ -224,10 +225,10 @@ class Table:
         """
         from hf_xalign.evaluation.transfer import spearman
 
-        x, y = (
-            [table.values(system, [seed])[column] for system in table.systems for seed in seeds]
-            for table, column in self.correlated(row)
-        )
+        sides = []
+        for table, column in self.correlated(row):
+            sides.append([table.values(system, [seed])[column] for system in table.systems for seed in seeds])
+        x, y = sides
         if None in (*x, *y):
             return None
         try:

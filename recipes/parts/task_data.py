@@ -15,12 +15,12 @@ from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
-from hf_xalign.data.load import sources
+from hf_xalign.data.load import load_parallel, sources
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 from hf_xalign.recipes.parts.run import RunText
-from hf_xalign.recipes.parts.task_arguments import FinetuneArguments, TaskArguments
+from hf_xalign.recipes.parts.task_arguments import ContinualArguments, FinetuneArguments, TaskArguments
 from hf_xalign.tasks import (
     Examples,
     TaggingTask,
@@ -56,11 +56,6 @@ class TaskData(RunText):
         all_rows = concatenate_datasets([part.rows for part in self.train])
         part = all_rows.select(range(0, len(all_rows), max(1, len(all_rows) // rows)))
         return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(all_rows) / len(part)
-
-    @property
-    def train_language(self) -> str:
-        """Return the training language; several are joined by +."""
-        return "+".join(dict.fromkeys(part.language for part in self.train))
 
     def describe(self) -> list[str]:
         """Describe the text and its labels, one line each."""
@@ -112,14 +107,15 @@ class TaskData(RunText):
 
     def about_seed(self, metric: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
         """Return the fields of a seed's `scores.json`."""
-        compared = {"task": self.task.kind, "metric": self.task.metric, "train_language": self.train_language}
+        trained = "+".join(dict.fromkeys(part.language for part in self.train))
+        compared = {"task": self.task.kind, "metric": self.task.metric, "train_language": trained}
         model, adapter = self.data.named(seed)
         texts = (*self.train, *self.evaluation.values(), *self.selection.values())
         entries = [{"source": f"{part.name} ({part.language})", "fingerprint": part.fingerprint} for part in texts]
         return about_scores(compared, seed, settings, {"text": entries}, model=model, adapter=adapter)
 
 
-def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = None) -> TaskData:
+def load_task(data: TaskArguments, args: TaskConfig) -> TaskData:
     """Read the text and find its labels."""
     for name in ("train_data", "eval_data"):
         if not getattr(data, name):
@@ -134,6 +130,12 @@ def load_task(data: TaskArguments, args: TaskConfig, *, resume: str | None = Non
     task = task_class.make(data, train, [*sets.values(), *chosen_on.values()])
     _warn_of_trained(task.columns, train, evaluation)
     return TaskData(task, train, sets, chosen_on, data)
+
+
+def load_continual(data: ContinualArguments, args: TaskConfig) -> TaskData:
+    """Read the text of the task, and the sentence pairs that keep the languages aligned."""
+    pairs = load_parallel(data.pairs, split=data.pairs_split, on_empty=data.on_empty, **data.columns())
+    return replace(load_task(data, args), pairs=pairs)
 
 
 def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Examples], ...]:

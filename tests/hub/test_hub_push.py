@@ -269,9 +269,11 @@ def make_trainer(folder, repo):
 def test_saving_a_run_that_is_pushed_saves_it_once(own_hub, tmp_path, monkeypatch):
     trainer, saved = make_trainer(tmp_path / "run", "me/saved"), []
     save = trainer.save_files
-    monkeypatch.setattr(trainer, "save_files", lambda *args: saved.append(save(*args)))
+    monkeypatch.setattr(trainer, "save_files", lambda *given: saved.append(given[0].name) or save(*given))
+    trainer.save_model(str(tmp_path / "other"))  # what is pushed is the run's folder
+    assert own_hub.files("me/saved")["model.safetensors"]
     trainer.save_model()
-    assert len(saved) == 1 and own_hub.files("me/saved")["model.safetensors"]
+    assert saved == ["other", "run", "run"]
 
 
 def test_trainers_push_no_pickle(own_hub, tmp_path):

@@ -96,7 +96,11 @@ def test_held_out_pairs_by_language():
         r"train_dataset \(dict\) holds 'validation'. Pass one of them": {"validation": found["bn"]},
         "train_dataset: target_lang is en and fr": {"de": found["de"], "nl": french},
     }
-    assert_refused({message: (partial(make, train_dataset=given), message) for message, given in table.items()})
+    refused = {message: (partial(make, train_dataset=given), message) for message, given in table.items()}
+    pretraining = partial(hf_xalign.AlignMLMTrainer, "tiny", hf_xalign.AlignMLMConfig(objective="mlm", **QUIET))
+    message = r"train_dataset \(dict\) holds 'validation', 'dev'. Pass one of them"
+    texts = {"validation": corpora()["en"], "dev": corpora()["de"]}
+    assert_refused(refused | {message: (partial(pretraining, train_dataset=texts), message)})
 
 
 def test_a_sentence_transformer_is_aligned_in_place(tmp_path):

@@ -45,10 +45,12 @@ _MAY_CHANGE = re.compile(
     r"|accelerator_config|skip_memory_metrics|local_rank"
     r"|cache_(dir|dtype|reference)|feature_cache|ray|reference"
 ).fullmatch
+# May be set in a resumed run that had no best score yet.
 _OF_BEST = ("metric_for_best_model", "greater_is_better")
 _SHOWN = 4  # differing settings in a message
 # Files that a finished run leaves in its folder: of an encoder, an adapter or maps.
 _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetensors")
+# Files that may be there too; with those of a new run, they would be loaded or compared as its own.
 _MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*", "scores.json")
 
 
@@ -75,8 +77,12 @@ def check_same_text(checkpoint: str | os.PathLike, text: Mapping[str, Any]) -> N
     there = json.loads(Path(checkpoint, COMPLETE).read_text(encoding="utf-8"))
     if all(there.get(name) in (None, {}, value) for name, value in text.items()):
         return
-    counts = [", ".join(f"{n:,} rows of {name}" for name, n in each["rows"].items()) for each in (there, text)]
-    difference = f"{counts[0]} there and {counts[1]} here" if counts[0] != counts[1] else f"also {counts[0]}"
+
+    def counted(rows: Mapping[str, int]) -> str:
+        return ", ".join(f"{number:,} rows of {name}" for name, number in rows.items())
+
+    before, now = counted(there["rows"]), counted(text["rows"])
+    difference = f"{before} there and {now} here" if before != now else f"also {before}"
     raise InputError(
         f"{checkpoint} was trained on other text: {difference}. Give that text, start over in another output_dir, or "
         "set ignore_data_skip=true to resume on this text"

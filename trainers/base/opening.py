@@ -116,10 +116,9 @@ def describe_encoder(name: str, model: PreTrainedModel) -> str:
 
 def describe_pairs(train: Dataset, counts: Mapping[str, Mapping[str, Any]], held_out: Dataset | None) -> list[str]:
     """Describe numbers of training pairs by language pair, the first pair of each, and the held-out pairs."""
-    lines = [
-        f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in numbers.items())
-        for pair, numbers in counts.items()
-    ]
+    lines = []
+    for pair, numbers in counts.items():
+        lines.append(f"text     {pair}: " + ", ".join(f"{value} {name}" for name, value in numbers.items()))
     lines += first_pairs(train)
     if held_out is not None:
         parts = [f"{pairs} pairs of {code}" for code, pairs in sorted(count_languages(held_out).items())]

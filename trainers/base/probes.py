@@ -90,8 +90,11 @@ def keep_examples(
 
 def probe_entries(probes: Sequence[Probe]) -> dict[str, list[dict[str, Any]]]:
     """Return the record's entries of the probes' text, by kind; none without probes."""
-    kinds = ("train", "test") if probes else ()
-    return {f"probe_{kind}": [entry for probe in probes for entry in probe.entries(kind)] for kind in kinds}
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for probe in probes:
+        for kind in ("train", "test"):
+            entries.setdefault(f"probe_{kind}", []).extend(probe.entries(kind))
+    return entries
 
 
 def read_probes(items: Sequence[str], max_examples: int | None = None) -> list[Probe]:

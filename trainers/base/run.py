@@ -55,6 +55,7 @@ _ELSEWHERE = {
     "dataloader_num_workers",
 }  # fmt: skip
 
+# Files of an earlier run in the folder, which the new card would show.
 CURVE = "curve.png"
 _OURS = (CURVE, "distances_*.png", NUMBERS)
 

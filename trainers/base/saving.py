@@ -41,6 +41,7 @@ from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 logger = logging.getLogger(__name__)
 
+# Apart from the weights, because the folder of a checkpoint loads as a plain encoder.
 _HEAD_FILE = f"{HEAD_NAME}.safetensors"
 # Timed steps of an estimate, after one that warms up, and rows to prepare for them.
 _TIMED_STEPS, _SAMPLE_ROWS = 5, 200
@@ -259,7 +260,8 @@ class SavingTrainer(HubTrainer):
         elif self._trained and self.run is None and self._recorded and self.args.should_save and not _internal_call:
             logger.warning("%s: no eval_dataset was given, so there are no scores, no record and no card", folder)
         if self.args.push_to_hub and not _internal_call:
-            self._upload()
+            # The run's folder is pushed; where another was saved, it may hold nothing, or older weights.
+            self._upload() if folder == Path(self.args.output_dir) else self.push_to_hub()
 
     def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
         """Save model, tokenizer and settings; `state` are the gathered weights of a sharded model."""

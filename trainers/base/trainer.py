@@ -6,8 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from transformers.trainer_utils import IntervalStrategy
 from transformers.utils.logging import set_verbosity
 
 from hf_xalign.cache import check_output
+from hf_xalign.checks import check, excludes
 from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
 from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.data.load import join_languages
@@ -41,8 +41,9 @@ from hf_xalign.trainers.base.trainer_config import AlignmentConfig, check_optimi
 
 logger = logging.getLogger(__name__)
 
-# Arguments that every trial of a search has of its own; `__class__` is Python's.
-_OF_ONE_TRIAL = {"self", "model", "args", "model_init", "__class__"}
+Batch = dict[str, torch.Tensor]
+Counts = torch.Tensor | int | None
+"""Counts of an optimizer step, int64 (terms,); None for a batch that is a step of its own."""
 
 
 class AlignmentTrainer(ScoringTrainer):
@@ -60,7 +61,8 @@ class AlignmentTrainer(ScoringTrainer):
         train_dataset: encoded pairs, with `length` and `source_lang` columns.
         eval_dataset: held-out pairs, scored by language; or a dict of them by language.
         processing_class: the fast tokenizer; by default that of the model's checkpoint.
-        objective: the terms of the loss, for methods whose loss is a list of [`~hf_xalign.objectives.Term`].
+        objective: the terms of the loss, by default `args.terms()`, for methods whose loss is a list of
+            [`~hf_xalign.objectives.Term`].
         peft_config: adapter that is added to the encoder and trained instead of its weights.
         callbacks: callbacks of transformers, in addition to the Trainer's own.
         optimizers: optimizer and learning-rate schedule, for a model that is given as an object.
@@ -81,7 +83,9 @@ class AlignmentTrainer(ScoringTrainer):
     # compute_loss divides by counts of the whole optimizer step, so the Trainer must not divide again by its number
     # of micro-batches. (The default None guesses from the model's signature and the batch's keys.)
     loss_is_scaled_for_ga = True
+    # Class of the settings, which are made by default if `args` is None.
     config_class: ClassVar[type[AlignmentConfig]]
+    # Tags of the model on the Hub, and the paper that its card cites.
     _tag_names: ClassVar[list[str]] = ["hf_xalign"]
     _paper: ClassVar[dict[str, str]] = {}
     # True if the method supports FSDP2.
@@ -99,8 +103,16 @@ class AlignmentTrainer(ScoringTrainer):
     _average: AverageAtEnd | None = None
     # What the terms of the loss may read.
     computes: ClassVar[tuple[Read, ...]] = ()
-    # Arguments of this trainer, from which a search makes others; a subclass adds its own.
-    arguments: Mapping[str, Any] = MappingProxyType({})
+    # Arguments by keyword of this trainer, from which a search makes others.
+    arguments: Mapping[str, Any]
+
+    def __new__(cls, *_: Any, **arguments: Any) -> Self:
+        """Keep the arguments, if there is a `model_init` for a search."""
+        trainer = super().__new__(cls)
+        own = {"model", "args", "model_init"}  # every trial has its own
+        searchable = arguments.get("model_init") is not None
+        trainer.arguments = {name: value for name, value in arguments.items() if searchable and name not in own}
+        return trainer
 
     def __init__(
         self,
@@ -122,15 +134,12 @@ class AlignmentTrainer(ScoringTrainer):
         protocols: Sequence[Protocol] = (Protocol(),),
         reporting: Reporting | None = None,
     ):
-        arguments = {name: value for name, value in locals().items() if name not in _OF_ONE_TRIAL}
         start = time.perf_counter()
         args = self.config_class() if args is None else args
         self.args, self.reporting = args, reporting or Reporting()
         self._set_objective(objective)
         # The Trainer would replace the prepared model by a new one.
         self.make_model = model_init
-        if model_init is not None:
-            self.arguments = {**self.arguments, **arguments}
         if eval_dataset is None and args.eval_strategy != IntervalStrategy.NO:
             strategy = IntervalStrategy(args.eval_strategy).value
             raise InputError(f"eval_strategy={strategy}: there is nothing to score. Give eval_dataset.")
@@ -197,7 +206,7 @@ class AlignmentTrainer(ScoringTrainer):
         fsdp.settle(self)
         check_optimizer(self.optimizer, self.model)
         use_tracker(self)
-        self._term_sums: dict[str, torch.Tensor] = {}
+        self._term_sums: Batch = {}
         # True from the first loss on that is not finite.
         self.not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._complete()
@@ -211,7 +220,8 @@ class AlignmentTrainer(ScoringTrainer):
         if objective is not None and not args.LOSS:
             raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
         if objective is not None:
-            args.refuse_unused(dict.fromkeys(args.LOSS, "objective= defines the loss. Set this in its terms."))
+            defined = excludes("objective= defines the loss. Set this in its terms.")
+            check(args, inherited=dict.fromkeys(args.LOSS, defined))
         if args.LOSS:
             self.objective = Objective(args.terms() if objective is None else objective)
             reason = f"which {type(self).__name__} does not compute. Use {', '.join(self.computes)}."
@@ -276,7 +286,7 @@ class AlignmentTrainer(ScoringTrainer):
 
     # ---- Loss ----
 
-    def _count_items(self, batch: dict[str, torch.Tensor]) -> list[int]:
+    def _count_items(self, batch: Batch) -> list[int]:
         """Count the items of one batch that each term of the loss is averaged over."""
         return cast(Objective, self.objective).counts(batch)
 
@@ -297,11 +307,7 @@ class AlignmentTrainer(ScoringTrainer):
         return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return the micro-batch's share of the step's loss, summed over micro-batches and averaged over processes.
 
@@ -309,20 +315,18 @@ class AlignmentTrainer(ScoringTrainer):
         """
         raise NotImplementedError
 
-    def total(self, vectors: Vectors, counts: torch.Tensor | int | None) -> torch.Tensor:
+    def total(self, vectors: Vectors, counts: Counts) -> torch.Tensor:
         """Return the weighted sum of the terms of these vectors, each divided by its count, and log each."""
         with self.accelerator.autocast():
             return cast(Objective, self.objective)(vectors, self.step_counts(vectors.batch, counts), self.log_term)
 
-    def step_counts(self, inputs: dict[str, torch.Tensor], counts: torch.Tensor | int | None) -> torch.Tensor:
+    def step_counts(self, inputs: Batch, counts: Counts) -> torch.Tensor:
         """Return the counts of the optimizer step, or of this batch if it is all there is."""
         if isinstance(counts, torch.Tensor):
             return counts
         return self._get_num_items_in_batch([inputs], self.args.device)
 
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
-    ) -> torch.Tensor:
+    def training_step(self, model: nn.Module, inputs: Batch, num_items_in_batch: Counts = None) -> torch.Tensor:
         """Run the Trainer's step, and record without waiting for the device whether the loss was finite."""
         self._in_step = True
         try:

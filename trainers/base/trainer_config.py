@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -14,7 +14,7 @@ from transformers.optimization import get_scheduler
 from transformers.trainer_utils import SaveStrategy
 from transformers.training_args import TrainingArguments
 
-from hf_xalign.checks import SettingError, check, check_choice, excludes, needs, setting, show
+from hf_xalign.checks import Rule, check, check_choice, excludes, needs, setting, show
 from hf_xalign.config import non_default_fields
 from hf_xalign.data.batches.sampling import LanguageSampling
 from hf_xalign.data.encoding import check_embeddings
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 Preset = dict[str, Any]
 """Values of settings by their names."""
+# Read by parts of the Trainer that ours replace: its loop of evaluation, its loss, its columns.
 _UNREAD = """
 average_tokens_across_devices batch_eval_metrics bf16_full_eval dataloader_in_order debug do_predict
 eval_accumulation_steps eval_do_concat_batches eval_use_gather_object fp16_full_eval include_for_metrics label_names
@@ -51,19 +52,12 @@ _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_sta
 BY_SCORE = ("reduce_lr_on_plateau", "greedy")
 _SCORED: dict[str, Any] = {"why": "nothing is scored in training otherwise", "eval_strategy": ("steps", "epoch")}
 SCORED = needs(**_SCORED)
-# What `check` reads of the fields that transformers defines.
-CHECKS: dict[str, dict[str, Any]] = {
-    "load_best_model_at_end": {"rules": [SCORED]},
-    "save_strategy": {"rules": [needs(when="best", **_SCORED)]},
-    "lr_scheduler_type": {"rules": [needs(when=BY_SCORE, **_SCORED)]},
+# Rules of the fields that transformers defines.
+RULES: dict[str, Rule] = {
+    "load_best_model_at_end": SCORED,
+    "save_strategy": needs(when="best", **_SCORED),
+    "lr_scheduler_type": needs(when=BY_SCORE, **_SCORED),
 }
-
-
-def check_settings(args: AlignmentConfig) -> None:
-    """Raise an InputError for changed settings that the run would not read, before transformers resolves them."""
-    args.refuse_unused(REFUSED | type(args).UNREAD)
-    if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
-        raise InputError("fp16=true: half precision needs a GPU. Remove it, or set bf16=true.")
 
 
 def check_resolved(args: AlignmentConfig) -> None:
@@ -224,15 +218,17 @@ class AlignmentConfig(TrainingArguments):
         for name, value in self.preset_defaults().items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
-        check(self, inherited=CHECKS)
+        unread = {name: excludes(why) for name, why in (REFUSED | self.UNREAD).items()}
+        check(self, inherited=RULES | unread)
         if self.early_stopping_patience is not None:
             self.load_best_model_at_end = True
         self.check_settings()
         if str(self.resume_from_checkpoint).lower() in ("true", "false"):  # text on the command line
             self.resume_from_checkpoint = str(self.resume_from_checkpoint).lower() == "true"
-        check_settings(self)
         self._choose_metric()
         on_cpu = self.use_cpu or not torch.accelerator.is_available()
+        if self.fp16 and on_cpu:
+            raise InputError("fp16=true: half precision needs a GPU. Remove it, or set bf16=true.")
         # Without AMX a product takes 1.4 to 11 times as long as in float32 (benchmarks/cpu_arithmetic.py).
         if self.bf16 and on_cpu and not torch.cpu.get_capabilities().get("amx_bf16"):
             logger.warning("bf16=true: a CPU without AMX is slower in bfloat16, so float32 is used")
@@ -289,13 +285,6 @@ class AlignmentConfig(TrainingArguments):
         if tokenizer.pad_token_id is None:
             yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
-
-    def refuse_unused(self, reasons: Mapping[str, str]) -> None:
-        """Raise an InputError with its reason if one of these settings, which the run does not read, is changed."""
-        changed = self.changed()
-        for name, reason in reasons.items():
-            if name in changed:
-                raise SettingError(f"{name}={show(changed[name])}: {reason}", name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

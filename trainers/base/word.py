@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +36,7 @@ from hf_xalign.evaluation.scores import (
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
-from hf_xalign.links.linking import Linking
+from hf_xalign.links.linking import LinkedPairs, Linking
 from hf_xalign.modeling.features import FrozenStates, Start, cache_features
 from hf_xalign.modeling.freezing import model_fingerprint, stopped_at
 from hf_xalign.modeling.loading import load_encoder
@@ -49,7 +50,7 @@ from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ ENCODED_AHEAD = 200_000
 _CACHED = {"reference": "f0", "sentences0": "sentences0"}
 
 
-def pool_layers(states: Iterable[torch.Tensor], inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+def pool_layers(states: Iterable[torch.Tensor], inputs: Batch, name: str) -> torch.Tensor:
     """Return the vectors of a batch's words, (words, layers, dim); `name` is that of their [`TokenIndex`]."""
     tokens = TokenIndex(inputs[f"{name}_index"], inputs.get(f"{name}_word"), inputs.get(f"{name}_counts"))
     return torch.stack([pool_words(hidden, tokens) for hidden in states], dim=1)
@@ -130,6 +131,20 @@ def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: An
         )
 
 
+def link_pairs(trainer: Any, pairs: Dataset, name: str, **options: Any) -> LinkedPairs:
+    """Link pairs once for all processes, as the trainer was given or by default; `name` is their name in the record.
+
+    `options` are those of [`~hf_xalign.links.linking.Linking.apply`].
+    """
+    args = trainer.args
+    check_output_dir(args)
+    linking = trainer.linking or Linking(draw=args.draw, seed=args.seed)
+    drop, subwords = linking.drop_identical or args.drop_identical, getattr(args, "subword_links", False)
+    linking = replace(linking, drop_identical=drop, subwords=linking.subwords or subwords)
+    with args.main_process_first(desc="linking words"):
+        return linking.apply(pairs, trainer.reporting.text.get("data", {}).get(name), **options)
+
+
 class WordAlignmentTrainer(AlignmentTrainer):
     """Trainer for a loss on the vectors of words and sentences of parallel text.
 
@@ -140,8 +155,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
     A method sets `layers` and calls `_encoded` and [`pair_collator`], or overrides where f and f0 come from.
 
     Args: (the others are those of [`AlignmentTrainer`])
+        train_dataset: pairs from `load_parallel`, which are linked by `linking`; word-linked pairs from `align_words`;
+            or pairs from `encode_pairs`.
+        eval_dataset: pairs, linked by the fixed evaluation aligner if they have no links.
         linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
-        objective: the terms of the loss; default: those of the settings, `args.terms()`.
 
     Raises:
         InputError: `objective` is given with a setting of the loss; or a term reads something that is not computed.
@@ -171,7 +188,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         linking: Linking | None = None,
         **kwargs: Any,
     ):
-        self.linking, self.arguments = linking, {**self.arguments, "linking": linking}
+        self.linking = linking
         super().__init__(model, args, **kwargs)
 
     def _complete(self) -> None:
@@ -306,21 +323,17 @@ class WordAlignmentTrainer(AlignmentTrainer):
             )
 
     def _link(self, dataset: Dataset, model: PreTrainedModel) -> Dataset:
-        """Link the training pairs, once for all processes, and draw from those with links."""
-        check_output_dir(self.args)
-        linking, sources = self.args.linking(self.linking), self.reporting.text.get("data", {}).get("train")
-        model_of_links: dict[str, Any] = {"model": base_of(model), "tokenizer": self.processing_class}
-        if linking.aligner.startswith("encoder"):
+        """Link the training pairs, and draw from those with links."""
+        if self.linking is not None and self.linking.aligner.startswith("encoder"):
             cast(nn.Module, model).to(self.args.device)
-        with self.args.main_process_first(desc="linking words"):
-            linked = linking.apply(dataset, sources, links=self.objective.reads("links"), **model_of_links)
+        options = {"links": self.objective.reads("links"), "model": base_of(model), "tokenizer": self.processing_class}
+        linked = link_pairs(self, dataset, "train", **options)
         self.link_counts, self.linked_by = linked.counts, linked.linked_by
-        self._drawn = None if linking.max_pairs is None else count_languages(linked.pairs)
+        if self.linking is not None and self.linking.max_pairs is not None:
+            self._drawn = count_languages(linked.pairs)
         return linked.pairs
 
-    def word_loss(
-        self, inputs: dict[str, torch.Tensor], computed: dict[str, torch.Tensor], counts: torch.Tensor | int | None
-    ) -> torch.Tensor:
+    def word_loss(self, inputs: Batch, computed: Batch, counts: Counts) -> torch.Tensor:
         """Return the weighted sum of the terms of these vectors, each by the count of its items in the step."""
         counts = self.step_counts(inputs, counts)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
@@ -329,7 +342,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         vectors = Vectors(inputs, heads=self.head, **computed)
         return self.objective(vectors, counts, self.log_term, self._places)
 
-    def _vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[Batch, Any]:
         """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""
         output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
         computed = {}
@@ -339,7 +352,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             computed["sentences"] = self._sentences(output, inputs["attention_mask"])
         return computed, output
 
-    def _frozen_vectors(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _frozen_vectors(self, model: nn.Module, inputs: Batch) -> Batch:
         """Compute `f0` of the kept words (kept words, layers, dim), and `sentences0` (sentences, layers, dim).
 
         They have no gradient, and each is computed only if a term reads it.
@@ -388,7 +401,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 frozen=self.frozen_states,
             )
 
-    def _pool(self, output: Any, inputs: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    def _pool(self, output: Any, inputs: Batch, name: str) -> torch.Tensor:
         return pool_layers(select_layers(output, self.layers, self._depth()), inputs, name)
 
     def _depth(self) -> int:

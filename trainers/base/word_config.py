@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -28,9 +28,6 @@ from hf_xalign.trainers.base.trainer_config import (
     by_preset,
     own,
 )
-
-if TYPE_CHECKING:
-    from hf_xalign.links.linking import Linking
 
 # Objective and schedule of Cao's script with MAO's word vectors, which the papers that build on it follow.
 CAO: Preset = {
@@ -205,14 +202,6 @@ class WordAlignmentConfig(AlignmentConfig):
                 for of in ("sentences", "words")
             ]
         return terms
-
-    def linking(self, given: Linking | None = None) -> Linking:
-        """Return how pairs without links are linked: as `given`, with what these settings add, or by default."""
-        from hf_xalign.links.linking import Linking
-
-        linking = Linking(draw=self.draw, seed=self.seed) if given is None else given
-        drop, subwords = linking.drop_identical or self.drop_identical, linking.subwords or self.subword_links
-        return replace(linking, drop_identical=drop, subwords=subwords)
 
     def check_settings(self) -> None:
         """Raise an InputError for settings that cannot be trained together."""

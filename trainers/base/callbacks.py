@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -14,6 +14,9 @@ from hf_xalign.data.batches.masked import EpochCollator
 from hf_xalign.distributed import local_shard
 from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.base.checkpoints import last_complete_checkpoint
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class AverageAtEnd(TrainerCallback):
         self._share = share
 
     @torch.no_grad()
-    def on_train_end(self, *_: Any, **of_trainer: Any) -> None:
+    def on_train_end(self, *_: object, **of_trainer: Any) -> None:
         """Average in place."""
         for name, weight in of_trainer["model"].named_parameters():
             if name in self._start:
@@ -47,7 +50,7 @@ class AverageAtEnd(TrainerCallback):
 class StepStart(TrainerCallback):
     """Seed the order of each epoch, and update what follows the weights before anything is logged or saved."""
 
-    def __init__(self, trainer: Any):
+    def __init__(self, trainer: AlignmentTrainer):
         self._trainer = trainer
         self._epoch = 0
 
@@ -62,14 +65,14 @@ class StepStart(TrainerCallback):
         # The Trainer looks for the end of the run only after a step.
         control.should_training_stop = self._trainer.resumed_at_end
 
-    def on_epoch_begin(self, *_: Any, **of_trainer: Any) -> None:
+    def on_epoch_begin(self, *_: object, **of_trainer: Any) -> None:
         """Seed sampler and collator: accelerate's wrappers hide them from `set_epoch` in several processes."""
         self._trainer.sampler.set_epoch(self._epoch)
         if isinstance(self._trainer.data_collator, EpochCollator):
             self._trainer.data_collator.set_epoch(self._epoch)
         self._epoch += 1
 
-    def on_step_end(self, *_: Any, **of_trainer: Any) -> None:
+    def on_step_end(self, *_: object, **of_trainer: Any) -> None:
         """Update what follows the weights."""
         self._trainer.advance()
 
@@ -80,7 +83,7 @@ class StepEnd(TrainerCallback):
     It is the last callback, because the others decide what happens after the step.
     """
 
-    def __init__(self, trainer: Any):
+    def __init__(self, trainer: AlignmentTrainer):
         self._trainer = trainer
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
@@ -117,7 +120,7 @@ def warn_of_no_training(schedule: Any, steps: int) -> None:
         )
 
 
-def has_ended(trainer: Any) -> bool:
+def has_ended(trainer: AlignmentTrainer) -> bool:
     """Return whether the run took its last step, or was stopped early."""
     callbacks = (c for c in trainer.callback_handler.callbacks if isinstance(c, EarlyStoppingCallback))
     stopped = any(c.early_stopping_patience_counter >= c.early_stopping_patience for c in callbacks)

@@ -6,16 +6,17 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from peft import PeftModel
+from transformers import PreTrainedModel
 from transformers.utils.logging import get_logger
 
 from hf_xalign.cache import read_mark
@@ -43,6 +44,9 @@ from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.base.probes import Probe, keep_examples, probe_entries
 from hf_xalign.trainers.base.tracking import track_record
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
 # What a trainer shows follows the verbosity of transformers, `transformers.logging.set_verbosity_info()`.
@@ -144,7 +148,7 @@ class Run:
 
     def __init__(
         self,
-        trainer: Any,
+        trainer: AlignmentTrainer,
         base_model: str,
         seconds: float,
         *,
@@ -169,10 +173,6 @@ class Run:
     def _scoring(self) -> Iterator[None]:
         with phase(self.record, "scoring"), self.trainer.args.main_process_first(desc="scoring"):
             yield
-
-    def phase(self, name: str) -> Any:
-        """Return a block whose seconds are added to the record's."""
-        return phase(self.record, name)
 
     def start(self) -> None:
         """Score the encoder before training, and a module's random start; keep the held-out text."""
@@ -208,8 +208,9 @@ class Run:
         with self._scoring():
             if args.should_save and trainer.scores_start:
                 model.to(args.device)
-                with torch.random.fork_rng(devices=[]), without_module(model) as bare:
-                    scores = self._score(bare, "before")
+                peft = isinstance(model, PeftModel)
+                with torch.random.fork_rng(devices=[]), model.disable_adapter() if peft else nullcontext():
+                    scores = self._score(model.get_base_model() if peft else model, "before")
                 if trainer.random_start:
                     scores = self._score(model, "untrained")
                 model.to(home)
@@ -229,7 +230,7 @@ class Run:
         """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""
         return self._known.get(self.trainer.state.global_step) if dataset is self.trainer.eval_dataset else None
 
-    def _score(self, model: Any, when: str) -> Scores:
+    def _score(self, model: PreTrainedModel, when: str) -> Scores:
         """Score a stage of the run, and return its scores of retrieval."""
         scores = self.record["scores"]
         self.examples[when] = {}
@@ -279,7 +280,7 @@ class Run:
         write_record(folder, record)  # before pictures, which may fail where the scores did not
         drawn: list[Path] = []
         if self.pivot:
-            with self.phase("scoring"):
+            with phase(record, "scoring"):
                 drawn = draw_pictures(trainer.state.log_history, self.distances, folder, self.base_model)
         saved = {"model": str(folder), **self._kept}
         saved |= {name: export(trainer) for name, export in self.reporting.exports.items()}
@@ -413,13 +414,13 @@ def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> No
 
 
 def pivot_sentences(
-    trainer: Any, model: Any, pooling: SentencePooling = "mean", means: Means | None = None
+    trainer: AlignmentTrainer, model: PreTrainedModel, pooling: SentencePooling = "mean", means: Means | None = None
 ) -> torch.Tensor:
     """Return vectors of the first distinct pivot sentences of the evaluation set, float32 (sentences, dim).
 
     Sentences in `means` of [`~hf_xalign.evaluation.scores.text_vectors`] are not encoded again.
     """
-    evaluation = trainer.eval_dataset
+    evaluation = cast(Dataset, trainer.eval_dataset)
     words = "target" not in evaluation.column_names
     texts = [" ".join(text) for text in evaluation["target_words"][:]] if words else evaluation["target"][:]
     texts = list(dict.fromkeys(texts))[:DRIFT_SENTENCES]
@@ -453,13 +454,3 @@ def adapter_entry(config: Any) -> dict[str, Any]:
         "languages": getattr(config, "languages", None),
         "pivot": getattr(config, "pivot", None),
     }
-
-
-@contextmanager
-def without_module(model: Any) -> Iterator[Any]:
-    """Yield the encoder below a `PeftModel`'s adapters, or the model itself."""
-    if not isinstance(model, PeftModel):
-        yield model
-        return
-    with model.disable_adapter():
-        yield model.get_base_model()

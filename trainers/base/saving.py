@@ -31,7 +31,7 @@ from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weigh
 from hf_xalign.modeling.export import LENGTH_FILE, read_length
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH
-from hf_xalign.record import write_text
+from hf_xalign.record import phase, write_text
 from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.callbacks import stop_if_not_finite
 from hf_xalign.trainers.base.hub import HubTrainer
@@ -147,12 +147,12 @@ class SavingTrainer(HubTrainer):
         run = self.run if trial is None else None
         if run is not None:
             run.start()
-        with run.phase("preparing") if run is not None else nullcontext():
+        with phase(run.record, "preparing") if run is not None else nullcontext():
             self.cache_start()  # before weights of a checkpoint are loaded
         if self.is_fsdp_enabled:
             # accelerate does not wrap the forward of a sharded model into autocast.
             self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
-        with run.phase("training") if run is not None else nullcontext():
+        with phase(run.record, "training") if run is not None else nullcontext():
             result = super().train(checkpoint, trial, ignore_keys_for_eval)
         stop_if_not_finite(self)
         if run is not None and not self.is_fsdp_enabled:

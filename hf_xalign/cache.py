@@ -69,10 +69,10 @@ def check_regular(path: str | os.PathLike) -> None:
         raise InputError(f"{path}: this is a pipe, a socket or a device, not a regular file. Copy it into a file.")
 
 
-def checksum(path: str | os.PathLike) -> str:
-    """Return the XXH3 checksum of a file's content in 16 hexadecimal digits, which detects damage but not forgery."""
+def checksum(path: str | os.PathLike, method: Any = xxhash.xxh3_64) -> str:
+    """Return a hash of a file's content in hexadecimal digits, by default XXH3, which finds damage but not forgery."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+        return hashlib.file_digest(file, method).hexdigest()
 
 
 def digest(*parts: object) -> str:

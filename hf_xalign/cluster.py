@@ -12,7 +12,6 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +79,10 @@ def run_on_cluster(
     Raises:
         InputError: Ray is missing, no cluster answers, or it has no GPU.
     """
-    with _cluster(address, cores and cores + 1) as ray:
+    ray: Any = require("ray", "a cluster", "ray")
+    with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
+        cluster = ray.init(address, num_cpus=cores + 1 if cores and address == "local" else None)
+    with cluster:
         import ray.data as data
 
         context = data.DataContext.get_current()
@@ -119,13 +121,3 @@ class _Worker:
 
         results = [pickle.dumps(self._function(pickle.loads(item))) for item in batch["item"].to_pylist()]
         return pyarrow.table({"item": pyarrow.array(results, pyarrow.large_binary())})
-
-
-@contextmanager
-def _cluster(address: str, cores: int | None = None) -> Iterator[Any]:
-    """Connect to a Ray cluster and yield the package; a `local` cluster uses `cores` cores of this machine."""
-    ray: Any = require("ray", "a cluster", "ray")
-    with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
-        cluster = ray.init(address, num_cpus=cores if address == "local" else None)
-    with cluster:
-        yield ray

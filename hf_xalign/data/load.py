@@ -23,13 +23,12 @@ import regex
 from datasets import Dataset, LargeList, List, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from hf_xalign.cache import cache_dir, digest, make_once, map_rows
+from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data import forms, readers
 from hf_xalign.data.arrow import (
     count_languages,
     finished_shards,
-    hash_file,
     scan_codes,
     scan_columns,
     take_rows,
@@ -368,7 +367,8 @@ def _load_files(
         with readers.open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
-    content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *map(hash_file, files)]
+    content = [linked and ("linked", keep_unlinked), *(checksum(file, "blake2b") for file in files)]
+    content = [dataset._fingerprint] if dataset else content
     settings = [columns.source_lang, columns.target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = digest(_READING, form, content, settings)
     if linked:

@@ -11,10 +11,10 @@ import pyarrow
 import pyarrow.compute
 from datasets import Dataset, LargeList, List
 
-from hf_xalign.cache import cache_dir, digest, make_once, map_rows
+from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
 from hf_xalign.checks import check_range
 from hf_xalign.data import readers
-from hf_xalign.data.arrow import hash_file, write_rows
+from hf_xalign.data.arrow import write_rows
 from hf_xalign.data.derived.word_order import load_treebank
 from hf_xalign.data.load import load_hub
 from hf_xalign.data.sources import SourceKind, find_source
@@ -83,7 +83,7 @@ def _read(path: Path, column: str) -> Dataset:
         raise InputError(f"{path}: text is read from {', '.join(_FORMATS)} (.txt and .jsonl also as .gz)")
     if readers.is_conllu(path):
         raise InputError(f"{path}: a CoNLL-U file is not text. Write its sentences to a file, one on each line.")
-    key = digest(_READING, hash_file(path), readers.file_format(path), column)
+    key = digest(_READING, checksum(path, "blake2b"), readers.file_format(path), column)
     table = cache_dir("monolingual") / f"{key}.arrow"
     make_once(table, lambda: write_rows(_batches(path, column), table, str(path), "sentences"))
     return Dataset(Dataset.from_file(str(table)).data, fingerprint=key)

@@ -43,7 +43,6 @@ from hf_xalign.checks import check_choice
 from hf_xalign.cluster import run_on_cluster, run_tasks
 from hf_xalign.data.arrow import (
     finished_shards,
-    hash_file,
     open_parquet,
     open_work,
     read_rows,
@@ -410,7 +409,7 @@ class Rules:
         files = []
         for pair in pairs if self.path else ():
             with explained(f"{self.file(pair)}: cannot be read", OSError):
-                files.append([pair[0], hash_file(self.file(pair))])
+                files.append([pair[0], checksum(self.file(pair), "blake2b")])
         return [settings, versions, files]
 
 

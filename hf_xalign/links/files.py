@@ -20,6 +20,7 @@ _GOLD_TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 _NAACL = regex.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.]+)?\s*")
 # So many linked rows without one link to a first word are no accident: the file counts from 1.
 _ENOUGH = 100
+_FROM_ONE = "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
 
 
 def read_pharaoh(path: str | Path) -> Iterator[list[Link]]:
@@ -42,25 +43,20 @@ class PharaohReader:
 
     def __init__(self, path: str | Path, pairs: int):
         self.path = path
-        lines = linked = 0
-        self._lowest = -1  # of all word numbers in the file
+        lines, lowest = 0, list[int]()  # the lowest word number of each row with links
         for links in read_pharaoh(path):
             lines += 1
             if links:
-                lowest = min(map(min, links))
-                self._lowest = lowest if not linked else min(self._lowest, lowest)
-                linked += 1
+                lowest.append(min(map(min, links)))
         if lines != pairs:
             raise InputError(
                 f"{path} has {lines} lines for {pairs} sentence pairs. Write one line for each pair, in the same "
                 "order, and an empty line for a pair without links."
             )
-        if self._lowest > 0 and linked >= _ENOUGH:
-            raise InputError(f"{path} {self._base()}")
+        self._from_one = min(lowest, default=0) > 0
+        if self._from_one and len(lowest) >= _ENOUGH:
+            raise InputError(f"{path} {_FROM_ONE}")
         self._links = enumerate(read_pharaoh(path), start=1)
-
-    def _base(self) -> str:
-        return "counts words from 1: no link names word 0. Subtract 1 from all numbers, so that it counts from 0."
 
     def __call__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[Link]]:
         """Return the links of the next `len(sources)` pairs."""
@@ -73,8 +69,8 @@ class PharaohReader:
                         "Check that the text was split into the same words, and that the links are from source to "
                         "target."
                     )
-                    if self._lowest > 0:
-                        remedy = f"The file {self._base()}"
+                    if self._from_one:
+                        remedy = f"The file {_FROM_ONE}"
                     raise InputError(
                         f"{self.path}, row {row}: link {i}-{j} is out of range: the source has {len(source)} words "
                         f"and the target {len(target)}. {remedy}"

@@ -10,8 +10,8 @@ from typing import Any
 
 from datasets import Dataset
 
+from hf_xalign.cache import checksum
 from hf_xalign.config import non_default_fields
-from hf_xalign.data.arrow import hash_file
 from hf_xalign.data.load import source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import load_dictionary
@@ -132,5 +132,5 @@ def _vector_files(data: MappingText, args: MappingArguments) -> dict[str, str]:
 def about(item: str, source: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
     """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
-    fingerprint = hash_file(path) if path.is_file() else None if text is None else text._fingerprint
+    fingerprint = checksum(path, "blake2b") if path.is_file() else None if text is None else text._fingerprint
     return source_entry(item, text, fingerprint=fingerprint, **more)

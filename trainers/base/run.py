@@ -19,8 +19,8 @@ from peft import PeftModel
 from transformers import PreTrainedModel
 from transformers.utils.logging import get_logger
 
-from hf_xalign.cache import read_mark
-from hf_xalign.data.arrow import count_languages, hash_file
+from hf_xalign.cache import checksum, read_mark
+from hf_xalign.data.arrow import count_languages
 from hf_xalign.data.load import sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
@@ -368,7 +368,7 @@ def weights_digest(folder: Path) -> str | None:
         return None
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(p for p in folder.iterdir() if p.suffix == ".safetensors" or p.name == "config.json"):
-        digest.update(bytes.fromhex(hash_file(path)))
+        digest.update(bytes.fromhex(checksum(path, "blake2b")))
     return digest.hexdigest()
 
 

@@ -292,6 +292,9 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     asked = (source_lang, target_lang)
     meanings = {name: _meaning(name, asked) for name in names}
     source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
+    plain = [name for name, meaning in meanings.items() if meaning.side == ""]
+    if source and source[0].casefold() in _DOUBTFUL and len(plain) == 1:  # `id` next to `sentence` numbers the rows
+        source = plain
     named = {name: m for name, m in meanings.items() if m.language and [name] != target}
     others = [name for name, m in named.items() if not m.indirect]
     # `sentence_deu_Latn` of FLORES, but not `sentence_id`, which is more often a number than Indonesian.

@@ -35,6 +35,7 @@ SENTENCES = ["Merhaba dünya, nasılsın?", "Hello world, how are you?"]
         ("sentence,translation", "fa", "sentence", "translation"),
         ("id,English,Indonesian", "id", "Indonesian", "English"),
         ("id,en", "id", "id", "en"),
+        ("id,sentence,en", "id", "sentence", "en"),
         ("source,target,id", None, "source", "target"),
         ("source_fr,target_es", "fa", None, None),
         ("en,text_tr,sentence_tr", "tr", None, None),

@@ -207,6 +207,10 @@ REFUSED = {
         {"a.tsv": "".join(f"x{n % 2}\tsentence {n}\n" for n in range(20))},
         "most sources are one of three",
     ),
+    "numbers of rows": (
+        {"a.tsv": "".join(f"{n}\tsentence {n}\n" for n in range(20))},
+        "nearly no source has a letter",
+    ),
     "another script in a small file": (
         {"a.jsonl": "".join(f'{{"source": "数{n} は", "target": "数{n} の"}}\n' for n in range(20))},
         "nearly no source has a letter of the script",

@@ -41,7 +41,7 @@ CAPS = {
     "report": (449, 2),
     "search": (623, 5),
     "statistics": (724, 10),
-    "tasks": (2804, 52),
+    "tasks": (2823, 53),
     "trainers": (7106, 91),
 }
 

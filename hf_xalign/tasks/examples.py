@@ -259,6 +259,24 @@ def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Itera
         yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
 
 
+def _refuse_offsets(record: Any, where: str) -> None:
+    """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
+    if not isinstance(record, Mapping):
+        return
+    marked = [record.get(name) for name in ("spans", "label", "labels", "entities") if "text" in record]
+    spans = [value[0] for value in marked if isinstance(value, list) and value]
+    by_offset = any(
+        (isinstance(span, list) and len(span) == 3) or (isinstance(span, dict) and "start" in str(span.keys()))
+        for span in spans
+    )
+    if by_offset or ("annotations" in record and "data" in record):
+        raise InputError(
+            f"{where}: spans are labelled by character offsets, as doccano, Prodigy and Label Studio export them, but "
+            "a tagger needs a label for each word. Export CoNLL from Label Studio, or convert the spans by spaCy's "
+            "offsets_to_biluo_tags."
+        )
+
+
 def _unprefixed(path: Path) -> Iterator[tuple[int, Cells]]:
     """Yield sentences without the language prefix of words (`en:word`), if the first word has one, as in WikiANN."""
     prefix: str | None = None
@@ -494,6 +512,7 @@ def read_examples(
         if label_column not in _LANGUAGE_COLUMNS and (other := other_language(record, language)):
             left_out = f"in {other}"
         if not left_out:
+            _refuse_offsets(record, where)
             make = _words if kind == "token" else _texts
             row = make(record, text_columns, label_column, where, classes)
             if label_names:

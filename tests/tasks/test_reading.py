@@ -593,10 +593,16 @@ def test_labels_that_would_be_scored_as_something_else_are_refused(tmp_path):
         return read(path, **options)
 
     numbers = '{"tokens": ["Tartu", "on"], "ner_tags": [1, 0]}'
+    doccano = '{"text": "Ana živi", "label": [[0, 3, "PER"]]}'
+    prodigy = '{"text": "Ana živi", "tokens": ["Ana", "živi"], "spans": [{"start": 0, "end": 3, "label": "PER"}]}'
+    studio = '[{"data": {"text": "Ana"}, "annotations": [{"result": []}]}]'
     table = {
         "numbers .* without names.*--label_names": partial(load, "a.jsonl", numbers),
         "the label 1, but label_names has 1": partial(load, "a.jsonl", numbers, label_names=["O"]),
         "joins those of several annotators": partial(load, "a.conll", "Ana B-PER,O\nje O,O\n"),
         "no column says where sentences end": partial(load, "a.csv", "word,tag\nAna,B-PER\nje,O\n"),
+        "line 1: spans are labelled by character offsets.*Label Studio": partial(load, "a.jsonl", doccano),
+        "spans are labelled by character offsets.*spaCy": partial(load, "b.jsonl", prodigy),
+        "character offsets": partial(load, "c.json", studio),
     }
     assert_refused({message: (call, message) for message, call in table.items()})

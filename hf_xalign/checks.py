@@ -98,7 +98,7 @@ def check(*objects: Any, inherited: Mapping[str, Rule] = MappingProxyType({})) -
             check_range(**{bound: metadata[bound] for bound in _BOUNDS if bound in metadata}, **{name: value})
         if metadata.get("distinct") and value is not None and (value or name in changed()):
             check_distinct(**{name: value})
-        for rule in (*metadata.get("rules", ()), *([inherited[name]] if name in inherited else [])):
+        for rule in filter(None, (*metadata.get("rules", ()), inherited.get(name))):
             if name in changed() if rule.when is _CHANGED else _holds(value, rule.when):
                 _check_rule(rule, name, values)
 

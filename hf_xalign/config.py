@@ -36,7 +36,6 @@ from hf_xalign.cache import check_regular
 from hf_xalign.errors import InputError, content_errors, explained, suggestion
 from hf_xalign.record import is_secret_name, mask_secrets, to_plain
 
-_UNSET: Any = dataclasses.MISSING
 _BOOLEANS = {"yes": True, "true": True, "t": True, "y": True, "1": True} | dict.fromkeys(
     ("no", "false", "f", "n", "0"), False
 )
@@ -117,7 +116,8 @@ class CommandLine:
         for key, (_, location) in self._entries.items():
             if key not in names:
                 unknown = f"unknown key {key!r}{suggestion(key.replace('-', '_'), names)}"
-                raise InputError(f"{location}: {f'{key} {_NO_TOKENS}' if is_secret_name(key) else unknown}")
+                fault = f"{key} {_NO_TOKENS}" if is_secret_name(key) else unknown
+                raise InputError(f"{location}: {fault}")
         self._make(known)
         if late:
             self.check_files()
@@ -244,7 +244,7 @@ def non_default_fields(config: Any) -> dict[str, Any]:
             default = _RESOLVED_DEFAULTS.get(field.name, default)
             if field.name == "accelerator_config":
                 default = type(value)()
-        if default is _UNSET or to_plain(value) != to_plain(default):
+        if default is dataclasses.MISSING or to_plain(value) != to_plain(default):
             settings[field.name] = to_plain(value, field.name)
     return settings
 
@@ -404,7 +404,7 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
 
 def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(cls):
-        if field.init and field.name not in values and checks.default_of(field) is _UNSET:
+        if field.init and field.name not in values and checks.default_of(field) is dataclasses.MISSING:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
     with explained(cls.__name__, ValueError):  # from __post_init__
         return cls(**values)
@@ -481,8 +481,8 @@ class _Parser(ArgumentParser):
         if not _inherited(_owner(cls, field.name)):
             text = text.replace("%", "%%")
         name, hint, default, metadata = field.name, _hints(cls)[field.name], checks.default_of(field), field.metadata
-        options: dict[str, Any] = {"help": text, "default": None if default is _UNSET else default}
-        if default is _UNSET and self._recipe:
+        options: dict[str, Any] = {"help": text, "default": None if default is dataclasses.MISSING else default}
+        if default is dataclasses.MISSING and self._recipe:
             options["help"] = f"{text} (required)".strip()
         options |= _argparse_options(hint)
         options |= {"metavar": metadata["metavar"]} if "metavar" in metadata else {}
@@ -496,7 +496,7 @@ class _Parser(ArgumentParser):
         elif hint is bool or (hint == bool | None and default is not None):
             options |= {"nargs": "?", "const": True}
         # The YAML file may set what is required; `_build` checks.
-        group.add_argument(f"--{name}", required=default is _UNSET and not self._recipe, **options)
+        group.add_argument(f"--{name}", required=default is dataclasses.MISSING and not self._recipe, **options)
         if self._recipe and default is True and hint in (bool, bool | None):
             group.add_argument(f"--no_{name}", action="store_false", dest=name, default=False, help=SUPPRESS)
 

@@ -235,7 +235,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         loss = sum(sums.values()) / max(1, sum(counts.values()))
         return {language: sums[language] / max(1, counts[language]) for language in sums}, loss
 
-    def save_files(self, folder: Path, state: Batch | None = None) -> None:
+    def save_files(self, folder: Path, state: dict[str, torch.Tensor] | None = None) -> None:
         """Save model, tokenizer and the dictionary."""
         super().save_files(folder, state)
         if self.entries is not None:

@@ -315,7 +315,7 @@ class TaskTrainer(AlignmentTrainer):
 
     # ---- Checkpoints ----
 
-    def save_weights(self, folder: Path, state: Batch | None) -> None:
+    def save_weights(self, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
         """Save the model with its head."""
         self.model.save_pretrained(folder, state_dict=state)
 

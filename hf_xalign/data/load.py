@@ -367,8 +367,8 @@ def _load_files(
         with readers.open_parquet(files[0]) as file:  # `hf-xalign align-words` writes words and links
             linked = set(_LINKED_SCHEMA.names) <= set(file.schema_arrow.names)
     names = (str(files[0]), str(files[1])) if form == "aligned" else (name, name)
-    content = [linked and ("linked", keep_unlinked), *(checksum(file, "blake2b") for file in files)]
-    content = [dataset._fingerprint] if dataset else content
+    hashes = [checksum(file, "blake2b") for file in files]  # none for a dataset
+    content = [dataset._fingerprint] if dataset else [linked and ("linked", keep_unlinked), *hashes]
     settings = [columns.source_lang, columns.target_lang, columns.source, columns.target, max_pairs, on_empty]
     key = digest(_READING, form, content, settings)
     if linked:

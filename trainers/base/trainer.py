@@ -206,7 +206,7 @@ class AlignmentTrainer(ScoringTrainer):
         fsdp.settle(self)
         check_optimizer(self.optimizer, self.model)
         use_tracker(self)
-        self._term_sums: Batch = {}
+        self._term_sums: dict[str, torch.Tensor] = {}
         # True from the first loss on that is not finite.
         self.not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._complete()

@@ -27,7 +27,7 @@ CAPS = {
     "cli": (1597, 22),
     "core": (2839, 53),
     "data": (7044, 129),
-    "evaluation": (1994, 17),
+    "evaluation": (1976, 17),
     "explore": (315, 3),
     "hub": (381, 11),
     "links": (1700, 28),
@@ -41,8 +41,8 @@ CAPS = {
     "report": (449, 2),
     "search": (623, 5),
     "statistics": (724, 10),
-    "tasks": (2823, 53),
-    "trainers": (7106, 91),
+    "tasks": (2826, 53),
+    "trainers": (7111, 91),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

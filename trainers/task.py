@@ -16,6 +16,7 @@ from torch import nn
 from transformers import PreTrainedModel, Trainer
 
 from hf_xalign.data.code_switching import GROUP, GroupCollator, gather_groups
+from hf_xalign.data.encoding import position_limit
 from hf_xalign.data.parallel import check_dataset
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Scores
@@ -119,6 +120,7 @@ class TaskTrainer(AlignmentTrainer):
             raise InputError(f"{option}=true fits a head for labels, not for {self.task.kind}. Remove it.")
         name_labels(model, self.task)
         self.language_inputs = LanguageInputs.of(model)
+        self._max_length = args.max_length or position_limit(model.config, self.task.max_length)
         self._encoded: dict[str, tuple[Examples, Dataset]] = {}
         if not isinstance(train_dataset, Dataset):
             encoded = [self._encode(part, True) for part in train_dataset]
@@ -163,7 +165,7 @@ class TaskTrainer(AlignmentTrainer):
         return model, train_dataset, collator
 
     def _encode(self, examples: Examples, training: bool = False) -> Dataset:
-        tokenizer, length = self.processing_class, self.args.max_length
+        tokenizer, length = self.processing_class, self._max_length
         return self.task.encode(examples, tokenizer, self.language_inputs, max_length=length, training=training)
 
     # ---- Loss ----

@@ -14,11 +14,10 @@ from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
 from hf_xalign.trainers.base.callbacks import final_weights
-from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, by_preset, own
+from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, own
 
 _DEFAULT: Preset = {
     **ADAM,
-    "max_length": 128,
     "learning_rate": 5e-5,
     "num_train_epochs": 3.0,
     "per_device_train_batch_size": 32,
@@ -54,7 +53,7 @@ class TaskConfig(AlignmentConfig):
     - `mao_xnli`: MAO's XNLI with a frozen module, 1e-6, 3 epochs, batches of 8 (its mBERT and XLM-R: 4).
     - `align_mlm_xnli`, `align_mlm_tagging`: 2e-5, 5 epochs for XNLI, 10 for NER and POS.
     - `continual`, `continual_ner`, `continual_qa`: CONTINUAL's NLI (5e-5, 2 epochs), NER (2e-5, 3 epochs) and
-      questions (3e-5, 2 epochs, 384 tokens), in batches of 32, without clipping.
+      questions (3e-5, 2 epochs), in batches of 32, without clipping.
     - `ppa_xnli`: 5e-5, 2 epochs, 1000 steps of warm-up, weight decay 0.01.
     - `rotate` (default with `head=tagger`): constant 1e-4, 40 epochs, batches of 10. ROTATE uses 1e-5 for languages
       far from English: Armenian, Hindi, Thai and Turkish.
@@ -67,7 +66,7 @@ class TaskConfig(AlignmentConfig):
         "align_mlm_tagging": {**_ALIGN_MLM, "num_train_epochs": 10.0},
         "continual": _CONTINUAL,
         "continual_ner": {**_CONTINUAL, "learning_rate": 2e-5, "num_train_epochs": 3.0},
-        "continual_qa": {**_CONTINUAL, "learning_rate": 3e-5, "max_length": 384},
+        "continual_qa": {**_CONTINUAL, "learning_rate": 3e-5},
         "ppa_xnli": _PPA,
         "rotate": _ROTATE,
     }
@@ -110,7 +109,9 @@ class TaskConfig(AlignmentConfig):
         rules=[needs(keep_aligned=True)],
     )
     dropout: bool = own(True, "Use the model's dropout during training.", "Model")
-    max_length: int = by_preset("Maximum tokens per text, or per pair of texts.", "Data", least=3)
+    max_length: int | None = own(
+        None, "Maximum tokens per text, or per pair of texts. Default: 128, for questions 384.", "Data", least=3
+    )
     selection: Literal["source", "target"] = own(
         "source",
         "Languages whose text selects the checkpoint (load_best_model_at_end, early_stopping_patience): the training "
@@ -140,7 +141,7 @@ class TaskConfig(AlignmentConfig):
         if self.keep_aligned and isinstance(model, PeftModel):
             yield "keep_aligned=true: the factors of adapters cannot be averaged. Remove it."
         limit = position_limit(model.config)
-        if min(self.max_length, tokenizer.model_max_length) > limit:
+        if self.max_length is not None and min(self.max_length, tokenizer.model_max_length) > limit:
             yield (
                 f"max_length={self.max_length}: {type(model).__name__} reads at most {limit} tokens. Set max_length "
                 f"to {limit} or less."

@@ -294,6 +294,7 @@ class QuestionTask(Task):
 output = model(**tokens)
 start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
 answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
+    max_length: ClassVar[int] = 384  # as in the scripts for SQuAD: most paragraphs are one window
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
     overlap: int = setting(128, least=0)
     max_question_tokens: int = setting(64, least=1)
@@ -319,7 +320,7 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
         tokenizer: PreTrainedTokenizerBase,
         languages: LanguageInputs,
         *,
-        max_length: int = 384,
+        max_length: int,
         training: bool,
     ) -> Dataset:
         """Encode questions with their contexts, in several windows if the context is long.

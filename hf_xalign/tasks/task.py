@@ -120,6 +120,7 @@ class Task(ABC):
         metrics: definition of each metric that `score` returns, for the card.
         example_inputs: Python code of the card that makes `tokens` with `tokenizer`.
         example_result: Python code of the card that reads the result of `model(**tokens)`.
+        max_length: default of the trainer's `max_length`, tokens of a row.
         metric: headline score, one of `metrics`; checkpoints are chosen by its largest value.
     """
 
@@ -131,6 +132,7 @@ class Task(ABC):
     metrics: ClassVar[Mapping[str, str]]
     example_inputs: ClassVar[str]
     example_result: ClassVar[str]
+    max_length: ClassVar[int] = 128
     metric: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

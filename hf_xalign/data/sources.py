@@ -130,8 +130,10 @@ def find_source(
         check_regular(path)
         if path.exists():
             continue
-        if "pattern" in kind.schemes and (files := sorted(map(Path, glob.glob(str(path))))):
-            return "pattern", files
+        # Only * and ? are patterns, because names of folders may have brackets.
+        files = glob.glob(str(path).replace("[", "[[]"))
+        if files and len(paths) == 1 and "pattern" in kind.schemes:
+            return "pattern", sorted(map(Path, files))
         if HUB_ID.fullmatch(name) and not name.lower().endswith((*kind.suffixes, ".gz", ".bz2", ".xz")):
             return "hub", []
         package = f", {BUILTIN}de," if "package" in kind.schemes else ","

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.cache import write_text
 from hf_xalign.checks import check_distinct, check_range
 from hf_xalign.data.batches.pairs import Pooling
 from hf_xalign.data.encoding import check_pieces
@@ -29,7 +30,6 @@ from hf_xalign.evaluation.scores import TextVectors
 from hf_xalign.evaluation.vectors import language_rows, side_vectors
 from hf_xalign.modeling.loading import encoder_of, load, load_tokenizer
 from hf_xalign.modeling.word_vectors import WordVectors
-from hf_xalign.record import write_text
 
 MEASURES = ("l2", "cosine")  # that of the loss, and that by which words are retrieved
 NUMBERS = "distances.json"

@@ -38,6 +38,7 @@ from hf_xalign.cache import (
     read_mark,
     work_folder,
     write_mark,
+    write_text,
 )
 from hf_xalign.checks import check_choice
 from hf_xalign.cluster import run_on_cluster, run_tasks
@@ -63,7 +64,6 @@ from hf_xalign.links.counts import LANGUAGES, Pair, count_links, link_statistics
 from hf_xalign.links.files import PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
-from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

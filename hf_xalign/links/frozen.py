@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from datasets import Dataset
@@ -45,21 +44,17 @@ def _choose_links(batch: dict[str, list]) -> dict[str, list]:
     return {ALL_LINKS: batch["links"], "links": [chosen(*row) for row in rows]}
 
 
-def write_links(dataset: Dataset, path: str | os.PathLike) -> None:
-    """Write word-aligned pairs as JSON Lines, atomically."""
+def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
+    """Write the evaluation links of a run into its folder, as JSON Lines; return `{"evaluation links": file}`."""
+    path = folder / EVAL_LINKS
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
         for row in dataset.select_columns([name for name in (*COLUMNS, ALL_LINKS) if name in dataset.column_names]):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return {"evaluation links": str(path)}
 
 
-def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
-    """Write the evaluation links of a run into its folder; return `{"evaluation links": file}`."""
-    write_links(dataset, folder / EVAL_LINKS)
-    return {"evaluation links": str(folder / EVAL_LINKS)}
-
-
-def read_links(path: str | os.PathLike) -> Dataset:
-    """Read a file of [`write_links`]; an InputError names the first row without a field or a known language."""
+def read_links(path: str | Path) -> Dataset:
+    """Read a file of [`keep_links`]; an InputError names the first row without a field or a known language."""
     rows = []
     for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from hf_xalign.checks import check_choice
 from hf_xalign.data.words import has_letter
 
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final-and"]
@@ -29,7 +28,6 @@ def symmetrize(forward: np.ndarray, backward: np.ndarray, method: Symmetrization
         return forward & backward
     if method == "union":
         return forward | backward
-    check_choice(SYMMETRIZATIONS, symmetrization=method)
     union, grown = forward | backward, forward & backward
     source, target = grown.any(1), grown.any(0)
     around = np.zeros(np.add(grown.shape, 2), dtype=bool)  # with a margin, so that every cell has eight neighbours

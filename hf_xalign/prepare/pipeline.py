@@ -8,7 +8,6 @@ searched over all chunks, and the shards are written. The result does not depend
 from __future__ import annotations
 
 import dataclasses
-import glob
 import itertools
 import json
 import logging
@@ -27,16 +26,16 @@ import xxhash
 from markupsafe import Markup
 
 from hf_xalign._version import __version__
-from hf_xalign.cache import check_output, disk_errors
+from hf_xalign.cache import check_output, disk_errors, write_text
 from hf_xalign.checks import check_range
 from hf_xalign.data.arrow import open_work, shard_name, take_rows, write_shard
-from hf_xalign.data.load import stream_parallel
-from hf_xalign.data.sources import parse_source
+from hf_xalign.data.load import PAIRS, stream_parallel
+from hf_xalign.data.sources import find_source, parse_source
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.prepare.chunks import CHUNK, EXACT, EXAMPLES, NEAR, Chunk, Summary, Survivors, find_duplicates, judge
 from hf_xalign.prepare.rules import STEPS, Limits, Pair, clean, test_hashes, unjudged
-from hf_xalign.record import mask_secrets, portable, write_text
+from hf_xalign.record import mask_secrets, portable
 from hf_xalign.report import charts
 from hf_xalign.report.charts import render
 
@@ -111,6 +110,7 @@ def _histogram(name: str, counts: list[int]) -> Markup:
 
 
 RECORD, REPORT = "prepare.json", "prepare.html"
+_SOURCES = PAIRS._replace(schemes=(*PAIRS.schemes, "pattern"))
 _PACKAGES = {"language": "lingua-language-detector", "near_duplicate": "datasketch"}
 
 
@@ -220,13 +220,11 @@ def prepare(
 
 
 def _expand(source: str) -> list[str]:
-    """Return the sources that match a name with `*` or `?`, sorted, or the name itself if such a file exists."""
-    prefix, equals, name = source.partition("=") if "=" in source else ("", "", source)
-    if not set(name) & set("*?") or os.path.exists(os.path.expanduser(name)):
-        return [source]
-    if not (files := sorted(glob.glob(os.path.expanduser(name).replace("[", "[[]")))):
-        raise InputError(f"{source}: no file matches this name")
-    return [f"{prefix}{equals}{file}" for file in files]
+    """Return the files that a pattern names, each with the language of the source, or the source itself."""
+    name, language = parse_source(source)
+    form, files = find_source(name, _SOURCES)
+    prefix = "" if language is None else f"{language}="
+    return [f"{prefix}{file}" for file in files] if form == "pattern" else [source]
 
 
 def _read(source: str, reading: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

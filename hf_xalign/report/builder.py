@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hf_xalign.cache import read_json
-from hf_xalign.record import Record, portable, read_record, write_text
+from hf_xalign.cache import read_json, write_text
+from hf_xalign.record import Record, portable, read_record
 from hf_xalign.report import charts
 from hf_xalign.score import Score
 from hf_xalign.tables import score_rows, view

@@ -13,10 +13,10 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.cache import write_text
 from hf_xalign.data.batches.pairs import SIDES
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.vectors import language_rows, side_vectors
-from hf_xalign.record import write_text
 from hf_xalign.search.csls import nearest_neighbours
 
 FILENAME = "retrievals.json"

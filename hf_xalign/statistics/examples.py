@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hf_xalign.cache import read_json
+from hf_xalign.cache import read_json, write_text
 from hf_xalign.checks import check_lengths, check_range
 from hf_xalign.errors import content_errors, explained
-from hf_xalign.record import write_text
 
 _COUNTS = ("correct", "predicted", "gold")
 # {kind of score: its columns in the file}

@@ -21,7 +21,7 @@ from hf_xalign.data.load import load_parallel
 from hf_xalign.evaluation import encode_words, score_retrieval
 from hf_xalign.evaluation.similarity import WordSimilarity, word_similarity
 from hf_xalign.links import align_words
-from hf_xalign.links.frozen import make_evaluation_links, read_links, write_links
+from hf_xalign.links.frozen import keep_links, make_evaluation_links, read_links
 from hf_xalign.modeling.loading import load_encoder
 from hf_xalign.recipes import fao, mao, mapping, ppa
 from hf_xalign.recipes.fao import main as fao_main
@@ -169,8 +169,8 @@ def test_evaluate_scores_as_the_recipes_do(models, capsys, tmp_path):
     shown = [f"{100 * before:.1f}", f"{100 * after:.1f}", f"{100 * (after - before):+.1f}"]
     assert line == ["de", "retrieval_mean", *shown]
 
-    write_links(links, tmp_path / "links.jsonl")
-    again = ["evaluate", tuned, "--links", str(tmp_path / "links.jsonl"), "--tasks", "words", "--device", "cpu"]
+    keep_links(links, tmp_path)
+    again = ["evaluate", tuned, "--links", str(tmp_path / "eval_links.jsonl"), "--tasks", "words", "--device", "cpu"]
     again += ["--protocol", "mao"]
     assert main(again) == 0
     out = capsys.readouterr().out
@@ -394,7 +394,7 @@ def test_report_makes_examples_when_asked(models, tmp_path, capsys):
     folder = tmp_path / "run"
     save_base("bert", folder, seed=5)
     write_record(folder, make_record() | {"base_model": {"name": str(models / "base"), "hub_id": None}})
-    write_links(make_links(8), folder / "eval_links.jsonl")
+    keep_links(make_links(8), folder)
     assert main(["report", str(folder), "--examples", "4", "--device", "cpu"]) == 0
     assert capsys.readouterr().out.endswith(f"saved: {folder / 'report.html'}\n")
     kept = json.loads((folder / "retrievals.json").read_text("utf-8"))["languages"]["de"]

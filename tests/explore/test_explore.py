@@ -27,7 +27,7 @@ from hf_xalign.evaluation.similarity import WordSimilarity
 from hf_xalign.explore.held_out import HeldOut
 from hf_xalign.explore.page import draw, make_page, serve
 from hf_xalign.explore.space import model_space
-from hf_xalign.links.frozen import write_links
+from hf_xalign.links.frozen import keep_links
 from hf_xalign.record import write_record
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> ${document.title='hacked'} {{7*7}} `katze`"
@@ -106,7 +106,7 @@ def folder(tmp_path_factory, text):
     for seed, name in enumerate(("base", "run")):
         save_base("bert", found / name, seed=seed)
     write_record(found / "run", make_record(base_model={"name": str(found / "base"), "hub_id": None}))
-    write_links(text, found / "run" / "eval_links.jsonl")
+    keep_links(text, found / "run")
     return found
 
 

@@ -30,7 +30,7 @@ from hf_xalign import hub, load
 from hf_xalign.cli.main import main
 from hf_xalign.data.load import hub_commit, load_parallel, sources
 from hf_xalign.errors import InputError
-from hf_xalign.links.frozen import write_links
+from hf_xalign.links.frozen import keep_links
 from hf_xalign.metrics.space import metric_space, push_metric
 from hf_xalign.modeling import with_alignment
 from hf_xalign.modeling.export import save_sentence_transformer
@@ -331,7 +331,7 @@ def test_the_space_of_a_model_is_its_page(own_hub, tmp_path, monkeypatch, capsys
     words = ["push", str(run), "me/run", "--private", "--base_model", "me/base", "--space"]
     assert main(words) == 2 and "eval_links.jsonl: no such file" in capsys.readouterr().err
     assert ("models", "me/run") not in own_hub.repos  # refused before anything is sent
-    write_links(make_links(8), run / "eval_links.jsonl")
+    keep_links(make_links(8), run)
     assert main([*words, "--revision", "next"]) == 2 and "the branch main" in capsys.readouterr().err
     assert main(words) == 0
     address = f"{own_hub.url}/spaces/me/run/commit/"

@@ -17,6 +17,7 @@ from support.refusals import assert_refused
 from support.text import bitext
 from support.tiny import make_encoder, make_tokenizer
 
+from hf_xalign.cache import write_text
 from hf_xalign.cli.main import main
 from hf_xalign.data.load import load_parallel
 from hf_xalign.errors import InputError
@@ -31,7 +32,6 @@ from hf_xalign.links.statistical import (
     load_model,
     save_model,
 )
-from hf_xalign.record import write_text
 
 WORDS = ["cat", "dog", "hut", "tree", "sees", "likes", "big", "small", "red", "blue", "the", "a", "runs", "eats"]
 FAST = {"shards": 4, "fit_pairs": 90}

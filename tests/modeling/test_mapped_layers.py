@@ -72,8 +72,8 @@ def test_a_language_for_each_row():
 
 
 def test_evaluation_in_languages():
-    tokenizer, one = make_tokenizer(), make_map(3, (1, -1), **WIDE)
-    mapped = map_adapter(make_base().double(), {"de": one}, pivot="en")
+    tokenizer, one = make_tokenizer(), make_map(3, (1, -1), target_lang="en", **WIDE)
+    mapped = map_adapter(make_base().double(), {"de": one})
     text = "die katze sieht den hund"
     [raw] = encode_words(make_base().double(), tokenizer, text, (0, 1, 2), lang="de")
     [found] = encode_words(mapped, tokenizer, text, (0, 1, 2), lang="de")
@@ -87,7 +87,7 @@ def test_evaluation_in_languages():
 def test_round_trip(tmp_path):
     save_base("bert", tmp_path / "base")
     base = AutoModel.from_pretrained(tmp_path / "base", add_pooling_layer=False)
-    mapped = map_adapter(base, make_maps((0, 1, -1)), pivot="de").eval()
+    mapped = map_adapter(base, make_maps((0, 1, -1))).eval()
     mapped.save_pretrained(tmp_path / "mapped")
     loaded = hf_xalign.load(tmp_path / "mapped")
     assert isinstance(loaded, PeftModel) and not loaded.training

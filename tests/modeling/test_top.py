@@ -110,8 +110,8 @@ def test_maps_as_an_adapter_for_all_text_or_for_each_language(family, float64):
         with model.disable_adapter():
             assert torch.equal(states(model), raw)
     # `to` is also the name of a method of modules; the second map alone needs a bias.
-    maps = {"en": make_map(center=False, **WIDE), "to": make_map(1, **WIDE)}
-    model = map_adapter(make_base(family), maps, pivot="de")
+    maps = {"en": make_map(center=False, target_lang="de", **WIDE), "to": make_map(1, **WIDE)}
+    model = map_adapter(make_base(family), maps)
     expected = {"de": raw, **{language: by_hand(one, -1, raw) for language, one in maps.items()}}
     mixed = states(model, language=["to", "de", "en"])
     for row, language in enumerate(["to", "de", "en"]):

@@ -410,7 +410,7 @@ def test_test_text_of_the_same_number_is_read_again(tmp_path):
     ("options", "said"),
     [
         ({"limits": Limits(skip=[*FAST, "numbers"], max_words=1)}, "no pair is left: 'length' removed 9 of 9"),
-        ({"sources": ["de=*.nothing"]}, "no file matches this name"),
+        ({"sources": ["de=*.nothing"]}, "*.nothing: no such file"),
         (
             {"sources": ["de=empty.tsv", "de=blank.jsonl"]},
             "empty.tsv, de=blank.jsonl: there are no sentence pairs in it",

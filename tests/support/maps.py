@@ -21,11 +21,11 @@ def make_map(seed=0, layers=(-1,), size=16, center=True, dtype=torch.float32, **
 
 
 def make_maps(layers=(-1,), dtype=torch.float32):
-    return {language: make_map(k, layers, dtype=dtype) for k, language in enumerate(LANGUAGES)}
+    return {language: make_map(k, layers, dtype=dtype, target_lang="de") for k, language in enumerate(LANGUAGES)}
 
 
-def make_rotated(family="bert", layers=(-1,), pivot="de", dtype=torch.float32):
-    return map_adapter(make_base(family).to(dtype), make_maps(layers, dtype), pivot=pivot).eval()
+def make_rotated(family="bert", layers=(-1,), dtype=torch.float32):
+    return map_adapter(make_base(family).to(dtype), make_maps(layers, dtype)).eval()
 
 
 def normal(*shape, seed=0, dtype=torch.float64):

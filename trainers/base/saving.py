@@ -24,14 +24,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import TrainOutput, rotate_checkpoints
 from transformers.utils import ADAPTER_SAFE_WEIGHTS_NAME
 
-from hf_xalign.cache import disk_errors, follow_umask, hold_folder
+from hf_xalign.cache import disk_errors, follow_umask, hold_folder, write_text
 from hf_xalign.distributed import own_storage, shard_like
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.checkpoint import HEAD_NAME, carried_weights, load_weights, save_encoder
 from hf_xalign.modeling.export import LENGTH_FILE, read_length
 from hf_xalign.modeling.mlm_head import MaskedLMHead
 from hf_xalign.modeling.xalign.config import SKETCH
-from hf_xalign.record import phase, write_text
+from hf_xalign.record import phase
 from hf_xalign.trainers.base import checkpoints, fsdp
 from hf_xalign.trainers.base.callbacks import stop_if_not_finite
 from hf_xalign.trainers.base.hub import HubTrainer

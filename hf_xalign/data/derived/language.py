@@ -28,11 +28,10 @@ import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
-from hf_xalign.cache import read_json
+from hf_xalign.cache import read_json, write_text
 from hf_xalign.checks import GIVEN, check, needs, setting, show
 from hf_xalign.data.derived.word_order import Tree, WordOrder
 from hf_xalign.errors import InputError, content_errors, explained
-from hf_xalign.record import write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -16,7 +16,7 @@ from datasets import Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from hf_xalign.cache import map_rows, read_json
+from hf_xalign.cache import map_rows, read_json, write_text
 from hf_xalign.checks import check_range
 from hf_xalign.data import encoding
 from hf_xalign.data.arrow import column_array
@@ -25,7 +25,6 @@ from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS, MONOLINGUAL, check_columns, check_values, only_language
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError, content_errors, explained
-from hf_xalign.record import write_text
 
 logger = logging.getLogger(__name__)
 
@@ -382,10 +381,8 @@ class TokenEntries:
         advice = ". A model of ALIGN-MLM or DICT-MLM has this file next to its weights. Name the model's folder."
         with explained(f"{path}: cannot be read", OSError, advice=advice), content_errors(path, *wrong):
             content = read_json(path, *wrong)
-            ids = np.array(content["entries"], dtype=np.int64)
-            fields = {name: content[name] for name in ("origin", "share", "seed", "dropped")}
-            fields["languages"] = content["languages"] and tuple(content["languages"])
-        entries = cls(ids, **fields)
+            content["languages"] = content["languages"] and tuple(content["languages"])
+            entries = cls(np.array(content.pop("entries"), dtype=np.int64), **content)
         entries.check_vocabulary(vocab_size, path)
         return entries
 

@@ -20,9 +20,7 @@ from hf_xalign.modeling.xalign.top import LinearTop
 from hf_xalign.modeling.xalign.tuner import find_top
 
 
-def map_adapter(
-    encoder: PreTrainedModel, maps: LanguageMap | Mapping[str, LanguageMap], *, pivot: str | None = None
-) -> PeftModel:
+def map_adapter(encoder: PreTrainedModel, maps: LanguageMap | Mapping[str, LanguageMap]) -> PeftModel:
     """Put maps on top of an encoder, as a frozen adapter like MAO's linear module.
 
     The adapter maps the hidden states of the maps' layers. The layers above a mapped one read unmapped states, because
@@ -33,8 +31,8 @@ def map_adapter(
 
     Args:
         encoder: encoder without adapters or head; changed in place.
-        maps: map of each language, all of the same layers, or one map for all text.
-        pivot: with maps of several languages, the language that is not mapped; by default the maps' target language.
+        maps: map of each language, all of the same layers, or one map for all text. The target language of the maps
+            of several languages is not mapped.
 
     Raises:
         InputError: a map is of another language, or is not affine; maps differ in layers or target language; or
@@ -42,11 +40,11 @@ def map_adapter(
     """
     check_bare(encoder, "a map")
     refuse_language_embeddings(encoder, "a map")
-    languages = None
+    pivot = languages = None
     if isinstance(maps, LanguageMap):
         placed = [_place(maps, encoder, "maps")]
     else:
-        pivot, languages = _common_pivot(maps, pivot), list(maps)
+        pivot, languages = _common_pivot(maps), list(maps)
         placed = [_place(language_map, encoder, f"maps[{language!r}]") for language, language_map in maps.items()]
     layers = placed[0][0]
     for other, _, _ in placed:
@@ -87,8 +85,8 @@ def _place(language_map: LanguageMap, encoder: PreTrainedModel, name: str) -> tu
     return [index[row] - depth - 1 for row in rows], weight[rows], offset[rows]
 
 
-def _common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | None:
-    """Return the maps' target language, which is not mapped: `pivot`, by default the maps' `target_lang`."""
+def _common_pivot(maps: Mapping[str, LanguageMap]) -> str | None:
+    """Return the maps' target language, which is not mapped."""
     for language, language_map in maps.items():
         source = language_map.source_lang
         if source not in (None, language):
@@ -96,7 +94,7 @@ def _common_pivot(maps: Mapping[str, LanguageMap], pivot: str | None) -> str | N
                 f"maps[{language!r}] maps {source} to {language_map.target_lang}. Pass it as the map of {source}, or "
                 "use its inverse()."
             )
-    targets = sorted(filter(None, {*(language_map.target_lang for language_map in maps.values()), pivot}))
+    targets = sorted(filter(None, {language_map.target_lang for language_map in maps.values()}))
     if len(targets) > 1:
         raise InputError(f"the maps have different target languages: {' and '.join(targets)}. Learn them to one.")
     return targets[0] if targets else None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from hf_xalign._version import __version__
 
@@ -78,22 +80,22 @@ __all__ = [
 class _ConfigOnUse(type):
     """Placeholder of `XAlignConfig` in PEFT's table, which imports the real class on first use."""
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> object:
         return getattr(importlib.import_module("hf_xalign.modeling").XAlignConfig, name)
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> object:
         return importlib.import_module("hf_xalign.modeling").XAlignConfig(*args, **kwargs)
 
 
 class _PeftTables:
     """Import hook that adds `XALIGN` to the tables of `peft.mapping` as soon as they exist."""
 
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path) if name == "peft.mapping" else None
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def exec_module(module: Any) -> None:
+            def exec_module(module: ModuleType) -> None:
                 execute(module)
                 self.fill(module)
 
@@ -101,7 +103,7 @@ class _PeftTables:
         return spec
 
     @staticmethod
-    def fill(mapping: Any) -> None:
+    def fill(mapping: ModuleType) -> None:
         """Add the placeholder, which `hf_xalign.modeling` replaces by the real class."""
         mapping.PEFT_TYPE_TO_CONFIG_MAPPING.setdefault("XALIGN", _ConfigOnUse("XAlignConfig", (), {}))
 
@@ -112,7 +114,7 @@ else:
     sys.meta_path.insert(0, _PeftTables())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'hf_xalign' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME.get(name, "hf_xalign.trainers")), name)

@@ -69,7 +69,7 @@ def check_regular(path: str | os.PathLike) -> None:
         raise InputError(f"{path}: this is a pipe, a socket or a device, not a regular file. Copy it into a file.")
 
 
-def checksum(path: str | os.PathLike, method: Any = xxhash.xxh3_64) -> str:
+def checksum(path: str | os.PathLike, method: str | type[xxhash.xxh3_64] = xxhash.xxh3_64) -> str:
     """Return a hash of a file's content in hexadecimal digits, by default XXH3, which finds damage but not forgery."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, method).hexdigest()
@@ -92,7 +92,7 @@ def read_json(path: str | os.PathLike, fault: str = "not JSON", remedy: str = ""
 
 
 def map_rows(
-    dataset: Dataset, function: Callable[..., Any], *, new_fingerprint: str | None = None, **options: Any
+    dataset: Dataset, function: Callable[..., object], *, new_fingerprint: str | None = None, **options: Any
 ) -> Dataset:
     """Call `Dataset.map` on batches and keep its file in the cache; rows in memory are not cached."""
     options["batched"] = True
@@ -108,14 +108,14 @@ def map_rows(
     return run(load_from_cache_file=True)
 
 
-def make_once(path: Path, make: Callable[[], Any]) -> None:
+def make_once(path: Path, make: Callable[[], object]) -> None:
     """Let `make` write a cache file atomically, unless it is there, while other processes wait."""
     with FileLock(f"{path}.lock"):
         if not path.exists():
             make()
 
 
-def write_mark(path: Path, content: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
+def write_mark(path: Path, content: Mapping[str, object], files: Iterable[Path] = ()) -> None:
     """Write a JSON object that marks work as finished; `content` gets the key `files`, their checksums by path."""
     sums = {os.path.relpath(file, path.parent): checksum(file) for file in files}
     write_text(path, json.dumps({**content, "files": sums}, ensure_ascii=False, indent=2) + "\n")

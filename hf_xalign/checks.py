@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.util
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isfinite
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from hf_xalign.errors import InputError, suggestion
 
-GIVEN: Any = object()  # any value except None, 0, false and empty ones
-ONE: Any = object()  # a list of one item
-_CHANGED: Any = object()
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+GIVEN = object()  # any value except None, 0, false and empty ones
+ONE = object()  # a list of one item
+_CHANGED = object()
 _BOUNDS = ("least", "above", "most", "below")
 
 
@@ -37,13 +39,13 @@ class SettingError(InputError):
 class Rule:
     """Other fields that a field needs or excludes if its value is `when`, or by default if it has been changed."""
 
-    others: Mapping[str, Any]
+    others: Mapping[str, object]
     needed: bool
-    when: Any
+    when: object
     why: str
 
 
-def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
+def needs(why: str = "", when: object = _CHANGED, **others: object) -> Rule:
     """Return a rule for a field's metadata `rules`: the field needs all these values of other fields.
 
     A tuple lists several values, `GIVEN` allows any value and `ONE` a list of one item. A list has a value if it is
@@ -61,12 +63,12 @@ def needs(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
     return Rule(others, True, when, why)
 
 
-def excludes(why: str = "", when: Any = _CHANGED, **others: Any) -> Rule:
+def excludes(why: str = "", when: object = _CHANGED, **others: object) -> Rule:
     """Return a rule that a field does not go with all these values of others, as in [`needs`]; or with nothing."""
     return Rule(others, False, when, why)
 
 
-def setting(default: Any = dataclasses.MISSING, help: str = "", group: str = "", **checks: Any) -> Any:
+def setting(default: object = dataclasses.MISSING, help: str = "", group: str = "", **checks: object) -> Any:
     """Return a dataclass field with metadata for `check` and the command line."""
     metadata = {name: value for name, value in {"help": help, "group": group, **checks}.items() if value != ""}
     if isinstance(default, list | dict):
@@ -74,7 +76,7 @@ def setting(default: Any = dataclasses.MISSING, help: str = "", group: str = "",
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def check(*objects: Any, inherited: Mapping[str, Rule] = MappingProxyType({})) -> None:
+def check(*objects: DataclassInstance, inherited: Mapping[str, Rule] = MappingProxyType({})) -> None:
     """Check all fields of dataclass instances, and the rules between them.
 
     Args:
@@ -89,9 +91,8 @@ def check(*objects: Any, inherited: Mapping[str, Rule] = MappingProxyType({})) -
     values = {name: getattr(instance, name, None) for name, (instance, _) in fields.items()}
     changed = cache(partial(_changed, objects))
     for name, (instance, field) in fields.items():
-        cls: Any = type(instance)
         metadata, value = field.metadata, values[name]
-        if value is not None and (choices := metadata.get("choices") or _literals(cls).get(name)):
+        if value is not None and (choices := metadata.get("choices") or _literals(type(instance)).get(name)):
             for item in value if isinstance(value, list | tuple) else [value]:
                 check_choice(choices, **{name: item})
         if value is not None and any(bound in metadata for bound in _BOUNDS):
@@ -103,7 +104,7 @@ def check(*objects: Any, inherited: Mapping[str, Rule] = MappingProxyType({})) -
                 _check_rule(rule, name, values)
 
 
-def _check_rule(rule: Rule, name: str, values: Mapping[str, Any]) -> None:
+def _check_rule(rule: Rule, name: str, values: Mapping[str, object]) -> None:
     if not rule.others.keys() <= values.keys():
         return
     setting, reason = f"{name}={show(values[name])}", f" ({rule.why})" if rule.why else ""
@@ -121,17 +122,17 @@ def _check_rule(rule: Rule, name: str, values: Mapping[str, Any]) -> None:
     raise SettingError(setting + fault, name)
 
 
-def _holds(value: Any, expected: Any) -> bool:
+def _holds(value: object, expected: object) -> bool:
     if expected is GIVEN:
         return bool(value)
     if expected is ONE:
-        return len(value or ()) == 1
+        return isinstance(value, list | tuple) and len(value) == 1
     if isinstance(expected, tuple):
         return any(_holds(value, choice) for choice in expected)
     return expected in value if isinstance(value, list | tuple) else getattr(value, "value", value) == expected
 
 
-def _describe(name: str, expected: Any) -> str:
+def _describe(name: str, expected: object) -> str:
     if expected is GIVEN:
         return name
     if expected is ONE:
@@ -141,7 +142,7 @@ def _describe(name: str, expected: Any) -> str:
     return f"{name}={', '.join(others)} or {last}" if others else f"{name}={last}"
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Return a value as it is written in a configuration file or a command line, at most 200 characters of it."""
     value = getattr(value, "value", value)
     if isinstance(value, list | tuple):
@@ -151,7 +152,7 @@ def show(value: Any) -> str:
 
 
 @cache
-def _literals(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
+def _literals(cls: type) -> dict[str, tuple[object, ...]]:
     """Return the choices of the fields whose type is a Literal or a list of one, also with None."""
     choices = {}
     for name, hint in get_type_hints(cls).items():
@@ -161,7 +162,7 @@ def _literals(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
     return choices
 
 
-def _changed(objects: Iterable[Any]) -> set[str]:
+def _changed(objects: Iterable[DataclassInstance]) -> set[str]:
     names: set[str] = set()
     for instance in objects:
         if hasattr(instance, "changed"):
@@ -172,12 +173,12 @@ def _changed(objects: Iterable[Any]) -> set[str]:
     return names
 
 
-def default_of(field: dataclasses.Field[Any]) -> Any:
+def default_of(field: dataclasses.Field) -> Any:
     """Return the default of a field, `dataclasses.MISSING` without one."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def check_choice(choices: Collection[Any], **values: Any) -> None:
+def check_choice(choices: Collection[object], **values: object) -> None:
     """Raise a SettingError if a value is not one of the choices.
 
     Example:
@@ -198,7 +199,7 @@ def check_range(
     above: float | None = None,
     most: float | None = None,
     below: float | None = None,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Raise a SettingError if a number is out of bounds, NaN or infinite; None passes.
 
@@ -220,14 +221,14 @@ def check_range(
                 raise SettingError(f"{name}={show(value)}: must be {' and '.join(limits)}", name)
 
 
-def check_distinct(**lists: Any) -> None:
+def check_distinct(**lists: Sequence[object]) -> None:
     """Raise a SettingError if a list is empty or has an item twice."""
     for name, items in lists.items():
         if not len(items) or len(set(items)) < len(items):
             raise SettingError(f"{name}={show(list(items))}: name at least one, and each once", name)
 
 
-def check_lengths(each: str, **columns: Sequence[Any] | Any) -> None:
+def check_lengths(each: str, **columns: Sized | None) -> None:
     """Raise an InputError if columns have different lengths; `each` names the unit of an entry in the message."""
     sizes = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(sizes.values())) > 1:

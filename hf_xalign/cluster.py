@@ -18,7 +18,7 @@ from typing import Any
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError, explained
 
-Map = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+Map = Callable[[Callable[..., object], Iterable[tuple]], Iterator[Any]]
 """Function that calls another one with the shared object and each task's arguments, and yields results in order."""
 
 
@@ -32,11 +32,10 @@ def run_tasks(function: Callable[[int], str], count: int, *, workers: int, desc:
     if not count:
         return []
     numbers = Dataset.from_dict({"number": [*range(count)]})
+    processes = min(workers, count) if workers > 1 else None
     # Without a fingerprint of its own, `map` would hash the function with all that it holds.
-    options: dict[str, Any] = {"new_fingerprint": "tasks", "desc": desc}
-    if workers > 1:
-        options["num_proc"] = min(workers, count)
-    return numbers.map(_InProcess(function, os.getpid()), **options)["text"][:]
+    texts = numbers.map(_InProcess(function, os.getpid()), new_fingerprint="tasks", desc=desc, num_proc=processes)
+    return texts["text"][:]
 
 
 @dataclass
@@ -64,9 +63,9 @@ class _InProcess:
 
 def run_on_cluster(
     address: str,
-    make: Callable[..., Callable[[Any], Any]],
-    arguments: tuple[Any, ...],
-    items: Iterable[Any],
+    make: Callable[..., Callable[[Any], object]],
+    arguments: tuple[object, ...],
+    items: Iterable[object],
     *,
     gpus: int = 0,
     cores: int | None = None,
@@ -79,7 +78,7 @@ def run_on_cluster(
     Raises:
         InputError: Ray is missing, no cluster answers, or it has no GPU.
     """
-    ray: Any = require("ray", "a cluster", "ray")
+    ray = require("ray", "a cluster", "ray")
     with explained(f"no Ray cluster answers at {address}", ConnectionError, ValueError):
         cluster = ray.init(address, num_cpus=cores + 1 if cores and address == "local" else None)
     with cluster:
@@ -111,12 +110,12 @@ def run_on_cluster(
 class _Worker:
     """Actor of Ray Data that holds a function, such as one that runs an encoder."""
 
-    def __init__(self, make: Callable[..., Callable[[Any], Any]], arguments: Any):
+    def __init__(self, make: Callable[..., Callable[[Any], object]], arguments: object):
         import ray
 
         self._function = make(*ray.get(arguments))
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: Any) -> object:
         import pyarrow
 
         results = [pickle.dumps(self._function(pickle.loads(item))) for item in batch["item"].to_pylist()]

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -45,11 +45,11 @@ _NO_TOKENS = "is not allowed, because settings are pickled and pushed with the m
 
 
 def parse(
-    dataclass_types: Sequence[type[Any] | str],
+    dataclass_types: Sequence[type | str],
     argv: CommandLine | Sequence[str] | None = None,
     *,
     description: str | None = None,
-) -> tuple[Any, ...]:
+) -> tuple:
     """Fill dataclasses from `--config file.yaml` and the command line; `--help` prints the help and exits.
 
     The classes have no field name in common. One instance of each is returned, in order. A class that takes seconds to
@@ -85,7 +85,7 @@ class CommandLine:
 
     def __init__(
         self,
-        dataclass_types: Sequence[type[Any] | str],
+        dataclass_types: Sequence[type | str],
         argv: Sequence[str] | None = None,
         *,
         description: str | None = None,
@@ -101,7 +101,7 @@ class CommandLine:
         late = [name for cls in dataclass_types if isinstance(cls, str) for name in _names(cls)]
         names = [name for cls in known for name, hint in _hints(cls).items() if not is_secret(name, hint)]
         names += [name for name in late if not is_secret_name(name)]
-        self._made: dict[type[Any] | str, Any] = {}
+        self._made: dict[type | str, Any] = {}
         # Fields that have their value: the first class takes it, because `label_names` are the names of labels in our
         # arguments, and the keys of labels in a batch in transformers'.
         self._taken: set[str] = set()
@@ -127,7 +127,7 @@ class CommandLine:
         for arguments in self._made.values():
             getattr(arguments, "check_files", lambda: None)()
 
-    def fill(self) -> tuple[Any, ...]:
+    def fill(self) -> tuple:
         """Import the other classes, and return an instance of each class."""
         late = [cls for cls in self._types if isinstance(cls, str)]
         options, unknown = _Parser(list(map(imported, late)), True).parse_options(self._late)
@@ -137,9 +137,9 @@ class CommandLine:
         self._make(late)
         return tuple(self._made[cls] for cls in self._types)
 
-    def _make(self, types: Sequence[type[Any] | str]) -> None:
+    def _make(self, types: Sequence[type | str]) -> None:
         """Fill classes with the values of the command line, or else of the file; check them with those made before."""
-        given: dict[type[Any] | str, dict[str, Any]] = {cls: {} for cls in types}
+        given: dict[type | str, dict[str, object]] = {cls: {} for cls in types}
         for cls, values in given.items():
             for name, hint in _hints(imported(cls)).items():
                 if name in self._taken:
@@ -165,7 +165,7 @@ class CommandLine:
             raise InputError(place + str(error)) from error
 
 
-def imported(cls: type[Any] | str) -> type[Any]:
+def imported(cls: type | str) -> type:
     """Return a class, imported if it is given by name, `module:Class`."""
     if not isinstance(cls, str):
         return cls
@@ -173,7 +173,7 @@ def imported(cls: type[Any] | str) -> type[Any]:
     return getattr(importlib.import_module(module), name)
 
 
-def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
+def parse_command(cls: type, words: Sequence[str], *, prog: str, description: str, epilog: str = "") -> Any:
     """Return the options of a command of `hf-xalign`.
 
     Raises:
@@ -190,7 +190,7 @@ def parse_command(cls: type[Any], words: Sequence[str], *, prog: str, descriptio
     return command
 
 
-def list_options(dataclass_types: Sequence[type[Any]]) -> str:
+def list_options(dataclass_types: Sequence[type]) -> str:
     """Return the part of a recipe's `--help` that lists the options of these classes."""
     text = _Parser(dataclass_types, True, add_help=False).format_help().partition("\n\n")[2]
     return text.removeprefix("options:\n").rstrip()
@@ -218,7 +218,7 @@ def _names(name: str) -> list[str]:
 
 # Values that `TrainingArguments.__post_init__` gives to its defaults (transformers 5.23). Building an instance to
 # compare with would reset accelerate's state in the middle of a run.
-_RESOLVED_DEFAULTS: dict[str, Any] = {
+_RESOLVED_DEFAULTS: dict[str, object] = {
     "output_dir": "trainer_output",
     "activation_checkpointing": False,
     "gradient_checkpointing": False,
@@ -249,12 +249,12 @@ def non_default_fields(config: Any) -> dict[str, Any]:
     return settings
 
 
-def is_secret(name: str, hint: Any) -> bool:
+def is_secret(name: str, hint: object) -> bool:
     """Return whether a field is for a credential, by its name and a type that allows text."""
     return is_secret_name(name) and (hint is str or str in get_args(hint))
 
 
-def coerce(value: Any, hint: Any, where: str) -> Any:
+def coerce(value: object, hint: object, where: str) -> Any:
     """Convert a YAML value to a type hint, or raise an `InputError` that begins with `where`.
 
     Floats accept an int, and lists accept a single item.
@@ -275,7 +275,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
 class _MismatchError(Exception): ...
 
 
-def _convert(value: Any, hint: Any) -> Any:
+def _convert(value: object, hint: object) -> Any:
     """Convert `value` to `hint` or raise `_MismatchError`."""
     origin, members = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType):
@@ -303,34 +303,32 @@ def _convert(value: Any, hint: Any) -> Any:
     elif _is_enum(origin):
         if value in [member.value for member in origin]:
             return origin(value)
-    elif origin is Any or (origin is NoneType and value is None):
-        return value
     elif origin is Path and isinstance(value, str):
         return Path(value)
-    elif origin not in (int, float, list, dict) and isinstance(origin, type) and isinstance(value, origin):
+    elif origin is Any or (origin is not int and isinstance(origin, type) and isinstance(value, origin)):
         return value
     raise _MismatchError
 
 
-def _is_enum(hint: Any) -> bool:
+def _is_enum(hint: object) -> TypeGuard[type[Enum]]:
     return isinstance(hint, type) and issubclass(hint, Enum)
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _members(hint: object) -> tuple[object, ...]:
     """Return the alternatives of a union, and the item types of its lists."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     items = [item for member in alternatives if get_origin(member) is list for item in get_args(member)]
     return (*alternatives, *(member for item in items for member in _members(item)))
 
 
-def _choices(hint: Any) -> list[str]:
+def _choices(hint: object) -> list[str]:
     """Return the words that the Literals and Enums of a hint allow."""
     members = _members(hint)
     literals = [str(choice) for m in members if get_origin(m) is Literal for choice in get_args(m)]
     return literals + [str(choice.value) for m in members if _is_enum(m) for choice in m]
 
 
-def _describe(hint: Any) -> str:
+def _describe(hint: object) -> str:
     """Describe a type hint in words."""
     if _choices(hint):
         return "one of " + ", ".join(_choices(hint))
@@ -339,8 +337,9 @@ def _describe(hint: Any) -> str:
         return " or ".join(map(_describe, members))
     if origin is list and members:
         return f"a list [{_describe(members[0])}, ...]"
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
-    return (words | {dict: "a mapping", list: "a list"}).get(origin, getattr(origin, "__name__", str(origin)))
+    words: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    words |= {NoneType: "null", dict: "a mapping", list: "a list"}
+    return words.get(origin, getattr(origin, "__name__", str(origin)))
 
 
 def packaged_file(name: str, kind: str, option: str) -> Path:
@@ -366,7 +365,7 @@ def packaged_file(name: str, kind: str, option: str) -> Path:
     raise InputError(f"{option} {name}: no such file here or in the package; {hint}")
 
 
-def _read_config(path: Path) -> dict[str, tuple[Any, str]]:
+def _read_config(path: Path) -> dict[str, tuple[object, str]]:
     """Return the fields of a YAML file and, below them, of its `base`."""
     fields = _read_yaml(path)
     if "base" not in fields:
@@ -374,16 +373,16 @@ def _read_config(path: Path) -> dict[str, tuple[Any, str]]:
     name, location = fields.pop("base")
     base = path.parent / coerce(name, str, f"{location}: base")
     if not base.exists():
-        base = packaged_file(name, "configs", f"{location}: base")
+        base = packaged_file(str(name), "configs", f"{location}: base")
     return _read_config(base) | fields
 
 
-def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
+def _read_yaml(path: Path) -> dict[str, tuple[object, str]]:
     """Return {key: (value, "file:line")} of the top level of a YAML file."""
     check_regular(path)
     with explained(f"--config {path}", OSError), content_errors(path, "not valid YAML"):
         text = path.read_text(encoding="utf-8")
-        fields: dict[str, tuple[Any, str]] = {}
+        fields: dict[str, tuple[object, str]] = {}
         try:
             loader = yaml.SafeLoader(text)  # which looks for characters that YAML does not allow
             root = loader.get_single_node()
@@ -402,7 +401,7 @@ def _read_yaml(path: Path) -> dict[str, tuple[Any, str]]:
         return fields
 
 
-def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
+def _build(cls: type, values: Mapping[str, object]) -> object:
     for field in dataclasses.fields(cls):
         if field.init and field.name not in values and checks.default_of(field) is dataclasses.MISSING:
             raise InputError(f"--{field.name} is missing: pass it, or set '{field.name}:' in the --config file")
@@ -420,7 +419,8 @@ def _unknown_option(option: str, names: Sequence[str]) -> str:
     return f"unknown option {name}{close or ' (--help lists all)'}"
 
 
-def _read_hints(cls: type[Any]) -> dict[str, Any]:
+@functools.cache
+def _hints(cls: type) -> dict[str, object]:
     """Return {field: type hint} of the constructor's fields; `choices` in the metadata become a Literal."""
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):
@@ -430,23 +430,19 @@ def _read_hints(cls: type[Any]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
-# The cast is needed because classes are not hashable for mypy.
-_hints: Callable[[type[Any]], dict[str, Any]] = cast(Any, functools.cache(_read_hints))
-
-
-def _owner(cls: type[Any], name: str) -> type[Any]:
+def _owner(cls: type, name: str) -> type:
     """Return the first class of the MRO that defines or overrides the field."""
     return next(owner for owner in cls.__mro__ if name in inspect.get_annotations(owner))
 
 
-def _inherited(owner: type[Any]) -> bool:
+def _inherited(owner: type) -> bool:
     return owner.__module__.partition(".")[0] == "transformers"
 
 
 class _Parser(ArgumentParser):
     """Parser with an option for each field: own fields by heading, then the fields inherited from transformers."""
 
-    def __init__(self, types: Sequence[type[Any]], recipe: bool, **kwargs: Any) -> None:
+    def __init__(self, types: Sequence[type], recipe: bool, **kwargs: Any) -> None:
         if recipe:
             kwargs["usage"] = "%(prog)s [--config FILE] [--field value ...]"
         super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **kwargs)
@@ -467,14 +463,14 @@ class _Parser(ArgumentParser):
                 else:
                     heading = cls.__name__ if recipe else ""
                     declared.append((fields[name].metadata.get("group", heading), cls, fields[name]))
-        groups: dict[str, Any] = {"": self}
+        groups: dict[str, Callable[..., object]] = {"": self.add_argument}
         taken = {field.name for _, _, field in declared}
         for heading, cls, field in declared + [entry for entry in inherited if entry[2].name not in taken]:
             if heading not in groups:
-                groups[heading] = self.add_argument_group(heading)
+                groups[heading] = self.add_argument_group(heading).add_argument
             self._add_field(groups[heading], cls, field)
 
-    def _add_field(self, group: Any, cls: type[Any], field: dataclasses.Field[Any]) -> None:
+    def _add_field(self, add: Callable[..., object], cls: type, field: dataclasses.Field) -> None:
         # A field that only overrides a default keeps the inherited help text.
         bases = (vars(base).get("__dataclass_fields__", {}).get(field.name) for base in cls.__mro__)
         text = next((b.metadata["help"] for b in bases if b is not None and "help" in b.metadata), "")
@@ -487,7 +483,7 @@ class _Parser(ArgumentParser):
         options |= _argparse_options(hint)
         options |= {"metavar": metadata["metavar"]} if "metavar" in metadata else {}
         if metadata.get("positional"):
-            group.add_argument(name, help=text, nargs=options.get("nargs"), metavar=metadata.get("metavar", name))
+            add(name, help=text, nargs=options.get("nargs"), metavar=metadata.get("metavar", name))
             return
         if metadata.get("flag"):
             options = {"help": text, "default": default, "action": "store_true"}
@@ -496,9 +492,9 @@ class _Parser(ArgumentParser):
         elif hint is bool or (hint == bool | None and default is not None):
             options |= {"nargs": "?", "const": True}
         # The YAML file may set what is required; `_build` checks.
-        group.add_argument(f"--{name}", required=default is dataclasses.MISSING and not self._recipe, **options)
+        add(f"--{name}", required=default is dataclasses.MISSING and not self._recipe, **options)
         if self._recipe and default is True and hint in (bool, bool | None):
-            group.add_argument(f"--no_{name}", action="store_false", dest=name, default=False, help=SUPPRESS)
+            add(f"--no_{name}", action="store_false", dest=name, default=False, help=SUPPRESS)
 
     def parse_options(self, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         """Return the given options, and the unknown words."""
@@ -521,12 +517,12 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
         return action.help or "" if silent else f"{action.help or ''} (default: %(default)s)"
 
 
-def _argparse_options(hint: Any) -> dict[str, Any]:
+def _argparse_options(hint: object) -> dict[str, Any]:
     """Return argparse's number of words for a type, and what `--help` shows for a value; `coerce` reads the words."""
     members = [m for m in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if m is not NoneType]
     if len(members) > 1 and (str not in members or bool in members):
         return {"metavar": "YAML"}
-    member: Any = next((m for m in members if _is_enum(m)), str if str in members else members[0])
+    member = next((m for m in members if _is_enum(m)), str if str in members else members[0])
     options: dict[str, Any] = {}
     if get_origin(member) is list:
         [item] = get_args(member)
@@ -539,12 +535,12 @@ def _argparse_options(hint: Any) -> dict[str, Any]:
     return options | {"metavar": "{" + ",".join(choices) + "}" if choices else metavars.get(member, "YAML")}
 
 
-def _option_value(name: str, words: Any, hint: Any) -> Any:
+def _option_value(name: str, words: object, hint: object) -> object:
     """Return the value of an option, of its type."""
     return coerce(_from_words(words, hint, f"--{name}"), hint, f"--{name}")
 
 
-def _from_words(words: Any, hint: Any, where: str) -> Any:
+def _from_words(words: object, hint: object, where: str) -> object:
     """Return the value that words of the command line stand for: text where the type allows it, else as in YAML."""
     if isinstance(words, list):
         return [_from_words(word, hint, where) for word in words]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def process_count() -> int:
@@ -49,8 +52,7 @@ def whole_loss(loss: torch.Tensor) -> torch.Tensor:
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Gather a sharded tensor (all processes must call this function together), or return any other tensor."""
-    sharded: Any = tensor
-    return own_storage(sharded.full_tensor()) if _is_sharded_tensor(tensor) else tensor
+    return own_storage(tensor.full_tensor()) if _is_sharded_tensor(tensor) else tensor
 
 
 def own_storage(tensor: torch.Tensor) -> torch.Tensor:
@@ -60,8 +62,7 @@ def own_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 def local_shard(tensor: torch.Tensor) -> torch.Tensor:
     """Return this process's part of a sharded tensor, or any other tensor itself."""
-    sharded: Any = tensor
-    return sharded.to_local() if _is_sharded_tensor(tensor) else tensor
+    return tensor.to_local() if _is_sharded_tensor(tensor) else tensor
 
 
 def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -70,8 +71,7 @@ def shard_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    sharded: Any = other
-    return distribute_tensor(tensor.to(other.device), sharded.device_mesh, sharded.placements, src_data_rank=None)
+    return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
 
 
 def is_sharded(module: nn.Module) -> bool:
@@ -79,16 +79,16 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, _imported("torch.distributed.fsdp", "FSDPModule"))
 
 
-def unsharded_class(module: nn.Module) -> type[Any]:
+def unsharded_class(module: nn.Module) -> type:
     """Return a module's class without the subclass that FSDP2 gives it."""
     sharded = _imported("torch.distributed.fsdp", "FSDPModule")
     return next(cls for cls in type(module).__mro__ if not issubclass(cls, sharded))
 
 
-def _is_sharded_tensor(tensor: torch.Tensor) -> bool:
+def _is_sharded_tensor(tensor: torch.Tensor) -> TypeGuard[DTensor]:
     return isinstance(tensor, _imported("torch.distributed.tensor", "DTensor"))
 
 
-def _imported(module: str, name: str) -> Any:
+def _imported(module: str, name: str) -> type | tuple[()]:
     """Return a class of torch, or () if its module is not imported, which takes 0.7 s and fails in some builds."""
     return getattr(sys.modules.get(module), name, ())

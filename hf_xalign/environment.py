@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def versions() -> dict[str, str | None]:
     return {"hf_xalign": __version__, "python": platform.python_version(), **installed}
 
 
-def git_state() -> dict[str, Any] | None:
+def git_state() -> dict[str, str | bool] | None:
     """Return the commit of this checkout and whether tracked files differ from it, or None outside a checkout."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
@@ -56,7 +57,7 @@ def is_first_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def progress(items: Any = None, *, desc: str | None, **options: Any) -> Any:
+def progress(items: Iterable | None = None, *, desc: str | None, **options: Any) -> tqdm:
     """Return a progress bar, which only the first process shows, and only with a label."""
     return tqdm(items, desc=desc, disable=desc is None or not is_first_process(), **options)
 
@@ -66,7 +67,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> dict[str, object]:
     """Return CPU model, usable cores, memory (GiB), names of the visible GPUs and the number of processes."""
     import psutil
     import torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import regex
 from babel import Locale, UnknownLocaleError
@@ -35,7 +35,7 @@ class Language(NamedTuple):
     region: str | None = None
 
 
-def check_language(code: Any, where: str) -> str:
+def check_language(code: object, where: str) -> str:
     """Return the one code that the library uses for a language: `iw` and `heb_Hebr` give `he`.
 
     A code has subtags of letters and digits joined by `-` or `_`, as in BCP 47. Any other value, or more than 35

@@ -55,9 +55,9 @@ def start_record(
     pivot: str = "en",
     preset: str | None = None,
     seed: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    data: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
-    links: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, object] | None = None,
+    data: Mapping[str, Iterable[Record]] | None = None,
+    links: Mapping[str, Record] | None = None,
     linked_by: str | None = None,
     objective: str | None = None,
     paper: Mapping[str, str] | None = None,
@@ -146,7 +146,7 @@ def phase(record: dict[str, Any], name: str) -> Iterator[None]:
         seconds[name] = round(seconds.get(name, 0.0) + time.perf_counter() - start, 3)
 
 
-def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+def finish_record(record: dict[str, Any], saved_to: str | os.PathLike[str] | Mapping[str, object]) -> None:
     """Set `saved_to`, the time of finishing (ISO 8601, UTC) and the [`find_warnings`] of a run."""
     record["saved_to"] = to_plain(saved_to)
     record["times"]["finished"] = _now()
@@ -232,12 +232,12 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return record
 
 
-def pair_sources(record: Record, kind: str) -> list[dict[str, Any]]:
+def pair_sources(record: Record, kind: str) -> list[Record]:
     """Return the `data` entries of one kind (`train`, `eval`) that are sentence pairs."""
     return [entry for entry in record["data"].get(kind, ()) if "pairs" in entry]
 
 
-def to_plain(value: Any, where: str = "record") -> Any:
+def to_plain(value: object, where: str = "record") -> Any:
     """Convert a value to plain JSON.
 
     Arrays and tensors become lists, enums become their values, and numbers that are not finite become null. Tokens in
@@ -282,7 +282,7 @@ _NEXT_PATH = re.compile(rf"\n|\s*[,;:=|]\s*(?={_ROOT})|\s+(?={_ROOT})")
 _ROOT_NAME = re.compile(r"(file|[A-Za-z]):|~.*|\$\{?\w+\}?|%\w+%|\.{0,2}")
 
 
-def portable(value: Any) -> Any:
+def portable(value: object) -> Any:
     """Shorten every path of this machine, in the text of a nested value, to its last name.
 
     A home folder becomes `~`. Relative paths and addresses are unchanged.
@@ -360,7 +360,7 @@ def hub_id(name: str) -> str | None:
     return name if re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) and not local else None
 
 
-def _source(entry: Record) -> dict[str, Any]:
+def _source(entry: Record) -> dict[str, object]:
     """Add `hub_id` to an entry such as `de=owner/name:config`; a name without an owner is local."""
     source = str(entry["source"])
     name = source.rpartition("=")[2].partition(":")[0]
@@ -371,7 +371,7 @@ def _license_of(folder: Path) -> str | None:
     """Return the licence that the card or the config of a model's folder names."""
     import yaml
 
-    names: list[Any] = []
+    names: list[object] = []
     with suppress(OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError):
         front = re.split(r"(?m)^---\s*$", (folder / "README.md").read_text("utf-8"), maxsplit=2)[1:2]
         data = yaml.safe_load("".join(front)) or {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hf_xalign.record import Record
@@ -73,13 +73,13 @@ def score_rows(record: Record) -> list[tuple[str, ...]]:
     value is `-`.
     """
     rows = []
-    for score, *values, change in score_values(record["scores"], score_columns(record)[2:-1]):
-        shown = (_number(value, score) for value in values)
-        rows.append((score.language, score.name, *shown, _number(change, score, sign="+")))
+    for score, *values in score_values(record["scores"], score_columns(record)[2:-1]):
+        shown = (_number(value, score) for value in values[:-1])
+        rows.append((score.language, score.name, *shown, _number(values[-1], score, sign="+")))
     return rows
 
 
-def score_values(scores: Mapping[str, Any], stages: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def score_values(scores: Record, stages: Sequence[str]) -> Iterator[tuple[Score, *tuple[float | None, ...]]]:
     """Yield each [`Score`], its value at each stage, and the last one minus the first; None for missing values."""
     all_scores = [scores.get(stage) or {} for stage in stages]
     for language in dict.fromkeys(code for stage_scores in all_scores for code in stage_scores):
@@ -101,7 +101,7 @@ def before_table(record: Record) -> str:
 
 def headline_rows(record: Record) -> list[tuple[str, ...]]:
     """Return rows of [`score_rows`]: a language's first score of words, sentences and lexicon, and all others."""
-    rows: dict[tuple[Any, ...], tuple[str, ...]] = {}
+    rows: dict[tuple[object, ...], tuple[str, ...]] = {}
     grouped = KINDS.keys() - {"probe"}  # of other kinds, each score says something else
     for row in score_rows(record):
         if not (score := Score.read(row[1], row[0])).is_count:
@@ -110,7 +110,7 @@ def headline_rows(record: Record) -> list[tuple[str, ...]]:
     return list(rows.values())
 
 
-def hardware_line(hardware: Mapping[str, Any]) -> str:
+def hardware_line(hardware: Record) -> str:
     """Return the machine of a run as one line."""
     memory = hardware["memory_gib"] and f"{hardware['memory_gib']:.0f} GiB"
     processes = f"{hardware['processes']} process" + ("es" if hardware["processes"] > 1 else "")

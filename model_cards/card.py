@@ -60,9 +60,8 @@ def render_card(record: Record, *, repo_id: str | None = None, pictures: Collect
 
 def write_card(folder: str | os.PathLike[str], record: Record, *, repo_id: str | None = None) -> Path:
     """Write the card as `README.md` of `folder`, with its pictures, atomically; return the path."""
-    folder = Path(folder)
-    pictures = [path.name for path in folder.glob("*.png")]
-    return write_text(folder / "README.md", render_card(record, repo_id=repo_id, pictures=pictures))
+    pictures = [path.name for path in Path(folder).glob("*.png")]
+    return write_text(Path(folder, "README.md"), render_card(record, repo_id=repo_id, pictures=pictures))
 
 
 def _read(name: str) -> str:

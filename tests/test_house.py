@@ -25,7 +25,7 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1597, 22),
-    "core": (2837, 53),
+    "core": (2836, 53),
     "data": (7037, 129),
     "evaluation": (1981, 17),
     "explore": (315, 3),
@@ -33,8 +33,8 @@ CAPS = {
     "links": (1693, 28),
     "mapping": (1647, 22),
     "metrics": (484, 2),
-    "model_cards": (630, 0),
-    "modeling": (4770, 75),
+    "model_cards": (629, 0),
+    "modeling": (4769, 75),
     "objectives": (1241, 13),
     "prepare": (967, 3),
     "recipes": (2645, 31),

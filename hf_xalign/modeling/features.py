@@ -28,7 +28,7 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from transformers import PretrainedConfig, PreTrainedModel
 
-from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, replacing
+from hf_xalign.cache import cache_dir, disk_errors, locked, map_rows, replacing, write_text
 from hf_xalign.data.batches.pairs import SIDES, CachedVectors, LinkedTokens, Pooling, Side, ranges, word_token_index
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -366,8 +366,7 @@ def cache_features(
                 wanted = [*layers, frozen_layers] if frozen_layers else layers
                 encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=wanted, **options)
                 _write(files, plan, encode, pooling, batch_size)
-            with replacing(folder / "cache.json") as mark:
-                mark.write_text(json.dumps(identity), encoding="utf-8")
+            write_text(folder / "cache.json", json.dumps(identity))
     indexed = plan.add_rows(needed)
     if sentences:
         indexed = map_rows(

@@ -8,7 +8,6 @@ others alone. Any number of workers gives the same bytes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -308,8 +307,6 @@ def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[P
     first = None
     for path in (Path(source).expanduser().absolute() for source in sources):
         for shard in finished_shards(path) if path.is_dir() else [path]:
-            if not shard.exists():
-                raise InputError(f"{shard}: no such file. Give Parquet shards, such as hf-xalign prepare writes.")
             with open_parquet(shard) as file:
                 first = first or file.schema_arrow
                 if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
@@ -706,4 +703,4 @@ def encoder_digest(model: PreTrainedModel | None, tokenizer: PreTrainedTokenizer
     for setting in ("truncation", "padding"):  # left over from the last call of the tokenizer
         settings.pop(setting)
     settings["model_max_length"] = tokenizer.model_max_length
-    return [model_fingerprint(model), hashlib.blake2b(json.dumps(settings).encode()).hexdigest()]
+    return [model_fingerprint(model), digest(settings)]

@@ -119,18 +119,10 @@ class LinkedWords(NamedTuple):
 
 
 @overload
-def predict_links(
-    model: PreTrainedModel, source: str, target: str, *, source_lang: str = ..., target_lang: str = ..., **options: Any
-) -> LinkedWords: ...
+def predict_links(model: PreTrainedModel, source: str, target: str, **options: Any) -> LinkedWords: ...
 @overload
 def predict_links(
-    model: PreTrainedModel,
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    source_lang: str = ...,
-    target_lang: str = ...,
-    **options: Any,
+    model: PreTrainedModel, source: Sequence[str], target: Sequence[str], **options: Any
 ) -> list[LinkedWords]: ...
 def predict_links(
     model: PreTrainedModel,

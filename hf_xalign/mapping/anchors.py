@@ -40,7 +40,7 @@ from hf_xalign.modeling.xalign.tuner import find_top
 logger = logging.getLogger(__name__)
 
 _FORMAT = "hf_xalign.anchors"
-_VERSION = "4"
+_VERSION = "5"
 _READ_AT_ONCE, _TOKENIZED_AT_ONCE = 1_000, 10_000  # sentences
 FindCut = Callable[[list[list[str]]], dict[int, np.ndarray]]
 """Takes sentences as words. Returns, by the number of each truncated sentence, bool (words,), True if truncated."""
@@ -109,12 +109,10 @@ class Anchors:
         """Write vectors and vocabulary to one safetensors file, atomically.
 
         Raises:
-            InputError: a word has a line break, or the disk is full.
+            InputError: the disk is full.
         """
-        if broken := [word for word in self.words if "\n" in word]:
-            raise InputError(f"{path}: the word {broken[0]!r} has a line break. Remove it.")
         fields = {name: getattr(self, name) for name in ("layers", "pooling", "lang", "model")}
-        words = np.frombuffer("\n".join(self.words).encode(), dtype=np.uint8)
+        words = np.frombuffer(json.dumps(self.words, ensure_ascii=False).encode(), dtype=np.uint8)
         tensors = {"vectors": self.vectors, "counts": self.counts, "words": torch.from_numpy(words.copy())}
         write_tensors(path, tensors, {"format": _FORMAT, "version": _VERSION, "anchors": json.dumps(fields)})
 
@@ -128,7 +126,7 @@ class Anchors:
         tensors, metadata = read_tensors(path, "anchors", "Anchors.save", _FORMAT, _VERSION)
         with content_errors(path, "not whole anchors", "Make them again."):
             fields = json.loads(metadata["anchors"])
-            words = tensors["words"].numpy().tobytes().decode().split("\n")
+            words = json.loads(tensors["words"].numpy().tobytes())
             layers = tuple(fields.pop("layers"))
             return cls(words, tensors["vectors"], tensors["counts"], layers, **fields)
 

@@ -38,13 +38,11 @@ def hashes(pairs: Sequence[Pair], near: bool) -> np.ndarray:
     exact = np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)[:, None]
     if not near:
         return exact
-    if not pairs:
-        return np.empty((0, 1 + _BANDS), np.uint64)
     from datasketch import MinHash
 
     grams = [[gram.encode() for gram in _grams(pair)] for pair in pairs]
     signatures = MinHash.bulk(grams, num_perm=_BANDS * _ROWS, hashfunc=xxhash.xxh32_intdigest)
-    values = np.stack([signature.hashvalues for signature in signatures]).reshape(-1, _ROWS)
+    values = np.array([signature.hashvalues for signature in signatures], np.uint64).reshape(-1, _ROWS)
     bands = np.array([xxhash.xxh3_64_intdigest(band.tobytes()) for band in values], np.uint64)
     return np.concatenate([exact, bands.reshape(-1, _BANDS)], 1)
 
@@ -197,12 +195,11 @@ def _judge(chunk: Chunk, work: Path, limits: Limits) -> Summary:
         removed[pair.languages][step] += 1
         if len(examples[step]) < EXAMPLES:
             examples[step].append(pair)
-    columns = [*(zip(*survivors) if survivors else ([] for _ in Pair._fields)), [*map(length_ratio, survivors)]]
-    table = pyarrow.table({name: list(column) for name, column in zip(_SCHEMA.names, columns)}, _SCHEMA)
+    rows = [{**pair._asdict(), "length_ratio": length_ratio(pair)} for pair in survivors]
     file = _summary_file(work, chunk.number)
     files = file.with_suffix(".arrow"), file.with_suffix(".npy")
     with replacing(files[0]) as partial, pyarrow.ipc.new_file(str(partial), _SCHEMA) as writer:
-        writer.write_table(table)
+        writer.write_table(pyarrow.Table.from_pylist(rows, _SCHEMA))
     with replacing(files[1]) as partial, partial.open("wb") as stream:
         np.save(stream, hashes(survivors, near="near_duplicate" not in limits.skip))
     summary: Summary = {

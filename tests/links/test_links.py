@@ -106,14 +106,6 @@ def test_each_language_pair_has_its_own_model_and_rows_keep_their_order():
         assert np.mean([links[lang, row["number"]] == row["links"] for row in data]) > 0.95
 
 
-def test_case_is_ignored_and_kept():
-    data = parallel(60)
-    shouted = data.map(lambda row: {"source": row["source"].upper() if row["number"] == 1 else row["source"]})
-    linked, plain = align_words(shouted, "ibm1"), align_words(data, "ibm1")
-    assert linked["links"][:] == plain["links"][:]
-    assert linked["source_words"][1] == [word.upper() for word in plain["source_words"][1]]
-
-
 def test_extra_data_and_sample_train_the_aligner_only(fits):
     data, extra = parallel(3, seed=5, backwards=True), parallel(200, seed=6, backwards=True)
     linked = align_words(data, extra_data=extra)

@@ -167,7 +167,7 @@ def test_lookup_takes_the_word_itself_first_then_another_case():
 
 def test_save_and_load_are_bitwise(tmp_path):
     made = make(tmp_path / "cache", layers=(0, -1), pooling="last")
-    bare = some(["ein Wort", "বাংলা"])
+    bare = some(["ein Wort\n", "বাংলা"])
     views = replace(bare, vectors=torch.randn(3, 2, 2).permute(2, 1, 0), counts=torch.arange(9)[3:8:4])
     for k, anchors in enumerate((made, bare, views)):
         anchors.save(tmp_path / "new" / f"{k}.safetensors")

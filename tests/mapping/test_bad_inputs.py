@@ -116,7 +116,6 @@ def test_anchors_and_their_text(tmp_path):
         ({"sentences_per_word": 0}, "sentences_per_word=0"),
         ({"sentences": ["ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ"]}, "100% of the words in de"),
         ({"lang": "km"}, "Khmer"),
-        (lambda: some_anchors(["a", "b\nc"]).save(tmp_path / "a"), r"a: the word 'b\\nc' has a line break"),
         call=partial(make_anchors, model, make_tokenizer(), sentences=["the cat"], lang="de", folder=tmp_path / "c"),
     )
     assert not batches and not list(tmp_path.iterdir()), "refused before the encoder runs"

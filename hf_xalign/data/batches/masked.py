@@ -34,10 +34,6 @@ class MaskingVocabulary(NamedTuple):
     special_ids: np.ndarray
     replacements: np.ndarray
 
-    def maskable(self, input_ids: np.ndarray) -> np.ndarray:
-        """Return a bool array in the shape of `input_ids`: the tokens that may be masked."""
-        return ~np.isin(input_ids, self.special_ids)
-
 
 def masking_vocabulary(tokenizer: PreTrainedTokenizerBase) -> MaskingVocabulary:
     """Return the token ids for [`mask_tokens`]; a tokenizer without mask token raises an InputError."""
@@ -163,7 +159,7 @@ class _MaskingCollator(EpochCollator):
         """Return the padded and masked tokens, their labels, and a bool mask that is False at padding."""
         assert self.vocabulary is not None
         input_ids, inside = pad_rows(sentences, self.pad_token_id)
-        maskable = self.vocabulary.maskable(input_ids) & inside
+        maskable = ~np.isin(input_ids, self.vocabulary.special_ids) & inside
         # A pair's first half may be padded inside a row.
         inside &= input_ids != self.pad_token_id
         draws = {"seed": self.seed, "epoch": int(self._epoch)}

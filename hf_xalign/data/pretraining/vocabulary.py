@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_xalign.checks import check_range
@@ -165,7 +166,7 @@ def add_pieces(
     fresh = set(missing)
     if kind == "BPE":
         # New merges continue the vocabulary's own, so they start from the tokens that it splits words into.
-        model["vocab"] |= {piece: len(vocabulary) + k for k, piece in enumerate(missing)}
+        model["vocab"] |= _numbered(missing, len(vocabulary))
         split = _core(model)
         for word in words:
             tokens = split.tokenize(word)
@@ -182,14 +183,17 @@ def add_pieces(
         _add_scored(model, words, missing, new, count, competing=split_over is not None)
     elif kind == "WordPiece":
         old = model["vocab"]
-        used = _usage_of(
-            {**model, "vocab": old | {piece: len(vocabulary) + k for k, piece in enumerate(new[:count])}}, words
-        )
-        used_pieces = [piece for piece in new[:count] if used[piece] or piece in missing]
-        model["vocab"] = old | {piece: len(vocabulary) + k for k, piece in enumerate(used_pieces)}
+        model["vocab"] = old | _numbered(new[:count], len(old))
+        used = _usage_of(model, words)
+        needed = [piece for piece in new[:count] if used[piece] or piece in missing]
+        model["vocab"] = old | _numbered(needed, len(old))
     else:
         _add_merges(model, words, [(_join(a), _join(b)) for a, b in merges], len(vocabulary) + count)
     return rebuild(tokenizer, spec)
+
+
+def _numbered(pieces: Iterable[str], start: int) -> dict[str, int]:
+    return {piece: number for number, piece in enumerate(pieces, start)}
 
 
 def _badly_written(
@@ -325,11 +329,6 @@ def _add_merges(model: Spec, words: Counter[str], merges: list[tuple[str, str]],
 
 # Rules that split text at blanks alone, so that they need no rule for letters.
 _AT_BLANKS = {"Sequence", "WhitespaceSplit", "Metaspace"}
-_NOTHING: Spec = {
-    "version": "1.0",
-    "added_tokens": [],
-    "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
-}
 
 
 def extend_tokenizer(
@@ -372,7 +371,7 @@ def extend_tokenizer(
         raise InputError(
             f"{name}: {taken[0]!r} is in the vocabulary, so it has been extended. Give the original tokenizer."
         )
-    spec["normalizer"] = _normalizer(spec["normalizer"], alphabet)
+    spec["normalizer"] = _normalizer(tokenizer.backend_tokenizer.normalizer, spec["normalizer"], alphabet)
     special = {token["content"] for token in spec["added_tokens"]}
     special.add(model["vocab"][model["unk_id"]][0] if unigram else model["unk_token"])
     scores = [score for _, score in model["vocab"]] if unigram else []
@@ -396,22 +395,21 @@ def extend_tokenizer(
     return rebuild(tokenizer, spec), np.array(counterparts, dtype=np.int64).reshape(-1, 2)
 
 
-def _normalizer(normalizer: Spec | None, alphabet: Alphabet) -> Spec | None:
-    """Return the normalizer, followed by a map of the letters whose characters it changes."""
-    if normalizer is None:
+def _normalizer(natural: Normalizer | None, spec: Spec | None, alphabet: Alphabet) -> Spec | None:
+    """Return the spec of a normalizer, followed by a map of the letters whose characters it changes."""
+    if natural is None:
         return None
-    natural = Tokenizer.from_str(json.dumps({**_NOTHING, "normalizer": normalizer})).normalizer
     mapping = {}
     for character in alphabet.characters:
         normal = normalized_character(natural, character)
         if normal != character:
             mapping[alphabet.translate(character)] = alphabet.translate(normal)
     if not mapping:
-        return normalizer
+        return spec
     charsmap = base64.b64encode(build_charsmap(mapping)).decode()
     return {
         "type": "Sequence",
-        "normalizers": [normalizer, {"type": "Precompiled", "precompiled_charsmap": charsmap}],
+        "normalizers": [spec, {"type": "Precompiled", "precompiled_charsmap": charsmap}],
     }
 
 

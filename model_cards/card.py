@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import yaml
 from huggingface_hub import ModelCard
@@ -78,7 +77,7 @@ _LINKERS = {
 }
 
 
-def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> dict[str, Any]:
+def _body(record: Record, *, repo_id: str | None, pictures: Collection[str]) -> dict[str, object]:
     """Return the values of the template, formatted as Markdown."""
     values, preset = view(record), record["preset"]
     method = code(metadata.method_name(record))
@@ -153,7 +152,7 @@ def _base(record: Record) -> str:
     return name if base["hub_id"] else f"the local model {name}"
 
 
-def _adapter(record: Record) -> dict[str, Any]:
+def _adapter(record: Record) -> dict[str, object]:
     adapter, base = record.get("adapter"), record["base_model"]
     if not adapter:
         return {"adapter": ""}
@@ -172,7 +171,7 @@ def _adapter(record: Record) -> dict[str, Any]:
     }
 
 
-def _maps(record: Record, repo_id: str | None) -> dict[str, Any]:
+def _maps(record: Record, repo_id: str | None) -> dict[str, object]:
     maps = record.get("maps")
     if not maps or not maps["files"]:
         return {"maps": "", "vectors": ""}
@@ -195,11 +194,11 @@ def _maps(record: Record, repo_id: str | None) -> dict[str, Any]:
     }
 
 
-def _base_literal(base: Mapping[str, Any]) -> str:
+def _base_literal(base: Record) -> str:
     return literal(base["hub_id"] or "path/to/the/base/model")
 
 
-def _pretraining(record: Record) -> dict[str, Any]:
+def _pretraining(record: Record) -> dict[str, object]:
     settings, languages = record["settings"], record["languages"]
     objective = settings.get("objective", record["method"])
     rows = [
@@ -239,13 +238,13 @@ def _pictures(names: Collection[str]) -> list[tuple[str, str]]:
     return shown
 
 
-def _source(source: Mapping[str, Any]) -> str:
+def _source(source: Record) -> str:
     details = {k: v for k, v in source.items() if k not in ("source", "hub_id", "domain") and v is not None}
     described = (f"{text(k)} " + (f"{v:,}" if isinstance(v, int) else code(v)) for k, v in details.items())
     return ", ".join([code(source["source"]), *described])
 
 
-def _links(links: Mapping[str, Any]) -> str:
+def _links(links: Record) -> str:
     names = list(dict.fromkeys(name for statistics in links.values() for name in statistics))
     rows = [
         (code(language, table=True), *(figure(statistics.get(name)) for name in names))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
@@ -158,7 +156,7 @@ def _base_on_hub(record: Record) -> str | None:
     return _hub_name(base["hub_id"])
 
 
-def _origin(record: Record) -> Mapping[str, Any]:
+def _origin(record: Record) -> Record:
     """Return the base model, or the base of a task model's local encoder."""
     base, encoder = record["base_model"], (record.get("task") or {}).get("encoder")
     return encoder["base_model"] if encoder and not base["hub_id"] else base
@@ -173,7 +171,7 @@ def _hub_name(name: str | None) -> str | None:
     return name if name and _HUB_ID.fullmatch(name) else None
 
 
-def _scored_on(record: Record, score: Score) -> Mapping[str, Any]:
+def _scored_on(record: Record, score: Score) -> Record:
     language = score.language
     if score.task == "embedding":
         derived = f"dictionary of {language}, derived from {record['languages']['pivot']}"

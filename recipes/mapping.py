@@ -30,19 +30,20 @@ after, and where everything was saved: the maps (`maps/de-en.safetensors`, for `
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
 
 if TYPE_CHECKING:
+    from hf_xalign.config import CommandLine
     from hf_xalign.trainers import MappingTrainer
 
 ARGUMENTS = (MappingText, MappingArguments)
 WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made so far"
 
 
-def main(argv: Any = None) -> None:
+def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     from hf_xalign.config import parse
     from hf_xalign.errors import InputError
@@ -81,7 +82,7 @@ def run_seeds(trainer: MappingTrainer, data: MappingText, args: MappingArguments
     trainer.prepare()
     about = trainer.about_scores()
     about["settings"]["drawn_by"] = args.seed
-    print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: about | {"seed": seed}, after=print_scores)
+    print_seeds(trainer.seeded, args, data.seeds, about=lambda seed: {**about, "seed": seed}, after=print_scores)
 
 
 def print_scores(trainer: MappingTrainer) -> None:

@@ -33,16 +33,16 @@ CAPS = {
     "links": (1682, 27),
     "mapping": (1645, 21),
     "metrics": (484, 2),
-    "model_cards": (629, 0),
+    "model_cards": (624, 0),
     "modeling": (4769, 75),
     "objectives": (1241, 13),
     "prepare": (964, 3),
-    "recipes": (2645, 31),
-    "report": (449, 2),
+    "recipes": (2642, 31),
+    "report": (446, 2),
     "search": (623, 5),
     "statistics": (723, 10),
     "tasks": (2826, 53),
-    "trainers": (7111, 91),
+    "trainers": (7104, 91),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

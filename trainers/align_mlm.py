@@ -30,11 +30,11 @@ from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term, Vectors
-from hf_xalign.record import cite
+from hf_xalign.record import Record, cite
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Run
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 
 
 class AlignMLMTrainer(AlignmentTrainer):
@@ -109,7 +109,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         if not self.objective.reads("masked"):
             raise InputError("objective: this method predicts masked tokens. Add hf_xalign.objectives.MaskedTokens().")
 
-    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+    def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args, entries = self.args, self.entries
         train_dataset, self.eval_dataset = self._rows(train_dataset, model), self._rows(self.eval_dataset, model)
         if entries is None and (self.objective.reads("entries") or args.objective == "dict_mlm"):
@@ -145,7 +145,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         remedy = 'Give text by language, such as {"de": dataset}, or rows of encode_pretraining.'
         return check_columns(data, ["input_ids"], name, remedy)
 
-    def _rows(self, text: Any, model: PreTrainedModel) -> Any:
+    def _rows(self, text: Dataset | Mapping[str, Dataset], model: PreTrainedModel) -> Dataset:
         """Encode and pack text by language; rows are returned unchanged."""
         if not isinstance(text, Mapping):
             return text
@@ -157,13 +157,13 @@ class AlignMLMTrainer(AlignmentTrainer):
 
     def compute_loss(
         self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+    ) -> Loss:
         """Return L = L_MLM + alpha L_ALIGN: the terms of masked tokens, and of the dictionary entries' embeddings."""
         computed, output = self._vectors(model, inputs)
         loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
         return (loss, output) if return_outputs else loss
 
-    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, Any], Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight
@@ -177,7 +177,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     def _has_scores(self) -> bool:
         return True  # a run without held-out text and entries has its record all the same
 
-    def text_entries(self) -> dict[str, Any]:
+    def text_entries(self) -> Record:
         """Return languages and numbers of rows of the text; the pivot is the first language."""
         train, held_out = _entries_of(self.train_dataset), _entries_of(self.eval_dataset)
         codes = dict.fromkeys(code for entry in train for code in str(entry["language"]).split("+"))
@@ -262,7 +262,7 @@ def _check_languages(dataset: Dataset, known: dict[str, int]) -> None:
         )
 
 
-def _entries_of(text: Dataset | None) -> list[dict[str, Any]]:
+def _entries_of(text: Dataset | None) -> list[dict[str, str | int]]:
     counts = {} if text is None else count_languages(text)
     return [{"source": "given in Python", "language": language, "rows": rows} for language, rows in counts.items()]
 

@@ -35,7 +35,7 @@ from hf_xalign.objectives.term import Objective, Term, Vectors
 from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.base.checkpoints import hash_rows
-from hf_xalign.trainers.base.trainer import Batch, Counts
+from hf_xalign.trainers.base.trainer import Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import cache_f0, link_pairs, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
 from hf_xalign.trainers.task import TaskTrainer
@@ -178,7 +178,7 @@ class ContinualTrainer(TaskTrainer):
             if term.gathers:
                 raise InputError(f"objective: {term.name} needs the words of all processes, as only FAO gathers them")
 
-    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+    def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args, pairs, reference = self.args, self._pairs, self._reference
         if isinstance(reference, str):
             with args.main_process_first(desc="loading the reference"):
@@ -215,14 +215,13 @@ class ContinualTrainer(TaskTrainer):
         collator = PairedCollator(collator, of_pairs, language_rows=self.language_inputs.embeddings, pivot=pivot)
         return model, PairedStreams(train_dataset, pairs), collator
 
-    def make_sampler(self, dataset: Any) -> Any:
+    def make_sampler(self, dataset: PairedStreams) -> PairedSampler:
         """Return the order of the examples, with the pairs that each step has next to them."""
-        streams = cast(PairedStreams, dataset)
-        sampler = cast(PairSampler, super().make_sampler(streams.task))
+        sampler = cast(PairSampler, super().make_sampler(dataset.task))
         step_pairs = max(1, round(sampler.step_pairs * self.args.pairs_per_example))
-        lengths, languages, _ = lengths_and_languages(streams.pairs)
+        lengths, languages, _ = lengths_and_languages(dataset.pairs)
         self.trained_text["rows"]["pairs"] = len(lengths)
-        self.trained_text["text"] += hash_rows(streams.pairs, lengths)
+        self.trained_text["text"] += hash_rows(dataset.pairs, lengths)
         stream = PairSampler(
             lengths,
             languages,
@@ -234,10 +233,10 @@ class ContinualTrainer(TaskTrainer):
             multiple=step_pairs,
         )
         share = self.args.pairs_per_example
-        self.sampler = cast(Any, PairedSampler(sampler, stream, share=share, step_examples=sampler.step_pairs))
+        self.sampler = PairedSampler(sampler, stream, share=share, step_examples=sampler.step_pairs)
         return self.sampler
 
-    def _task_entry(self) -> dict[str, Any]:
+    def _task_entry(self) -> dict[str, object]:
         settings = ("alpha", "regularizer_weight", "pairs_per_example")
         return super()._task_entry() | {"continual": {name: getattr(self.args, name) for name in settings}}
 
@@ -249,7 +248,7 @@ class ContinualTrainer(TaskTrainer):
 
     def compute_loss(
         self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+    ) -> Loss:
         """Return L = L_task + alpha (L_align + w L_reg)."""
         counts = self.step_counts(inputs, num_items_in_batch)
         pairs = {name.removeprefix(PAIR): value for name, value in inputs.items() if name.startswith(PAIR)}

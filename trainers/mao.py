@@ -6,6 +6,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -17,7 +18,7 @@ from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
-from hf_xalign.trainers.base.trainer import Batch, Counts
+from hf_xalign.trainers.base.trainer import Batch, Computed, Prepared
 from hf_xalign.trainers.base.word import WordAlignmentTrainer, pair_collator, probe
 from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
 
@@ -64,11 +65,11 @@ class MAOTrainer(WordAlignmentTrainer):
     trains_encoder = False
     args: MAOConfig
 
-    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+    def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args, languages, pivot = self.args, None, None
-        module_config = cast(Any, model).active_peft_config if hasattr(model, "peft_config") else None
+        module_config = cast(PeftModel, model).active_peft_config if hasattr(model, "peft_config") else None
         has_maps = getattr(module_config, "languages", None)
-        mapped = list(language_numbers(cast(Any, module_config))) if has_maps else None
+        mapped = list(language_numbers(cast(XAlignConfig, module_config))) if has_maps else None
         if mapped or (module_config is None and args.per_language != "none"):
             languages, pivot = _languages(train_dataset, "training", mapped)
             if self.eval_dataset is not None:
@@ -87,7 +88,7 @@ class MAOTrainer(WordAlignmentTrainer):
         self._check_f0(model, before)
         freeze_unused(model, model.config.num_hidden_layers)
         self._settle_layers(model, [-1])
-        module = cast(Any, model).active_peft_config
+        module = cast(PeftModel, model).active_peft_config
         self._word_view = isinstance(module, XAlignConfig)
         if self._word_view:
             self.objective.require(("links", "f0"), LINKED_ONLY)
@@ -148,17 +149,7 @@ class MAOTrainer(WordAlignmentTrainer):
             )
         self.train_dataset, self.data_collator = self._batches(module, start.dataset, start.words)
 
-    def compute_loss(
-        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return L_align: terms of the module's output for the words of a batch, and of the frozen encoder's f0."""
-        computed, output = self._vectors(model, inputs)
-        if self.objective.reads("f0", "sentences0"):
-            computed |= self._frozen_vectors(model, inputs)
-        loss = self.word_loss(inputs, computed, num_items_in_batch)
-        return (loss, output) if return_outputs else loss
-
-    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[Batch, Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         if not self._word_view:
             return super()._vectors(model, inputs)
         output = model(**{name: inputs[name] for name in _VIEW if name in inputs})

@@ -30,7 +30,7 @@ LINKED_ONLY = (
     "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or FAO."
 )
 # All methods that PEFT has, by the name in `peft_type`.
-_KINDS: dict[str, Any] = {
+_KINDS: dict[str, type[PeftConfig]] = {
     str(getattr(kind, "value", kind)).lower(): found for kind, found in PEFT_TYPE_TO_CONFIG_MAPPING.items()
 }
 # Rules of fields.
@@ -196,7 +196,7 @@ class MAOConfig(WordAlignmentConfig):
             )
         if len(names := cast(PeftModel, model).active_adapters) > 1:
             yield f"adapters {', '.join(names)} of this PeftModel are active. Choose the one to train by set_adapter."
-        module = cast(Any, model).active_peft_config
+        module = cast(PeftModel, model).active_peft_config
         if isinstance(module, XAlignConfig) and module.pooling != self.pooling:
             yield f"pooling={self.pooling}: this PeftModel's module is for pooling={module.pooling}"
 

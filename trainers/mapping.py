@@ -45,7 +45,7 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.record import find_warnings, phase, start_record
+from hf_xalign.record import Record, find_warnings, phase, start_record
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
 from hf_xalign.trainers.base.opening import base_name, describe_encoder, describe_pairs, open_model
@@ -153,8 +153,8 @@ class MappingTrainer:
         model: str | PreTrainedModel | PeftModel | nn.Sequential | Anchors,
         args: MappingConfig | None = None,
         *,
-        train_dataset: Any = None,
-        eval_dataset: Any = None,
+        train_dataset: Dataset | Mapping[str, Dataset] | None = None,
+        eval_dataset: Dataset | Mapping[str, Dataset] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         pivot_model: str | PreTrainedModel | PeftModel | nn.Sequential | Anchors | None = None,
         pivot_processing_class: PreTrainedTokenizerBase | None = None,
@@ -214,7 +214,7 @@ class MappingTrainer:
         self._check_pairs(link_statistics(train))
         self._dictionary_lines = self._check_dictionaries()
         drawn = None if linking is None or linking.max_pairs is None else count_languages(train)
-        self.text = given_entries(*given, drawn) | {"links": counts, "linked_by": by}
+        self.text = {**given_entries(*given, drawn), "links": counts, "linked_by": by}
         self.seconds["preparing"] = round(time.perf_counter() - start, 3)
 
     # ---- Word vectors, text and dictionaries ----
@@ -589,7 +589,7 @@ class MappingTrainer:
         trainer.maps, trainer.coverage, trainer.examples = {}, {}, {**self.examples}
         return trainer
 
-    def about_scores(self) -> dict[str, Any]:
+    def about_scores(self) -> Record:
         """Return the fields of the run's `scores.json`, before there are scores.
 
         Raises:
@@ -711,7 +711,7 @@ def check_folder(args: MappingConfig, encoder: str) -> None:
         )
 
 
-def read_pairs(data: Any, name: str) -> tuple[Dataset, str]:
+def read_pairs(data: object, name: str) -> tuple[Dataset, str]:
     """Return sentence pairs as one dataset, with their languages and the words of their links, and the pivot."""
     pairs = join_languages(data, name)
     needed = (*COLUMNS[2:], *(WORDS if "links" in pairs.column_names else ()))
@@ -723,7 +723,7 @@ def read_pairs(data: Any, name: str) -> tuple[Dataset, str]:
 
 
 def open_encoder(
-    model: Any, tokenizer: PreTrainedTokenizerBase | None, args: MappingConfig, revision: str | None = None
+    model: object, tokenizer: PreTrainedTokenizerBase | None, args: MappingConfig, revision: str | None = None
 ) -> Encoder:
     """Return an encoder, with its adapter if it has one, and its tokenizer; of a task model, take the encoder."""
     if isinstance(model, str):

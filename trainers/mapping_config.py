@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from hf_xalign.checks import GIVEN, ONE, check, needs, setting
 from hf_xalign.config import non_default_fields
@@ -162,7 +162,7 @@ class MappingConfig:
     def __post_init__(self) -> None:
         check(self)
 
-    def changed(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, object]:
         """Return the arguments that differ from their defaults, without the output folder."""
         return {name: value for name, value in non_default_fields(self).items() if "output_dir" not in name}
 

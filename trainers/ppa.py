@@ -20,13 +20,7 @@ from hf_xalign.data.sentence_pairs import PairCounts, count_tokens, encode_sente
 from hf_xalign.distributed import gather_rows
 from hf_xalign.evaluation.scores import Scores, score_sentences
 from hf_xalign.modeling.checkpoint import HEAD_NAME
-from hf_xalign.modeling.contrast import (
-    KeyQueue,
-    MomentumEncoder,
-    SentenceHead,
-    load_momentum,
-    save_momentum,
-)
+from hf_xalign.modeling.contrast import KeyQueue, MomentumEncoder, SentenceHead, load_momentum, save_momentum
 from hf_xalign.modeling.freezing import disable_dropout, freeze, freeze_unused
 from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.modeling.packing import encode_batch
@@ -37,7 +31,7 @@ from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 from hf_xalign.trainers.ppa_config import PPAConfig
 
 logger = logging.getLogger(__name__)
@@ -111,7 +105,7 @@ class PPATrainer(AlignmentTrainer):
             if args.queue_start == "empty":
                 self.growing_term = "contrast"
 
-    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+    def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         args = self.args
         self.pair_counts = {}
         if "source_ids" not in train_dataset.column_names:
@@ -194,7 +188,7 @@ class PPATrainer(AlignmentTrainer):
 
     def compute_loss(
         self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+    ) -> Loss:
         """Return L = L_MoCo + L_TLM: a contrast of projected sentences, and the prediction of masked tokens."""
         computed, output = self._vectors(model, inputs)
         loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
@@ -219,7 +213,7 @@ class PPATrainer(AlignmentTrainer):
             computed |= masked
         return computed, output
 
-    def _masked(self, model: nn.Module, inputs: Batch) -> tuple[dict[str, Any], Any]:
+    def _masked(self, model: nn.Module, inputs: Batch) -> Computed:
         """Compute the states of the masked text, without gradient while a new head trains alone."""
         settling = self._new_head and self.state.global_step < self.args.head_warmup_ratio * self.state.max_steps
         # DDP needs a gradient for every weight, and without a contrast there is no other.
@@ -260,11 +254,10 @@ class PPATrainer(AlignmentTrainer):
     def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
         """Score sentence retrieval by mean and [CLS] vectors, cosine, both directions, in float32."""
         evaluation, size = cast(Dataset, self.eval_dataset), self.args.per_device_eval_batch_size
-        pivot = pivot_sentences(self, model, self.args.sentence_pooling)
-        run = cast(Run, self.run)
-        run.pivot[when] = {"sentences": pivot}
-        options: Any = {"batch_size": size, "desc": f"Scoring {when}", "examples": run.examples[when]}
-        yield score_sentences(model, self.processing_class, evaluation, **options)
+        run, tokenizer = cast(Run, self.run), self.processing_class
+        run.pivot[when] = {"sentences": pivot_sentences(self, model, self.args.sentence_pooling)}
+        desc, examples = f"Scoring {when}", run.examples[when]
+        yield score_sentences(model, tokenizer, evaluation, batch_size=size, desc=desc, examples=examples)
 
     @staticmethod
     def headline(args: Any) -> str:

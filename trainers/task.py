@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from hf_xalign.evaluation.scores import Scores
 from hf_xalign.modeling.freezing import disable_dropout, freeze
 from hf_xalign.modeling.packing import packed_forward
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.record import FILENAME, hub_id, read_record
+from hf_xalign.record import FILENAME, Record, hub_id, read_record
 from hf_xalign.statistics.significance import score_interval
 from hf_xalign.tasks.classification import LabelledTask
 from hf_xalign.tasks.examples import Examples
@@ -31,7 +31,7 @@ from hf_xalign.tasks.models import fit_head, load_task_model, name_labels
 from hf_xalign.tasks.task import LanguageInputs, Task, TaskScores, score_languages
 from hf_xalign.trainers.base.callbacks import AverageAtEnd
 from hf_xalign.trainers.base.run import Run
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.task_config import TaskConfig
 
 
@@ -112,7 +112,7 @@ class TaskTrainer(AlignmentTrainer):
             'read_examples("de=FILE", kind) or Examples(name, language, dataset) of hf_xalign.tasks.'
         )
 
-    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
+    def _prepare(self, model: PreTrainedModel, train_dataset: Dataset | Sequence[Examples]) -> Prepared:
         args, pad_token_id = self.args, cast(int, self.processing_class.pad_token_id)
         fits_head = args.keep_aligned or args.fit_head
         if fits_head and not isinstance(self.task, LabelledTask):
@@ -175,7 +175,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def compute_loss(
         self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+    ) -> Loss:
         """Return L = -log p(label), a mean over the labelled items of the step."""
         counts = self.step_counts(inputs, num_items_in_batch)
         with self._packed(model):
@@ -209,7 +209,7 @@ class TaskTrainer(AlignmentTrainer):
             desc=desc,
         )
 
-    def _metrics(self, dataset: Any) -> dict[str, float]:
+    def _metrics(self, dataset: Mapping[str, Examples]) -> dict[str, float]:
         """Return `<lang>_<metric>` for each language and metric, and the mean of the headline score over languages.
 
         `selection` is the mean over the languages that select the checkpoint, or over all if there are none.
@@ -240,7 +240,7 @@ class TaskTrainer(AlignmentTrainer):
         held_out: dict[str, Examples] = dict(self.held_out or self.eval_dataset or {})
         return texts, trained, held_out, [language for language in held_out if language not in trained]
 
-    def text_entries(self) -> dict[str, Any]:
+    def text_entries(self) -> Record:
         """Return languages and entries of the text; the pivot is the first training language."""
         texts, trained, _, scored = self._texts()
         return {
@@ -277,14 +277,14 @@ class TaskTrainer(AlignmentTrainer):
         cast(Run, self.run).record.setdefault("task", self.compared())
         return self.scores
 
-    def last_entries(self) -> dict[str, Any]:
+    def last_entries(self) -> Record:
         """Return the entries of the task, and 95% intervals of its scores."""
         after = {}
         for language, scores in self.scores.items():
             after[language] = {metric: list(score_interval(found)) for metric, found in scores.examples.items()}
         return {"task": self._task_entry(), "intervals": {"before": {}, "after": after}}
 
-    def _task_entry(self) -> dict[str, Any]:
+    def _task_entry(self) -> dict[str, object]:
         """Return the record's entry of the task, its model, and the origin of the encoder."""
         args, (texts, trained, held_out, scored) = self.args, self._texts()
         selection: dict[str, Any] | None = None
@@ -323,10 +323,10 @@ class TaskTrainer(AlignmentTrainer):
 
     def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
         """Load the model with its head."""
-        Trainer._load_from_checkpoint(self, checkpoint, cast(Any, model))
+        Trainer._load_from_checkpoint(self, checkpoint, model)
 
 
-def origin_of(source: str) -> dict[str, Any] | None:
+def origin_of(source: str) -> Record | None:
     """Return method, preset, languages and base model of an encoder or module whose folder has a record."""
     if not (Path(source) / FILENAME).is_file():
         return None
@@ -334,7 +334,7 @@ def origin_of(source: str) -> dict[str, Any] | None:
     return {name: record[name] for name in ("method", "preset", "languages", "base_model")}
 
 
-def text_entry(source: str, part: Examples, split: str | None = None) -> dict[str, Any]:
+def text_entry(source: str, part: Examples, split: str | None = None) -> dict[str, object]:
     """Return the record's entry of a labelled text; text from the Hub has a split and a revision."""
     entry = {"source": source, "language": part.language, "examples": len(part), "fingerprint": part.fingerprint}
     return {**entry, "split": split, "revision": part.revision} if part.revision else entry

@@ -15,7 +15,8 @@ from hf_xalign.cli.pairs import TextOptions
 from hf_xalign.errors import InputError
 
 if TYPE_CHECKING:
-    from hf_xalign.evaluation.scores import Examples
+    from hf_xalign.evaluation.scores import Examples, Scores
+    from hf_xalign.statistics.examples import ExampleScores
     from hf_xalign.trainers.base.probes import Probe
 
 DESCRIPTION = """Score a model, and compare it with its base.
@@ -102,9 +103,9 @@ def run(args: Arguments) -> None:
     shared, poolings, whole_words = _options(args, job)
     prompt = args.prompt if args.prompt is not None or job is None else job.setting("prompt")
     names: dict[str, str | None] = {"before": None, "after": args.model}
-    scores: dict[str, Any] = {"before": {}, "after": {}}
+    scores: dict[str, Scores] = {"before": {}, "after": {}}
     examples: dict[str, Examples] = {"before": {}, "after": {}}
-    probed: dict[tuple[str, int], Any] = {}
+    probed: dict[tuple[str, int], dict[str, ExampleScores]] = {}
     for stage, name, model, tokenizer in pairs.load_stages(args, job, device, prompt, lines):
         names[stage] = name
         if text is not None:
@@ -119,9 +120,8 @@ def run(args: Arguments) -> None:
                 scores[stage] = merge_scores(scores[stage], score_sentences(model, tokenizer, text, **scored))
         pooling = getattr(getattr(model, "active_peft_config", None), "pooling", "")
         for number, probe in enumerate(probes):
-            probe_examples = probe.examples(model, tokenizer, **shared)
-            scores[stage] = merge_scores(scores[stage], probe.scores(probe_examples))
-            probed[stage, number] = probe_examples
+            probed[stage, number] = probe.examples(model, tokenizer, **shared)
+            scores[stage] = merge_scores(scores[stage], probe.scores(probed[stage, number]))
         del model
     fill_words(scores, pooling)
     if args.examples:  # written at the end, so that an interrupted command can be run again

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from hf_xalign.checks import GIVEN, excludes, setting
 from hf_xalign.data.sources import BUILTIN, HUB_ID, check_files, check_models, check_pivot
 from hf_xalign.errors import InputError
-from hf_xalign.record import EVAL_LINKS, FILENAME, pair_sources, read_record
+from hf_xalign.record import EVAL_LINKS, FILENAME, Record, pair_sources, read_record
 
 if TYPE_CHECKING:
     import torch
     from datasets import Dataset
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,6 @@ class PairOptions(PairColumns):
     on_empty: Literal["error", "drop"] | None = setting(
         None, help="stop at pairs with an empty side, or drop them (default: error)"
     )
-
     sides_checked: bool = setting(False, help="read text whose sides look swapped or like no sentences")
 
     def columns(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Run(NamedTuple):
 
     name: str
     folder: Path
-    record: dict[str, Any]
+    record: Record
 
     @property
     def base(self) -> str | None:
@@ -105,7 +105,7 @@ class Run(NamedTuple):
         """Return the layer that the run is scored on: the last one, or the last mapped one."""
         return self.setting("layers", [-1])[-1] if self.record.get("method") == "mapping" else -1
 
-    def setting(self, name: str, default: Any = None) -> Any:
+    def setting(self, name: str, default: object = None) -> Any:
         """Return a setting of the run."""
         value = self.record.get("settings", {}).get(name, default)
         if default is not None and type(value) is not type(default):
@@ -156,7 +156,7 @@ def find_run(name: str) -> Run | None:
 
 def load_stages(
     args: TextOptions, run: Run | None, device: torch.device, prompt: str | None, lines: list[str]
-) -> Iterator[tuple[str, str, Any, Any]]:
+) -> Iterator[tuple[str, str, PreTrainedModel, PreTrainedTokenizerBase]]:
     """Yield `before` and `after` with the name, the encoder and the tokenizer of the base, if any, and of the model.
 
     The tokenizer gets the prompt. If the base of a run cannot be loaded, a line says so; it is needed only if `--base`

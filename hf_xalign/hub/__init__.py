@@ -11,7 +11,7 @@ failed are not uploaded again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hf_xalign.hub.upload import push
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "push"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import `load`, and torch with it, on first use, because checks before a push need neither."""
     if name != "load":
         raise AttributeError(f"module 'hf_xalign.hub' has no attribute {name!r}")

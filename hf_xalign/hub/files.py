@@ -83,7 +83,7 @@ def _portable_file(name: str, path: Path) -> bytes | Path:
     return path if shareable == content else _json(shareable)
 
 
-def _portable_fields(config: dict[str, Any]) -> dict[str, Any]:
+def _portable_fields(config: dict[str, object]) -> dict[str, object]:
     """Shorten the fields of a config that may name a file of this machine."""
     names = ("name_or_path", "_file")
     return {name: portable(value) if name.endswith(names) else value for name, value in config.items()}
@@ -203,7 +203,7 @@ def _renamed(card: str, rename: Callable[[str], str]) -> str:
     return card
 
 
-def _pushed_record(record: Record, base_model: str | None) -> dict[str, Any]:
+def _pushed_record(record: Record, base_model: str | None) -> Record:
     if base_model is None:
         name = portable_name(record["base_model"]["name"])
         hub_id_of_base = name if name == MINILM.hub_id else record["base_model"]["hub_id"]

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from hf_xalign.cache import read_json, write_text
 from hf_xalign.record import Record, portable, read_record
@@ -71,7 +70,7 @@ def render_report(folder: str | os.PathLike) -> str:
     )
 
 
-def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str, int]:
+def _read_log(folder: Path) -> tuple[Sequence[Record], str, int]:
     """Return the rows that the Trainer logged, of the folder or its last checkpoint, their file, and the last step."""
     checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     checkpoints.sort(key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
@@ -84,12 +83,12 @@ def _read_log(folder: Path) -> tuple[list[dict[str, Any]], str, int]:
     return [], "", 0
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> Record | None:
     """Read a JSON object; None without the file."""
     return read_json(path) if path.is_file() else None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -98,7 +97,7 @@ def _base(record: Record) -> str:
     return os.path.basename(name.rstrip("/\\")) or name
 
 
-def _scores(record: Record) -> list[tuple[str, list[dict[str, Any]]]]:
+def _scores(record: Record) -> Sequence[tuple[str, Sequence[Mapping[str, object]]]]:
     stages = [record["scores"].get(stage) or {} for stage in ("before", "after")]
     by_language = []
     for language, rows in groupby(score_rows(record), key=lambda row: row[0]):
@@ -118,9 +117,7 @@ def _scores(record: Record) -> list[tuple[str, list[dict[str, Any]]]]:
     return by_language
 
 
-def _curves(
-    log: Sequence[Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], steps: int
-) -> list[dict[str, Any]]:
+def _curves(log: Sequence[Record], after: Mapping[str, Record], steps: int) -> list[dict[str, str]]:
     """Draw the scores during training, up to those `after` it at the last step, and the terms of the loss.
 
     A series of one point is no curve: it is left out.
@@ -155,12 +152,12 @@ def _curves(
     return figures
 
 
-def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _histograms(grid: Record | None) -> list[dict[str, str]]:
     if grid is None:
         return []
     stages = list(grid["stages"])
 
-    def order(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    def order(cell: Record) -> tuple[bool, int, str, int]:
         return cell["measure"] != "l2", cell["layer"], cell["language"], stages.index(cell["stage"])
 
     figures = []
@@ -172,7 +169,7 @@ def _histograms(grid: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     return figures
 
 
-def _columns(entries: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
+def _columns(entries: Sequence[Record]) -> list[tuple[object, ...]]:
     names = list(dict.fromkeys(name for entry in entries for name, value in entry.items() if value is not None))
     rows = [tuple(entry.get(name) for name in names) for entry in entries]
     return [tuple(names), *rows] if rows else []

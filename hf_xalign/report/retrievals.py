@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,7 +65,7 @@ def changed_retrievals(
     *,
     examples: int = 20,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Draw words whose retrieved word differs before and after training, at most `examples` for a language.
 
     Returns plain JSON: `seed` and `languages` -> `queries`, `gained` (right after only), `lost` (right before only),
@@ -95,16 +95,16 @@ def changed_retrievals(
     return {"seed": seed, "languages": languages}
 
 
-def write_retrievals(folder: str | os.PathLike, found: Mapping[str, Any]) -> Path:
+def write_retrievals(folder: str | os.PathLike, found: Mapping[str, object]) -> Path:
     """Write the result of [`changed_retrievals`] as `retrievals.json`, atomically, and return its path."""
     return write_text(Path(folder) / FILENAME, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
 
 
-def _example(dataset: Dataset, old: Retrieved, new: Retrieved, link: int) -> dict[str, Any]:
+def _example(dataset: Dataset, old: Retrieved, new: Retrieved, link: int) -> dict[str, object]:
     row, i, j = old.links[link].tolist()
     sentence = dataset[row]
 
-    def answer(side: Retrieved) -> dict[str, Any]:
+    def answer(side: Retrieved) -> dict[str, object]:
         nearest_link = int(side.answers[link])
         nearest_row, _, word = side.links[nearest_link].tolist()
         words = dataset[nearest_row]["target_words"]

@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from hf_xalign.cache import checksum
 from hf_xalign.config import non_default_fields
-from hf_xalign.data.load import source_entry
+from hf_xalign.data.load import Entry, source_entry
 from hf_xalign.data.monolingual import load_monolingual
 from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sources import parse_named, parse_source
@@ -77,14 +77,14 @@ def load_mapping(data: MappingText, args: MappingArguments) -> MappingTrainer:
 
 def _read_dictionaries(
     args: MappingArguments, language: str | None
-) -> tuple[dict[str, Any], dict[tuple[str, str], str], dict[str, list[dict[str, Any]]]]:
+) -> tuple[dict[str, Any], dict[tuple[str, str], str], dict[str, list[Entry]]]:
     """Return the dictionaries by option and language, their files, and the record's entries of these by option.
 
     `language` is that of files without a prefix, if it is known.
     """
     lexicons: dict[str, Any] = {"dictionary": {}, "test_dictionary": {}}
     files: dict[tuple[str, str], str] = {}
-    entries: dict[str, list[dict[str, Any]]] = {name: [] for name in lexicons}
+    entries: dict[str, list[Entry]] = {name: [] for name in lexicons}
     for name, lexicon in lexicons.items():
         for item in getattr(args, name):
             file, code = parse_source(item)
@@ -96,7 +96,7 @@ def _read_dictionaries(
     return lexicons, files, entries
 
 
-def _read_encoders(data: MappingText, args: MappingArguments) -> dict[str, Any]:
+def _read_encoders(data: MappingText, args: MappingArguments) -> dict[str, object]:
     """Return the arguments of the trainer on the encoder, or on those of both sides."""
     names = [name or data.model_name_or_path for name in (args.source_model, args.target_model)]
     encoders = [
@@ -129,7 +129,7 @@ def _vector_files(data: MappingText, args: MappingArguments) -> dict[str, str]:
     return files
 
 
-def about(item: str, source: str, text: Dataset | None = None, **more: Any) -> dict[str, Any]:
+def about(item: str, source: str, text: Dataset | None = None, **more: Any) -> Entry:
     """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
     fingerprint = checksum(path, "blake2b") if path.is_file() else None if text is None else text._fingerprint

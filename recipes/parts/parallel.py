@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.encoding import set_prompt
-from hf_xalign.data.load import load_parallel, sources
+from hf_xalign.data.load import Entry, load_parallel, sources
 from hf_xalign.data.parallel import draw_pairs, warn_of_mixed_texts
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.evaluation.scores import Protocol, read_protocols
@@ -21,8 +19,9 @@ from hf_xalign.links.frozen import read_links
 from hf_xalign.links.linking import Linking
 from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.arguments import DataArguments, TextArguments
+from hf_xalign.recipes.parts.mapping_arguments import MappingArguments
 from hf_xalign.recipes.parts.run import RunText
-from hf_xalign.record import EVAL_LINKS
+from hf_xalign.record import EVAL_LINKS, Record
 from hf_xalign.trainers.base.probes import Probe, probe_entries, read_probes
 from hf_xalign.trainers.base.run import about_scores, compared_by
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
@@ -39,16 +38,16 @@ class Corpus(RunText):
     data: TextArguments
     train: Dataset
     evaluation: Dataset
-    sources: dict[str, list[dict[str, Any]]]
+    sources: dict[str, list[Entry]]
     linking: Linking | None = None
     protocols: tuple[Protocol, ...] = (Protocol(),)
     probes: list[Probe] = field(default_factory=list)
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> Record:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text; a trainer enters what it draws."""
         return {"data": copy.deepcopy(self.sources)}
 
-    def about_seed(self, metric: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    def about_seed(self, metric: str, settings: Record, seed: int) -> Record:
         """Return the fields of a seed's `scores.json`."""
         texts = self.sources | probe_entries(self.probes)
         return about_scores(compared_by(metric), seed, settings, texts, model=self.data.model_name_or_path)
@@ -85,7 +84,7 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     too.
     """
     protocols, probes = read_protocols(getattr(data, "protocol", None)), read_probes(data.probe)
-    options: dict[str, Any] = data.reading()
+    options = data.reading()
     train = load_parallel(data.train_data, split=data.train_split, keep_unlinked=not links, **options)
     entries = {"train": sources(train)}
     if eval_links:
@@ -98,7 +97,7 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     return Corpus(data, train, evaluation, entries, protocols=protocols, probes=probes)
 
 
-def read_linking(data: DataArguments, args: Any) -> Linking:
+def read_linking(data: DataArguments, args: WordAlignmentConfig | MappingArguments) -> Linking:
     """Return how a trainer links its pairs."""
     return Linking(
         data.aligner,

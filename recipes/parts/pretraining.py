@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -31,8 +31,10 @@ from hf_xalign.modeling.languages import add_language_embeddings
 from hf_xalign.pretrained import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE, NEW, PretrainingArguments
 from hf_xalign.recipes.parts.run import RunText
+from hf_xalign.record import Record
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
 from hf_xalign.trainers.base.run import Reporting
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 
 @dataclass
@@ -53,17 +55,17 @@ class PretrainingCorpus(RunText):
     test_entries: dict[str, np.ndarray]
     candidates: dict[str, np.ndarray]
     derived: DerivedLanguage | None
-    sources: dict[str, list[dict[str, Any]]]
+    sources: dict[str, list[Entry]]
     notes: list[str]
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> Record:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
         pivot, *others = self.languages
         return {"languages": others, "pivot": pivot, "data": self.sources}
 
-    def reporting(self, data: Any) -> Reporting:
+    def reporting(self, data: object) -> Reporting:
         """Return what the recipe adds to the record, and save the derived language and the dictionary too."""
-        exports: dict[str, Callable[[Any], str]] = {}
+        exports: dict[str, Callable[[AlignmentTrainer], str]] = {}
         if self.derived is not None:
             save = self.derived.save
             exports["derived language"] = lambda trainer: save(Path(trainer.args.output_dir) / DERIVED_FILE)
@@ -127,8 +129,8 @@ def load_pretraining(data: PretrainingArguments, args: AlignMLMConfig) -> Pretra
     entries, test_entries, candidates = _dictionary(data, args, tokenizer)
     if derived is not None and counterparts is not None:
         if args.needs_entries:
-            draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
-            entries = TokenEntries.from_counterparts(counterparts, **draw, languages=(derived.base, derived.code))
+            share, seed, codes = data.dictionary_share, data.entries_seed(args), (derived.base, derived.code)
+            entries = TokenEntries.from_counterparts(counterparts, share=share, seed=seed, languages=codes)
         if len(counterparts):
             test_entries, candidates = {derived.code: counterparts}, {derived.code: counterparts[:, 1]}
     if not args.needs_entries:
@@ -155,8 +157,9 @@ def _entries(items: Sequence[str], texts: Mapping[str, Dataset]) -> list[Entry]:
 def _read(item: str, data: PretrainingArguments, limit: int | None) -> tuple[str, Dataset]:
     """Return language and text: the column `words` (CoNLL-U: with the columns of trees), or `text`."""
     source, language = parse_named(item, "corpus")
-    options: dict[str, Any] = {"text_column": data.text_column, "revision": data.dataset_revision}
-    return language, load_monolingual(source, max_sentences=limit, words=True, **options)
+    column, revision = data.text_column, data.dataset_revision
+    text = load_monolingual(source, max_sentences=limit, words=True, text_column=column, revision=revision)
+    return language, text
 
 
 def _column(corpus: Dataset) -> str:
@@ -252,9 +255,9 @@ def _dictionary(
         return None, {}, {}
     path, language = parse_named(data.dictionary, "dictionary")
     words = load_dictionary(path)
-    draw: dict[str, Any] = {"share": data.dictionary_share, "seed": data.entries_seed(args)}
-    codes = (data.target_lang, language)
-    entries = TokenEntries.from_dictionary(words, tokenizer, name=data.dictionary, **draw, languages=codes)
+    share, seed, codes = data.dictionary_share, data.entries_seed(args), (data.target_lang, language)
+    name = data.dictionary
+    entries = TokenEntries.from_dictionary(words, tokenizer, name=name, share=share, seed=seed, languages=codes)
     if data.test_dictionary is None:
         return entries, {}, {}
     known = TokenEntries.from_dictionary(words, tokenizer, name=data.dictionary).ids

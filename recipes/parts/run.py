@@ -15,7 +15,7 @@ from hf_xalign.config import non_default_fields
 from hf_xalign.errors import InputError
 from hf_xalign.hub.files import check_recorded_base
 from hf_xalign.recipes.parts.command import settle_cpu
-from hf_xalign.record import base_entry
+from hf_xalign.record import Record, base_entry
 from hf_xalign.tables import format_table
 from hf_xalign.tasks.results import format_scores
 from hf_xalign.trainers.base import search
@@ -80,11 +80,11 @@ class RunText:
         """Describe what the trainer does not show of the text, one line each."""
         return []
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> Record:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text."""
         raise NotImplementedError
 
-    def reporting(self, data: Any) -> Reporting:
+    def reporting(self, data: object) -> Reporting:
         """Return what a recipe with the arguments `data` adds to the record of its run."""
         return Reporting(
             settings=non_default_fields(data),
@@ -97,7 +97,7 @@ class RunText:
         """Return text for a trainer that is to be timed, and how many times as many rows this text has."""
         return self, 1.0
 
-    def reuse(self, trainer: Any) -> None:
+    def reuse(self, trainer: AlignmentTrainer) -> None:
         """Keep what the trainer of the next seed can use."""
 
 

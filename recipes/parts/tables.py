@@ -97,7 +97,7 @@ class Paper:
         """Return one of the tables."""
         return Table(self, name, self.content["tables"][name])
 
-    def expand(self, text: str, names: Mapping[str, Any], needed: list[Command]) -> str:
+    def expand(self, text: str, names: Mapping[str, object], needed: list[Command]) -> str:
         """Replace variables and steps in a text; the commands of these steps are added to `needed`."""
 
         def value(match: re.Match[str]) -> str:
@@ -109,7 +109,7 @@ class Paper:
 
         return re.sub(r"\$(\w+)", value, text)
 
-    def commands(self, step: str, names: Mapping[str, Any]) -> list[Command]:
+    def commands(self, step: str, names: Mapping[str, object]) -> list[Command]:
         """Return the command of a step, after those that it needs."""
         entry, needed = self.content["steps"][step], list[Command]()
         words = shlex.split(self.expand(entry["run"], names, needed))
@@ -265,7 +265,7 @@ def find(names: Sequence[str], root: Path, data: Mapping[str, str] | None = None
 
 
 @cache
-def settings(command: Command) -> tuple[Any, ...]:
+def settings(command: Command) -> tuple[object, ...]:
     """Return the settings of a command as its recipe reads them, without looking for files."""
     train = command.words[0] == "train"
     recipe = importlib.import_module(f"hf_xalign.recipes.{command.words[train]}")

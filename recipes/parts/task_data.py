@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from datasets import Dataset, concatenate_datasets
-from transformers import PreTrainedTokenizerBase, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from hf_xalign.data.builtin import resolve_model
 from hf_xalign.data.derived.language import DerivedLanguage
@@ -21,17 +21,11 @@ from hf_xalign.modeling.loading import load_tokenizer
 from hf_xalign.recipes.parts.pretraining_arguments import DERIVED_FILE
 from hf_xalign.recipes.parts.run import RunText
 from hf_xalign.recipes.parts.task_arguments import ContinualArguments, FinetuneArguments, TaskArguments
-from hf_xalign.tasks import (
-    Examples,
-    TaggingTask,
-    Task,
-    by_language,
-    find_task,
-    load_tagger,
-    load_task_model,
-)
+from hf_xalign.record import Record
+from hf_xalign.tasks import Examples, TaggingTask, Task, by_language, find_task, load_tagger, load_task_model
 from hf_xalign.tasks.crossing import code_switch, derive_examples, read_crossed
 from hf_xalign.trainers.base.run import about_scores
+from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.task import text_entry
 from hf_xalign.trainers.task_config import TaskConfig
 
@@ -49,7 +43,7 @@ class TaskData(RunText):
     data: TaskArguments
     pairs: Dataset | None = None  # sentence pairs of continual alignment
     # Training text with the word vectors of a tagger's frozen encoder, by encoder and adapter.
-    read: dict[tuple[str, str | None], Any] = field(default_factory=dict)
+    read: dict[tuple[str, str | None], Dataset] = field(default_factory=dict)
 
     def sample(self, rows: int) -> tuple[TaskData, float]:
         """Return the task with about this many examples, as if in one language, and how many times as many it has."""
@@ -67,7 +61,7 @@ class TaskData(RunText):
             f"score    {self.task.metric}",
         ]
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> Record:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text, in the command line's order."""
         data = self.data
         texts = {
@@ -80,7 +74,7 @@ class TaskData(RunText):
             kinds["pairs"] = sources(self.pairs)
         return {"data": kinds}
 
-    def model(self, args: Any) -> tuple[Any, PreTrainedTokenizerBase]:
+    def model(self, args: TaskConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """Return the task's model with a new head for one seed, `args.seed`, and its tokenizer."""
         encoder, module = self.data.named(args.seed)
         with args.main_process_first(desc="making the built-in encoder"):
@@ -91,21 +85,21 @@ class TaskData(RunText):
         if isinstance(self.task, TaggingTask):
             tagger = cast(FinetuneArguments, self.data)
             options |= {"layers": tagger.tagger_layers, "lstm_size": tagger.tagger_lstm_size}
-            model: Any = load_tagger(encoder, self.task, **options)
+            model: PreTrainedModel = load_tagger(encoder, self.task, **options)
         else:
             model = load_task_model(encoder, self.task, **options)
         return model, load_tokenizer(path, revision=revision)
 
-    def train_rows(self, seed: int) -> Any:
+    def train_rows(self, seed: int) -> Dataset | list[Examples]:
         """Return the training text, read by an earlier seed if that was on the same frozen encoder."""
         return self.read.get(self.data.named(seed), self.train)
 
-    def reuse(self, trainer: Any) -> None:
+    def reuse(self, trainer: AlignmentTrainer) -> None:
         """Keep the training text that a tagger has read."""
         if isinstance(self.task, TaggingTask):
             self.read = {self.data.named(trainer.args.seed): trainer.train_dataset}
 
-    def about_seed(self, metric: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    def about_seed(self, metric: str, settings: Record, seed: int) -> Record:
         """Return the fields of a seed's `scores.json`."""
         trained = "+".join(dict.fromkeys(part.language for part in self.train))
         compared = {"task": self.task.kind, "metric": self.task.metric, "train_language": trained}
@@ -146,7 +140,7 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
     train = [read(item, **of_training) for item in data.train_data]
     if data.code_switch:
         # Questions are matched by their ids, pairs of texts by row.
-        by_id: dict[str, Any] = {"max_examples": None} if "id" in train[0].rows.column_names else {}
+        by_id = {"max_examples": None} if "id" in train[0].rows.column_names else {}
         english = read(data.code_switch, **{**of_training, **by_id})
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
@@ -157,7 +151,7 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
     return train, evaluation, selection
 
 
-def _read_derived(read: Callable[..., Examples], language: Any, item: str, **options: Any) -> Examples:
+def _read_derived(read: Callable[..., Examples], language: DerivedLanguage, item: str, **options: Any) -> Examples:
     """Read text; what is named by the code of the derived language is derived."""
     examples, source = read(item, **options), item.partition("=")[2]
     if examples.language != language.code:

@@ -16,6 +16,7 @@ from hf_xalign.errors import NonFiniteLossError
 from hf_xalign.trainers.base.checkpoints import last_complete_checkpoint
 
 if TYPE_CHECKING:
+    from hf_xalign.trainers.base.saving import SavingTrainer
     from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
@@ -54,10 +55,10 @@ class StepStart(TrainerCallback):
         self._trainer = trainer
         self._epoch = 0
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
+    def on_train_begin(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
         """Find the epoch of a resumed run; a run that had ended takes no step."""
         batches = len(of_trainer["train_dataloader"])
-        self._epoch = state.global_step // -(-batches // args.gradient_accumulation_steps)
+        self._epoch = state.global_step // -(-batches // self._trainer.args.gradient_accumulation_steps)
         if state.is_world_process_zero:
             warn_of_no_training(of_trainer["lr_scheduler"], state.max_steps)
         self._trainer.begin()
@@ -86,19 +87,19 @@ class StepEnd(TrainerCallback):
     def __init__(self, trainer: AlignmentTrainer):
         self._trainer = trainer
 
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
+    def on_step_end(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
         """Settle what happens after a step."""
         trainer = self._trainer
         ended = has_ended(trainer)
-        if args.logging_strategy != "no" and (state.global_step == 1 or ended):
+        if trainer.args.logging_strategy != "no" and (state.global_step == 1 or ended):
             control.should_log = True
         if control.should_log or control.should_save or control.should_evaluate:
             stop_if_not_finite(trainer)
         # The run scores the end itself, by more scores.
-        if trainer.run_scores_ends and not args.load_best_model_at_end and ended:
+        if trainer.run_scores_ends and not trainer.args.load_best_model_at_end and ended:
             control.should_evaluate = False
 
-    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
+    def on_epoch_end(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
         """Settle what happens after an epoch."""
         if self._trainer.resumed_at_end:  # no step was taken
             control.should_log = control.should_save = control.should_evaluate = False
@@ -106,7 +107,7 @@ class StepEnd(TrainerCallback):
             self.on_step_end(args, state, control)
 
 
-def warn_of_no_training(schedule: Any, steps: int) -> None:
+def warn_of_no_training(schedule: object, steps: int) -> None:
     """Warn if the learning rate of every step is 0."""
     schedule = getattr(schedule, "scheduler", schedule)
     if not isinstance(schedule, LambdaLR):
@@ -127,7 +128,7 @@ def has_ended(trainer: AlignmentTrainer) -> bool:
     return stopped or trainer.state.global_step >= trainer.state.max_steps
 
 
-def stop_if_not_finite(trainer: Any) -> None:
+def stop_if_not_finite(trainer: SavingTrainer) -> None:
     """Raise a NonFiniteLossError if a loss since the start, or a weight now, is NaN or infinite on any process."""
     weights = [local_shard(p.detach()) for p in trainer.model.parameters() if p.requires_grad]
     bad = (trainer.not_finite | ~torch.stack([torch.isfinite(weight).all() for weight in weights]).all()).float()

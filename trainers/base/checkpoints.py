@@ -54,7 +54,7 @@ _SIGNS = ("results.json", "config.json", "adapter_config.json", "maps/*.safetens
 _MORE = ("README.md", "model*.safetensors", "model.safetensors.index.json", "adapter_model*", "scores.json")
 
 
-def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, Any] | None = None) -> None:
+def mark_complete(checkpoint: str | os.PathLike, text: Mapping[str, object] | None = None) -> None:
     """Mark `checkpoint` as complete by the checksums of its files, after all processes have written theirs.
 
     `text` describes the training text, for [`check_same_text`].
@@ -213,7 +213,7 @@ def _check_same_settings(args: AlignmentConfig, checkpoint: Path) -> None:
         )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -16,6 +16,8 @@ from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.training_args import ParallelMode
@@ -127,7 +129,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
     The Trainer would also save the weights a second time, in a pickle. All processes must call this.
     """
-    optimizer, scheduler = cast(Any, trainer.optimizer), cast(Any, trainer.lr_scheduler)
+    optimizer, scheduler = cast(Optimizer, trainer.optimizer), cast(LRScheduler, trainer.lr_scheduler)
     state = full_state(optimizer.state_dict())
     if trainer.args.should_save:
         torch.save(state, folder / OPTIMIZER_NAME)
@@ -136,7 +138,7 @@ def save_optimizer(trainer: Trainer, folder: Path) -> None:
 
 def load_optimizer(trainer: Trainer, folder: Path) -> None:
     """Load the state from [`save_optimizer`] or a run without FSDP, each process its shards."""
-    optimizer, scheduler = cast(Any, trainer.optimizer), cast(Any, trainer.lr_scheduler)
+    optimizer, scheduler = cast(Optimizer, trainer.optimizer), cast(LRScheduler, trainer.lr_scheduler)
     state = torch.load(folder / OPTIMIZER_NAME, map_location="cpu", weights_only=True, mmap=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, values in state["state"].items():

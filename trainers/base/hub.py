@@ -25,7 +25,7 @@ def check_push(args: TrainingArguments) -> None:
 class HubTrainer(Trainer):
     """`Trainer` that pushes the trained model with [`hf_xalign.hub.push`], and no checkpoints, which hold pickles."""
 
-    def _check_push(self, model: Any) -> None:
+    def _check_push(self, model: object) -> None:
         """Raise an InputError if the run cannot be pushed: its adapter's base is local, or the Hub refuses it."""
         for config in getattr(model, "peft_config", {}).values():
             base = config.base_model_name_or_path

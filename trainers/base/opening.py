@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from datasets import Dataset
@@ -24,19 +24,22 @@ from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import base_entry
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
+if TYPE_CHECKING:
+    from hf_xalign.trainers.base.trainer import AlignmentTrainer
+
 logger = logging.getLogger(__name__)
 
 ModelInit = Callable[..., PreTrainedModel]
 
 
-def make_model(model_init: ModelInit, args: AlignmentConfig, trial: Any = None) -> PreTrainedModel:
+def make_model(model_init: ModelInit, args: AlignmentConfig, trial: object = None) -> PreTrainedModel:
     """Call `model_init` with the seed of `args`; a function with one argument gets the trial of the search."""
     set_seed(args.seed)
     return model_init(trial) if number_of_arguments(model_init) == 1 else model_init()
 
 
 def open_model(
-    model: Any, tokenizer: PreTrainedTokenizerBase | None
+    model: object, tokenizer: PreTrainedTokenizerBase | None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a model that was given, of a `SentenceTransformer` its encoder, and its tokenizer."""
     if isinstance(model, nn.Sequential):
@@ -102,7 +105,7 @@ def sketch_of_base(model: PreTrainedModel) -> str | None:
     """Return the fingerprint of the encoder below a `PeftModel`'s adapters, unless their config has it."""
     if not isinstance(model, PeftModel):
         return None
-    for config in cast(Any, model).peft_config.values():
+    for config in model.peft_config.values():
         if isinstance(config, XAlignConfig) or changed_start(config):
             return None
     return sketch_base(model)
@@ -114,7 +117,7 @@ def describe_encoder(name: str, model: PreTrainedModel) -> str:
     return f"encoder  {base_entry(name)['name']}: {parameters / 1e6:.1f} million parameters"
 
 
-def describe_pairs(train: Dataset, counts: Mapping[str, Mapping[str, Any]], held_out: Dataset | None) -> list[str]:
+def describe_pairs(train: Dataset, counts: Mapping[str, Mapping[str, object]], held_out: Dataset | None) -> list[str]:
     """Describe numbers of training pairs by language pair, the first pair of each, and the held-out pairs."""
     lines = []
     for pair, numbers in counts.items():
@@ -129,7 +132,7 @@ def describe_pairs(train: Dataset, counts: Mapping[str, Mapping[str, Any]], held
 
 
 def find_model(
-    trainer: Any,
+    trainer: AlignmentTrainer,
     model: str | PreTrainedModel | None,
     tokenizer: PreTrainedTokenizerBase | None,
     revision: str = "main",

@@ -55,7 +55,7 @@ class Probe:
         header = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
         write_examples(folder, examples, **header)
 
-    def entries(self, kind: str) -> list[dict[str, Any]]:
+    def entries(self, kind: str) -> list[dict[str, str | int | None]]:
         """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""
         texts = [self.train] if kind == "train" else list(self.tests.values())
         return [
@@ -88,9 +88,9 @@ def keep_examples(
         probes[number].save(probe_examples, folder / probes[number].name / stage / f"seed-{seed}")
 
 
-def probe_entries(probes: Sequence[Probe]) -> dict[str, list[dict[str, Any]]]:
+def probe_entries(probes: Sequence[Probe]) -> dict[str, list[dict[str, str | int | None]]]:
     """Return the record's entries of the probes' text, by kind; none without probes."""
-    entries: dict[str, list[dict[str, Any]]] = {}
+    entries: dict[str, list[dict[str, str | int | None]]] = {}
     for probe in probes:
         for kind in ("train", "test"):
             entries.setdefault(f"probe_{kind}", []).extend(probe.entries(kind))

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from peft import PeftModel
+from peft import PeftConfig, PeftModel
 from transformers import PreTrainedModel
 from transformers.utils.logging import get_logger
 
 from hf_xalign.cache import checksum, read_mark
 from hf_xalign.data.arrow import count_languages
-from hf_xalign.data.load import sources
+from hf_xalign.data.load import Entry, sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
 from hf_xalign.errors import InputError
@@ -39,6 +39,7 @@ from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.record import Record, base_entry, find_warnings, finish_record, phase, start_record, write_record
 from hf_xalign.score import Score
+from hf_xalign.statistics.examples import ExampleScores
 from hf_xalign.tables import before_table
 from hf_xalign.tasks.results import RUN, write_scores
 from hf_xalign.tasks.task import TaskScores
@@ -130,7 +131,7 @@ class Reporting:
     settings: Record = field(default_factory=dict)
     text: Record = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    exports: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    exports: Mapping[str, Callable[[AlignmentTrainer], str]] = field(default_factory=dict)
     show: Callable[[str], None] = shown.info
 
 
@@ -143,7 +144,6 @@ class Run:
         seconds: time that it took to make the trainer.
         probes: labelled text that the frozen vectors are probed with.
         protocols: protocols that word retrieval is scored by.
-        reporting: what the script that made the trainer adds.
     """
 
     def __init__(
@@ -154,10 +154,9 @@ class Run:
         *,
         probes: Sequence[Probe] = (),
         protocols: Sequence[Protocol] = (Protocol(),),
-        reporting: Reporting,
     ):
         self.trainer, self.base_model = trainer, base_model
-        self.probes, self.protocols, self.reporting = probes, protocols, reporting
+        self.probes, self.protocols, self.reporting = probes, protocols, trainer.reporting
         self.record: dict[str, Any] = {}
         self.seconds = {**self.reporting.seconds, "preparing": round(seconds, 3)}
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
@@ -165,7 +164,7 @@ class Run:
         self.distances: dict[str, Any] = {}
         # Scores of every sentence: of retrieval by stage, and of each probe by stage and its number.
         self.examples: dict[str, Examples] = {}
-        self.probed: dict[tuple[str, int], Any] = {}
+        self.probed: dict[tuple[str, int], dict[str, ExampleScores]] = {}
         self._scored_at, self._kept = -1, dict[str, str]()
         self._known: dict[int, Scores] = {}
 
@@ -221,12 +220,12 @@ class Run:
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
         self._scored_at, self._known = -1, {0: broadcast_object_list([scores])[0]}
 
-    def _text(self) -> dict[str, Any]:
+    def _text(self) -> Record:
         """Return the arguments of `start_record` on the text, with the text of the probes."""
-        entries = self.trainer.text_entries() | dict(self.reporting.text)
-        return entries | {"data": entries["data"] | probe_entries(self.probes)}
+        entries = {**self.trainer.text_entries(), **self.reporting.text}
+        return {**entries, "data": entries["data"] | probe_entries(self.probes)}
 
-    def known(self, dataset: Any) -> Scores | None:
+    def known(self, dataset: object) -> Scores | None:
         """Return the scores of the evaluation set at this step, if `dataset` is that set and the run has them."""
         return self._known.get(self.trainer.state.global_step) if dataset is self.trainer.eval_dataset else None
 
@@ -289,7 +288,7 @@ class Run:
         track_record(trainer.args, record)
         self.keep_scores(folder)
 
-    def about_scores(self) -> dict[str, Any]:
+    def about_scores(self) -> Record:
         """Return the fields of the run's `scores.json`, before there are scores."""
         trainer = self.trainer
         settings = {**self.reporting.settings, **trainer.args.changed(), "preset": trainer.args.preset}
@@ -309,7 +308,7 @@ class Run:
             )
 
 
-def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
+def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[Entry]:
     """Return the record's entries of a text: of its sources, or of its languages if it is a part of them.
 
     `pairs` are the numbers by language of those that are used, by default all.
@@ -326,7 +325,7 @@ def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[
     return entries
 
 
-def given_entries(train: Dataset, held_out: Dataset, drawn: Mapping[str, int] | None = None) -> dict[str, Any]:
+def given_entries(train: Dataset, held_out: Dataset, drawn: Mapping[str, int] | None = None) -> Record:
     """Return languages, pivot and entries of text that was given in Python, as arguments of `start_record`.
 
     `drawn` are the numbers of training pairs by language, if not all are trained on.
@@ -342,7 +341,7 @@ def about_scores(
     settings: Record,
     sources: Mapping[str, Iterable[Record]],
     **models: str | None,
-) -> dict[str, Any]:
+) -> Record:
     """Return the fields of a run's `scores.json` next to its scores: what is compared, and what may change it.
 
     Args:
@@ -390,7 +389,7 @@ def keep_scores(
     examples: Mapping[str, Examples],
     seed: int,
     probes: Sequence[Probe] = (),
-    probed: Mapping[tuple[str, int], Any] = MappingProxyType({}),
+    probed: Mapping[tuple[str, int], Mapping[str, ExampleScores]] = MappingProxyType({}),
     *,
     about: Callable[[], Record],
     warnings: Sequence[str],
@@ -447,7 +446,7 @@ def drift(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor])
     return changes
 
 
-def adapter_entry(config: Any) -> dict[str, Any]:
+def adapter_entry(config: PeftConfig) -> dict[str, object]:
     """Return the record's entry of an adapter: its PEFT type, and the languages that have a map each."""
     return {
         "peft_type": str(getattr(config.peft_type, "value", config.peft_type)),

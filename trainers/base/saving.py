@@ -75,6 +75,8 @@ class SavingTrainer(HubTrainer):
     trained_text: dict[str, Any]
     # True if the checkpoint that training resumed from is of a run that had ended.
     resumed_at_end: bool = False
+    # True from the first loss on that is not finite.
+    not_finite: torch.Tensor
     _trained: bool = False
     # True if `cache_start` was called.
     _start_cached: bool = False
@@ -191,7 +193,7 @@ class SavingTrainer(HubTrainer):
                 self.cache_start()
                 caching = times * (time.perf_counter() - start)
                 cache_bytes = times * sum(file.stat().st_size for file in Path(folder).rglob("*.bin"))
-                _, note = self.layers_computed_once(self.model, len(cast(Any, rows)))
+                _, note = self.layers_computed_once(self.model, len(cast(Dataset, rows)))
                 loader = self.get_train_dataloader()
                 model = self.accelerator.prepare_model(self.model)
                 typical = statistics.median(self._time_steps(model, loader))
@@ -210,7 +212,7 @@ class SavingTrainer(HubTrainer):
         self.show(f"steps    about {batches * typical / 60:.1f} minutes: {batches:.0f} batches of {typical:.2f} s")
         return {"cache_bytes": cache_bytes, "caching": caching, "training": batches * typical, "batches": batches}
 
-    def _time_steps(self, model: nn.Module, loader: Iterable[Any]) -> list[float]:
+    def _time_steps(self, model: nn.Module, loader: Iterable[dict[str, torch.Tensor]]) -> list[float]:
         """Return the seconds of a few micro-batches, without the first, which warms up, if there are more."""
         seconds = []
         self.current_gradient_accumulation_steps = 1

@@ -15,6 +15,7 @@ from transformers.trainer_utils import BestRun
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.objectives.term import Objective
+from hf_xalign.record import Record
 from hf_xalign.score import Score
 from hf_xalign.tasks.task import TaskScores
 from hf_xalign.trainers.base.run import Run, compared_by, given_entries, headlines
@@ -38,8 +39,8 @@ class ScoringTrainer(SavingTrainer):
     # Step of the last row of the log.
     _terms_since: int = 0
     # Training and evaluation text as they were given, if there is a record.
-    _given: Any = None
-    _given_held_out: Any = None
+    _given: Dataset | None = None
+    _given_held_out: Dataset | None = None
     # Numbers of pairs by language that were drawn from the training text.
     _drawn: Mapping[str, int] | None = None
 
@@ -121,11 +122,11 @@ class ScoringTrainer(SavingTrainer):
         """Return whether the run has text to be scored on."""
         return self.eval_dataset is not None
 
-    def text_entries(self) -> dict[str, Any]:
+    def text_entries(self) -> Record:
         """Return languages, pivot and text entries as arguments of [`~hf_xalign.record.start_record`]."""
         return given_entries(self._given, self._given_held_out, self._drawn)
 
-    def last_entries(self) -> dict[str, Any]:
+    def last_entries(self) -> Record:
         """Return further entries of the record of a finished run."""
         return {}
 
@@ -136,7 +137,7 @@ class ScoringTrainer(SavingTrainer):
         """
         raise NotImplementedError
 
-    def about_scores(self) -> dict[str, Any]:
+    def about_scores(self) -> Record:
         """Return the fields of the run's `scores.json`, before there are scores."""
         if self.run is None:
             raise InputError("train_seeds: there is nothing to score. Give the trainer an eval_dataset.")

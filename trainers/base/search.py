@@ -19,7 +19,7 @@ from transformers.trainer_utils import BestRun, default_hp_space_optuna
 from hf_xalign.cache import hold_folder, read_mark
 from hf_xalign.checks import require
 from hf_xalign.errors import InputError, NonFiniteLossError, suggestion
-from hf_xalign.record import to_plain
+from hf_xalign.record import Record, to_plain
 from hf_xalign.tasks.results import SCORES, begin, finished
 from hf_xalign.trainers.base.checkpoints import clear_run, last_complete_checkpoint, signs_of_run
 from hf_xalign.trainers.base.opening import make_model
@@ -40,11 +40,11 @@ def train_seeds(
     args: Any,
     seeds: Sequence[int],
     *,
-    about: Callable[[int], dict[str, Any]] | None = None,
+    about: Callable[[int], Record] | None = None,
     after: Callable[[Any], None] = lambda trainer: None,
     save_models: bool = True,
     show: Callable[[str], None] = shown.info,
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """Train and save under each seed, in a folder `seed-<number>` of `args.output_dir`, which `compare` reads.
 
     The same call again keeps finished seeds, and resumes an interrupted one from its last checkpoint.
@@ -225,7 +225,7 @@ class _Report(TrainerCallback):
     def __init__(self, trial: optuna.Trial, value: Callable[[dict[str, float]], float]):
         self.trial, self.value = trial, value
 
-    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_evaluate(self, args: object, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         import optuna
 
         self.trial.report(self.value(kwargs["metrics"]), state.global_step)

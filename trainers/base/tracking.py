@@ -7,11 +7,11 @@ in `report_to` through the Trainer's own callbacks.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedConfig, TrainerState, TrainingArguments
+from transformers import PreTrainedConfig, PreTrainedModel, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
 
 from hf_xalign.checks import check_choice
@@ -20,6 +20,8 @@ from hf_xalign.record import Record, portable, to_plain
 from hf_xalign.tables import score_values
 
 if TYPE_CHECKING:
+    import wandb
+
     from hf_xalign.trainers.base.trainer import AlignmentTrainer
 
 # Parts of a record that are known only after training; the others go into the W&B config.
@@ -70,7 +72,7 @@ def use_tracker(trainer: AlignmentTrainer) -> None:
             callback.setup = partial(_set_up, callback.setup)
 
 
-def _set_up(setup: Callable[..., Any], args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
+def _set_up(setup: Callable[..., None], args: object, state: object, model: PreTrainedModel, **kwargs: Any) -> None:
     """Call a tracker's `setup`, which records the configs of model and adapters, with portable names in them."""
     configs = [model.config, *(getattr(model, "peft_config", None) or {}).values()]
     configs += [value for value in vars(model.config).values() if isinstance(value, PreTrainedConfig)]
@@ -115,7 +117,7 @@ def finish_run(args: TrainingArguments) -> None:
         run.finish()
 
 
-def _live_run(args: TrainingArguments) -> Any:
+def _live_run(args: TrainingArguments) -> wandb.Run | None:
     if "wandb" not in (args.report_to or []) or args.process_index != 0:
         return None
     import wandb
@@ -123,7 +125,7 @@ def _live_run(args: TrainingArguments) -> Any:
     return wandb.run
 
 
-def _score_table(scores: Mapping[str, Any]) -> tuple[list[str | int], list[list[Any]]]:
+def _score_table(scores: Record) -> tuple[list[str | int], list[list[str | float | None]]]:
     """Return columns and rows: language, metric, the score at each stage, and after minus before."""
     stages = [stage for stage in ("before", "untrained", "after") if scores.get(stage)]
     # W&B refuses a column with two types, such as counts and shares.

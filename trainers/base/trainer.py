@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
@@ -17,12 +17,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers.data.data_collator import DataCollator
 from transformers.trainer_utils import IntervalStrategy
+from transformers.utils import ModelOutput
 from transformers.utils.logging import set_verbosity
 
 from hf_xalign.cache import check_output
 from hf_xalign.checks import check, excludes
-from hf_xalign.data.batches.sampling import PairSampler, lengths_and_languages
+from hf_xalign.data.batches.sampling import PairedSampler, PairSampler, lengths_and_languages
 from hf_xalign.data.encoding import check_pieces, set_prompt
 from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import only_language
@@ -44,6 +46,12 @@ logger = logging.getLogger(__name__)
 Batch = dict[str, torch.Tensor]
 Counts = torch.Tensor | int | None
 """Counts of an optimizer step, int64 (terms,); None for a batch that is a step of its own."""
+Prepared = tuple[PreTrainedModel, Dataset, DataCollator]
+"""Model to train, its encoded data and their collator."""
+Computed = tuple[Batch, ModelOutput]
+"""Vectors of a batch by their names, and the model's output."""
+Loss = torch.Tensor | tuple[torch.Tensor, ModelOutput | None]
+"""Loss of a batch, with the model's output where it is asked for."""
 
 
 class AlignmentTrainer(ScoringTrainer):
@@ -106,7 +114,7 @@ class AlignmentTrainer(ScoringTrainer):
     # Arguments by keyword of this trainer, from which a search makes others.
     arguments: Mapping[str, Any]
 
-    def __new__(cls, *_: Any, **arguments: Any) -> Self:
+    def __new__(cls, *_: object, **arguments: Any) -> Self:
         """Keep the arguments, if there is a `model_init` for a search."""
         trainer = super().__new__(cls)
         own = {"model", "args", "model_init"}  # every trial has its own
@@ -119,8 +127,8 @@ class AlignmentTrainer(ScoringTrainer):
         model: str | PreTrainedModel | None = None,
         args: AlignmentConfig | None = None,
         *,
-        train_dataset: Any,
-        eval_dataset: Any = None,
+        train_dataset: Dataset | Mapping[str, Dataset],
+        eval_dataset: Dataset | Mapping[str, Dataset] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         objective: Sequence[Term] | None = None,
         peft_config: PeftConfig | None = None,
@@ -207,16 +215,15 @@ class AlignmentTrainer(ScoringTrainer):
         check_optimizer(self.optimizer, self.model)
         use_tracker(self)
         self._term_sums: dict[str, torch.Tensor] = {}
-        # True from the first loss on that is not finite.
         self.not_finite = torch.zeros((), dtype=torch.bool, device=self.args.device)
         self._complete()
         if self._recorded and self._has_scores():
-            options: Any = {"probes": probes, "protocols": protocols, "reporting": self.reporting}
-            self.run = Run(self, name or base_model, time.perf_counter() - start, **options)
+            seconds = time.perf_counter() - start
+            self.run = Run(self, name or base_model, seconds, probes=probes, protocols=protocols)
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         """Store the terms of the loss, by default those of the settings, before anything is loaded."""
-        args: Any = self.args
+        args = self.args
         if objective is not None and not args.LOSS:
             raise InputError(f"objective: the loss of {type(self).__name__} is not a list of terms. Remove it.")
         if objective is not None:
@@ -245,8 +252,8 @@ class AlignmentTrainer(ScoringTrainer):
         only_language(pairs, "target_lang", name)
         return pairs
 
-    def _prepare(self, model: PreTrainedModel, train_dataset: Any) -> tuple[PreTrainedModel, Any, Any]:
-        """Return the model to train, its encoded data and their collator, before `Trainer.__init__` runs."""
+    def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
+        """Prepare model and data before `Trainer.__init__` runs."""
         raise NotImplementedError
 
     def get_train_dataloader(self) -> DataLoader:
@@ -260,7 +267,7 @@ class AlignmentTrainer(ScoringTrainer):
             is_training=True,
         )
 
-    def make_sampler(self, dataset: Dataset) -> Any:
+    def make_sampler(self, dataset: Dataset) -> PairSampler | PairedSampler:
         """Return the order of the training rows, which is a function of seed and epoch alone."""
         strategy = self.args.train_sampling_strategy
         lengths, languages, names = lengths_and_languages(dataset)
@@ -271,7 +278,7 @@ class AlignmentTrainer(ScoringTrainer):
         batch = self.args.train_batch_size * self.args.world_size
         if self.args.dataloader_drop_last and len(lengths) < batch:
             raise InputError(f"dataloader_drop_last=true: {len(lengths)} rows fill no batch of {batch}. Remove it.")
-        self.sampler = PairSampler(
+        self.sampler: PairSampler | PairedSampler = PairSampler(
             lengths,
             languages,
             step_pairs=batch * self.args.gradient_accumulation_steps,
@@ -300,7 +307,9 @@ class AlignmentTrainer(ScoringTrainer):
             counts = self.accelerator.reduce(counts, reduction="sum")
         return counts
 
-    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
+    def get_batch_samples(
+        self, epoch_iterator: Iterator, num_batches: int, device: torch.device
+    ) -> tuple[list, Counts]:
         """Return the micro-batches of an optimizer step, none for a run that had ended, and their counts."""
         if self.resumed_at_end:
             return [], None
@@ -308,7 +317,7 @@ class AlignmentTrainer(ScoringTrainer):
 
     def compute_loss(
         self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+    ) -> Loss:
         """Return the micro-batch's share of the step's loss, summed over micro-batches and averaged over processes.
 
         Without `num_items_in_batch`, int64 (terms,), the step is this batch alone.

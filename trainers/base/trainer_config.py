@@ -50,13 +50,13 @@ PARTS = "only a part of this method's tokens are its model's input_ids. Remove i
 _HARMLESS = {"non_blocking", "gradient_accumulation_kwargs", "use_configured_state"}
 # Schedules that follow a score.
 BY_SCORE = ("reduce_lr_on_plateau", "greedy")
-_SCORED: dict[str, Any] = {"why": "nothing is scored in training otherwise", "eval_strategy": ("steps", "epoch")}
-SCORED = needs(**_SCORED)
+_WHY, _SCORES = "nothing is scored in training otherwise", ("steps", "epoch")
+SCORED = needs(_WHY, eval_strategy=_SCORES)
 # Rules of the fields that transformers defines.
 RULES: dict[str, Rule] = {
     "load_best_model_at_end": SCORED,
-    "save_strategy": needs(when="best", **_SCORED),
-    "lr_scheduler_type": needs(when=BY_SCORE, **_SCORED),
+    "save_strategy": needs(_WHY, when="best", eval_strategy=_SCORES),
+    "lr_scheduler_type": needs(_WHY, when=BY_SCORE, eval_strategy=_SCORES),
 }
 
 
@@ -65,7 +65,7 @@ def check_resolved(args: AlignmentConfig) -> None:
 
     Optimizer and schedule are made on a single number, as the Trainer makes them when everything is loaded.
     """
-    accelerator = cast(Any, args.accelerator_config)
+    accelerator: object = args.accelerator_config
     default = vars(type(accelerator)())
     changed = {name for name, value in vars(accelerator).items() if value != default.get(name)} - _HARMLESS
     if changed:
@@ -89,7 +89,7 @@ def check_resolved(args: AlignmentConfig) -> None:
         mode = "max" if args.greater_is_better else "min"
         args.lr_scheduler_kwargs = {**cast(dict, args.lr_scheduler_kwargs or {}), "mode": mode}
     with explained(f"lr_scheduler_type={schedule}", ValueError, TypeError):
-        get_scheduler(schedule, torch.optim.SGD([torch.zeros(1)], lr=0.1), 1, 10, cast(Any, args.lr_scheduler_kwargs))
+        get_scheduler(schedule, torch.optim.SGD([torch.zeros(1)], lr=0.1), 1, 10, cast(dict, args.lr_scheduler_kwargs))
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer | None, model: torch.nn.Module) -> None:
@@ -133,7 +133,7 @@ def by_preset(help: str, group: str = "Objective", **checks: Any) -> Any:
     return setting(None, help=f"{help} Default: by preset.", group=group, **checks)
 
 
-def own(default: Any, help: str, group: str = "Objective", **checks: Any) -> Any:
+def own(default: object, help: str, group: str = "Objective", **checks: Any) -> Any:
     """Return a field with its own default."""
     return setting(default, help=help, group=group, **checks)
 
@@ -290,7 +290,7 @@ class AlignmentConfig(TrainingArguments):
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""
         return portable(json.loads(mask_secrets(json.dumps(super().to_dict()))))
 
-    def changed(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, object]:
         """Return the settings that differ from preset and defaults, as plain JSON and without credentials."""
         preset = {name: to_plain(value) for name, value in self.preset_defaults().items()}
         changed = non_default_fields(self).items()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from hf_xalign.cache import map_rows
 from hf_xalign.data.arrow import count_languages
@@ -25,14 +26,7 @@ from hf_xalign.data.encoding import encode_pairs, encode_when_read, position_lim
 from hf_xalign.data.parallel import COLUMNS
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.distances import HISTOGRAM_PAIRS, known_distances
-from hf_xalign.evaluation.scores import (
-    Means,
-    Scores,
-    check_protocols,
-    score_sentences,
-    score_vectors,
-    text_vectors,
-)
+from hf_xalign.evaluation.scores import Means, Scores, check_protocols, score_sentences, score_vectors, text_vectors
 from hf_xalign.evaluation.vectors import encode_sentences, language_rows
 from hf_xalign.links.counts import link_entries, link_statistics
 from hf_xalign.links.frozen import keep_links, make_evaluation_links
@@ -46,12 +40,16 @@ from hf_xalign.modeling.word_vectors import evaluating, select_layers
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of, changed_start
 from hf_xalign.objectives.sentences import SentenceTeacher
 from hf_xalign.objectives.term import Objective, Vectors
+from hf_xalign.record import Record
 from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Counts
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.continual import ContinualTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +96,7 @@ def add_teacher(pairs: Dataset, term: SentenceTeacher) -> Dataset:
     return pairs
 
 
-def pair_collator(trainer: Any) -> PairCollator:
+def pair_collator(trainer: WordAlignmentTrainer | ContinualTrainer) -> PairCollator:
     """Return the collator for word vectors that are pooled from the encoder's token states."""
     args, objective = trainer.args, trainer.objective
     return PairCollator(
@@ -115,7 +113,9 @@ def pair_collator(trainer: Any) -> PairCollator:
     )
 
 
-def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: Any) -> Start:
+def cache_f0(
+    trainer: WordAlignmentTrainer | ContinualTrainer, model: PreTrainedModel, pairs: Dataset, **options: Any
+) -> Start:
     """Compute once what training reads of the encoder before it; `options` are those of `cache_features`."""
     args = trainer.args
     options = {"needed": {trainer.objective.kept_side: "all"}, **options}
@@ -131,7 +131,9 @@ def cache_f0(trainer: Any, model: PreTrainedModel, pairs: Dataset, **options: An
         )
 
 
-def link_pairs(trainer: Any, pairs: Dataset, name: str, **options: Any) -> LinkedPairs:
+def link_pairs(
+    trainer: WordAlignmentTrainer | ContinualTrainer, pairs: Dataset, name: str, **options: Any
+) -> LinkedPairs:
     """Link pairs once for all processes, as the trainer was given or by default; `name` is their name in the record.
 
     `options` are those of [`~hf_xalign.links.linking.Linking.apply`].
@@ -173,7 +175,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
     # True if `link_pairs` are row numbers of the corpus, not of the batch.
     _pairs_are_numbered: bool = False
     # Numbers of links by language pair, and what linked them; empty for encoded pairs.
-    link_counts: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    link_counts: Mapping[str, Mapping[str, object]] = MappingProxyType({})
     linked_by: str | None = None
     # Frozen copy that computes f0; a `PeftModel` switches its adapters off instead.
     reference: PreTrainedModel | None = None
@@ -215,8 +217,9 @@ class WordAlignmentTrainer(AlignmentTrainer):
             means=means,
         )
         others = {*next(iter(vectors.values()))["source"]} - {"mean"}
-        options: Any = {"device": next(model.parameters()).device, "examples": run.examples[when]}
-        yield score_vectors(vectors, evaluation, run.protocols, scored=others, **options)
+        device, examples = next(model.parameters()).device, run.examples[when]
+        score = partial(score_vectors, vectors, evaluation, run.protocols, device=device, examples=examples)
+        yield score(scored=others)
         pivot_words = []
         for language, row_ids in language_rows(evaluation).items():
             words = vectors[language]["target"]["mean"]
@@ -227,7 +230,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
             run.distances[when] = known_distances(vectors, evaluation, pooling="mean", pairs=HISTOGRAM_PAIRS)
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
-        yield score_vectors(vectors, evaluation, run.protocols, scored=("mean",), all_occurrences=True, **options)
+        yield score(scored=("mean",), all_occurrences=True)
         if self.objective.reads("sentences"):
             yield score_sentences(
                 model,
@@ -236,13 +239,13 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 poolings=("mean",),
                 batch_size=args.per_device_eval_batch_size,
                 desc=f"Scoring {when}, sentences",
-                examples=run.examples[when],
+                examples=examples,
                 means=means,
             )
 
-    def text_entries(self) -> dict[str, Any]:
+    def text_entries(self) -> Record:
         """Return languages, pivot, text and links as arguments of [`~hf_xalign.record.start_record`]."""
-        return super().text_entries() | {"links": self.link_counts, "linked_by": self.linked_by}
+        return {**super().text_entries(), "links": self.link_counts, "linked_by": self.linked_by}
 
     def keep_held_out(self, folder: Path) -> dict[str, str]:
         """Save the evaluation links, and return {description: file}."""
@@ -333,16 +336,22 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self._drawn = count_languages(linked.pairs)
         return linked.pairs
 
-    def word_loss(self, inputs: Batch, computed: Batch, counts: Counts) -> torch.Tensor:
-        """Return the weighted sum of the terms of these vectors, each by the count of its items in the step."""
-        counts = self.step_counts(inputs, counts)
+    def compute_loss(
+        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
+    ) -> Loss:
+        """Return the terms of the words and sentences of a batch, by f, and by f0 where a term reads it."""
+        computed, output = self._vectors(model, inputs)
+        if self.objective.reads("f0", "sentences0"):
+            computed |= self._frozen_vectors(model, inputs)
+        counts = self.step_counts(inputs, num_items_in_batch)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
             inputs = inputs | {"link_pairs": inputs["link_pairs"] * self.args.world_size + self.args.process_index}
         vectors = Vectors(inputs, heads=self.head, **computed)
-        return self.objective(vectors, counts, self.log_term, self._places)
+        loss = self.objective(vectors, counts, self.log_term, self._places)
+        return (loss, output) if return_outputs else loss
 
-    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[Batch, Any]:
+    def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""
         output = self._forward(model, inputs["input_ids"], inputs["attention_mask"])
         computed = {}
@@ -370,7 +379,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 computed["f0"] = self._pool(output, inputs, "token")[inputs["kept_words"]]
             return computed
 
-    def _sentences(self, output: Any, attention_mask: torch.Tensor) -> torch.Tensor:
+    def _sentences(self, output: BaseModelOutput, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the mean of each sentence's token vectors, (sentences, layers, dim)."""
         states = select_layers(output, self.layers, self._depth())
         return torch.stack([pool_sentences(hidden, attention_mask, "mean") for hidden in states], dim=1)
@@ -385,7 +394,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         with encoder.disable_adapter(), evaluating(encoder):
             yield encoder
 
-    def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+    def _forward(self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> BaseModelOutput:
         # The backward pass of a checkpointed layer runs its forward again, outside this block.
         reruns_layers = self.args.gradient_checkpointing or self.args.torch_compile
         encoder = self.accelerator.unwrap_model(model)
@@ -401,7 +410,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
                 frozen=self.frozen_states,
             )
 
-    def _pool(self, output: Any, inputs: Batch, name: str) -> torch.Tensor:
+    def _pool(self, output: BaseModelOutput, inputs: Batch, name: str) -> torch.Tensor:
         return pool_layers(select_layers(output, self.layers, self._depth()), inputs, name)
 
     def _depth(self) -> int:

@@ -20,14 +20,7 @@ from hf_xalign.objectives.pivot import KeepMidpoints, KeepPivot, KeepSimilaritie
 from hf_xalign.objectives.sentences import SentenceContrast, SentenceTeacher
 from hf_xalign.objectives.term import Objective, Term
 from hf_xalign.objectives.words import Norm, Reduction, WordContrast, WordDistance
-from hf_xalign.trainers.base.trainer_config import (
-    DRAW,
-    AlignmentConfig,
-    Draw,
-    Preset,
-    by_preset,
-    own,
-)
+from hf_xalign.trainers.base.trainer_config import DRAW, AlignmentConfig, Draw, Preset, by_preset, own
 
 # Objective and schedule of Cao's script with MAO's word vectors, which the papers that build on it follow.
 CAO: Preset = {
@@ -186,8 +179,8 @@ class WordAlignmentConfig(AlignmentConfig):
             target, side = self.align_target, self.regularized_side
             terms.append(WordDistance(**distance, target=target, side=side, reduction=reduction))
         if self.regularizer_weight > 0:
-            regularized: dict[str, Any] = {"side": self.regularized_side, "words": self.regularized_words}
-            terms.append(KeepPivot(weight=self.regularizer_weight, **distance, **regularized, reduction=pivot))
+            weight, side, words = self.regularizer_weight, self.regularized_side, self.regularized_words
+            terms.append(KeepPivot(weight=weight, **distance, side=side, words=words, reduction=pivot))
         if self.interpolation_weight > 0:
             terms.append(KeepMidpoints(weight=self.interpolation_weight, **distance, reduction=reduction))
         if self.sentence_weight > 0:

@@ -34,14 +34,14 @@ CAPS = {
     "mapping": (1645, 21),
     "metrics": (484, 2),
     "model_cards": (624, 0),
-    "modeling": (4769, 75),
+    "modeling": (4767, 75),
     "objectives": (1241, 13),
     "prepare": (964, 3),
     "recipes": (2642, 31),
     "report": (446, 2),
     "search": (623, 5),
     "statistics": (723, 10),
-    "tasks": (2826, 53),
+    "tasks": (2825, 53),
     "trainers": (7104, 91),
 }
 

@@ -41,7 +41,6 @@ HEAD_PREFIX = f"{HEAD_NAME}."
 # Name, shape and reader of a tensor.
 Entry = tuple[str, tuple[int, ...], Callable[[], torch.Tensor]]
 
-
 TASKS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 
 
@@ -55,8 +54,8 @@ def load_encoder(name_or_path: str, *, revision: str = "main") -> PreTrainedMode
     return model
 
 
-def load_plain(name: str, revision: str | None, architectures: list[str] | None = None, **kwargs: Any) -> Any:
-    """Load a model by the first task class in `architectures` (default: the checkpoint's), else the encoder alone."""
+def load_plain(name: str, revision: str | None, classes: list[str] | None = None, **kwargs: Any) -> PreTrainedModel:
+    """Load a model by the first task class in `classes` (default: the checkpoint's), else the encoder alone."""
     revision = revision or "main"
     try:
         config = from_pretrained(AutoConfig, name, revision=revision, **hub_options(kwargs))
@@ -69,7 +68,7 @@ def load_plain(name: str, revision: str | None, architectures: list[str] | None 
         if Path(name, "adapter_config.json").exists():
             reason = "it holds an adapter. Load it with its encoder by hf_xalign.load, and give the model to a trainer"
         raise InputError(f"{name} holds no model that transformers can load: {reason}.") from error
-    class_names = config.architectures or [] if architectures is None else architectures
+    class_names = config.architectures or [] if classes is None else classes
     task = next((class_name for class_name in class_names if class_name.endswith(TASKS)), None)
     options: dict[str, Any] = {"revision": revision, "use_safetensors": True, "output_loading_info": True, **kwargs}
     if task is None:
@@ -137,7 +136,7 @@ def _has_decoder(config: PreTrainedConfig) -> bool:
     return getattr(type(config)(), "is_encoder_decoder", False)
 
 
-def without_pooler(encoder: Any) -> dict[str, bool]:
+def without_pooler(encoder: type[PreTrainedModel]) -> dict[str, bool]:
     """Return the arguments by which an encoder's class leaves out its pooler."""
     return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(encoder).parameters else {}
 
@@ -226,8 +225,7 @@ def load_weights(model: PreTrainedModel, folder: str | os.PathLike, prefix: str 
     if missing := sorted(published - set(state)):
         raise InputError(f"{folder}: {len(missing)} weights of this encoder are missing, the first is {missing[0]}")
     if not published <= set(current):  # fused in the file, separate in the model
-        model_class = unsharded_class(model)
-        state = from_pretrained(model_class, folder, dtype=model.dtype, use_safetensors=True).state_dict()
+        state = from_pretrained(unsharded_class(model), folder, dtype=model.dtype, use_safetensors=True).state_dict()
     loadable = {name: shard_like(state[name], tensor) for name, tensor in current.items() if name in state}
     model.load_state_dict(loadable, strict=False)
 

@@ -177,7 +177,7 @@ class MomentumEncoder(nn.Module):
     def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the keys of sentences, float (rows, size), for token ids (rows, width), without a graph."""
         last = [self.encoder.config.num_hidden_layers]
-        hidden = encode_batch(self.encoder, self.encoder, input_ids, attention_mask, last).last_hidden_state
+        hidden = encode_batch(self.encoder, self.encoder, input_ids, attention_mask, last)["last_hidden_state"]
         return self.head(pool_sentences(hidden, attention_mask, self.pooling))
 
 

@@ -176,7 +176,7 @@ def _readme(folder: Path, settings: dict[str, Any], pooling: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_length(config: PreTrainedConfig) -> dict[str, Any]:
+def read_length(config: PreTrainedConfig) -> dict[str, int]:
     """Return `max_seq_length` and `do_lower_case` of sentence-transformers, if the checkpoint has them."""
     if not (source := config.name_or_path):
         return {}

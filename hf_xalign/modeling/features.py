@@ -13,11 +13,11 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow
@@ -34,7 +34,7 @@ from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import model_fingerprint, outputs_of_layers
 from hf_xalign.modeling.pooling import pool_sentences, pool_words
-from hf_xalign.modeling.word_vectors import hidden_batches, ray_encoders
+from hf_xalign.modeling.word_vectors import States, hidden_batches, ray_encoders
 
 logger = logging.getLogger(__name__)
 
@@ -362,9 +362,9 @@ def cache_features(
             logger.info("%s of word vectors (%d words of %d sentences) in %s", _gb(sum(map(_size, files))), plan.rows,
                         len(plan), folder)  # fmt: skip
             with ray_encoders(model, ray) as cluster:
-                options: Any = {"batch_size": batch_size, "dtype": autocast, "cluster": cluster}
                 wanted = [*layers, frozen_layers] if frozen_layers else layers
-                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=wanted, **options)
+                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=wanted, cluster=cluster)
+                encode = partial(encode, batch_size=batch_size, dtype=autocast)
                 _write(files, plan, encode, pooling, batch_size)
             write_text(folder / "cache.json", json.dumps(identity))
     indexed = plan.add_rows(needed)
@@ -387,7 +387,7 @@ def can_cache_layers(model: PreTrainedModel, layers: int) -> bool:
 def _write(
     files: list[CachedVectors],
     plan: FeaturePlan,
-    encode: Callable[..., Any],
+    encode: Callable[..., Generator[States]],
     pooling: Pooling,
     batch_size: int,
 ) -> None:
@@ -460,7 +460,7 @@ def _sentence_keys(rows: Iterable[np.ndarray]) -> np.ndarray:
     )
 
 
-def _is_whole(folder: Path, identity: dict[str, Any], files: list[CachedVectors]) -> bool:
+def _is_whole(folder: Path, identity: dict[str, object], files: list[CachedVectors]) -> bool:
     """Return whether a folder holds these files, of this identity."""
     try:
         written = json.loads((folder / "cache.json").read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from peft import PeftModel
@@ -81,7 +80,7 @@ def stopped_at(model: PreTrainedModel, top_layer: int) -> Iterator[None]:
         stack = list(encoder_layers(model))
     outputs: list[torch.Tensor | tuple] = []
 
-    def run(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def run(forward: Callable[..., torch.Tensor | tuple], *args: object, **kwargs: object) -> torch.Tensor | tuple:
         outputs.append(forward(*args, **kwargs))
         return outputs[-1]
 
@@ -99,7 +98,7 @@ def started_after(model: PreTrainedModel, top_layer: int, states: torch.Tensor, 
     The hidden states below have no meaning.
     """
 
-    def skip(hidden: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def skip(hidden: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor | tuple:
         return (hidden, *[None] * (outputs - 1)) if outputs else hidden
 
     stack = list(encoder_layers(model))[:top_layer]
@@ -108,7 +107,7 @@ def started_after(model: PreTrainedModel, top_layer: int, states: torch.Tensor, 
 
 
 @contextlib.contextmanager
-def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
+def replaced_forwards(layers: Sequence[nn.Module], forwards: Sequence[Callable[..., object]]) -> Iterator[None]:
     """Give layers other `forward` functions inside a `with` block."""
     before = [vars(layer).get("forward") for layer in layers]  # a wrapper of another library, such as accelerate
     for layer, forward in zip(layers, forwards, strict=True):  # not by a hook: SqueezeBERT calls `forward` itself

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -166,7 +166,7 @@ def language_context(model: nn.Module, language: str | None) -> Iterator[None]:
     rows = language_ids(cast(PreTrainedModel, model).config)
     row = None if rows is None else language_row(language, rows)
 
-    def add_types(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    def add_types(module: nn.Module, args: tuple, kwargs: dict[str, torch.Tensor]) -> tuple[tuple, dict]:
         ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
         return args, {"token_type_ids": torch.full_like(ids, cast(int, row)), **kwargs}
 

@@ -117,7 +117,7 @@ def read_settings(name: str, file: str, revision: str | None) -> dict[str, Any]:
     return {}
 
 
-def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> PreTrainedTokenizerBase:
+def with_default_prompt(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, object]) -> PreTrainedTokenizerBase:
     """Return a tokenizer with the default prompt, if any, of these settings of sentence-transformers."""
     prompts, name = settings.get("prompts"), settings.get("default_prompt_name")
     prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -81,9 +82,9 @@ def _packed_attention(
 
     Without `packed`, it is attention on a padded batch.
     """
-    options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": False}
+    attend = partial(sdpa_attention_forward, module, dropout=dropout, scaling=scaling, is_causal=False)
     if packed is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options, **kwargs)
+        return attend(query, key, value, attention_mask, **kwargs)
     query, key, value = (packed.pad(states[0].transpose(0, 1)).transpose(1, 2) for states in (query, key, value))
     mask = packed.inside[:, None, None, :]
     if sliding_window is not None:
@@ -91,11 +92,11 @@ def _packed_attention(
         distance = (position[:, None] - position).abs()
         # A token of padding sees itself, because the gradient of a softmax over nothing is NaN.
         mask = mask & (distance < sliding_window) | (distance == 0)
-    attended, _ = sdpa_attention_forward(module, query, key, value, mask, **options)
+    attended, _ = attend(query, key, value, mask)
     return attended.flatten(0, 1).index_select(0, packed.places).unsqueeze(0), None
 
 
-AttentionInterface.register(_ATTENTION, cast(Callable[..., Any], _packed_attention))
+AttentionInterface.register(_ATTENTION, _packed_attention)
 AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
 
 
@@ -121,7 +122,7 @@ def encode_batch(
     packed: bool = True,
     reruns: bool = False,
     frozen: FrozenStates | None = None,
-) -> Any:
+) -> BaseModelOutput:
     """Run a model over a padded batch; where [`can_pack`] is true, over its real tokens in one row.
 
     Args:
@@ -164,7 +165,7 @@ def packed_forward(model: PreTrainedModel, *, reruns: bool = False) -> Iterator[
     forward, names = encoder.forward, [*inspect.signature(encoder.forward).parameters]
     pooler = getattr(encoder, "pooler", None)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> object:
         given = {name: value for name, value in {**dict(zip(names, args)), **kwargs}.items() if value is not None}
         inside = given["attention_mask"].bool() if "attention_mask" in given else None
         if inside is None or bool(inside.all()) or given.keys() - {"return_dict"} != {"input_ids", "attention_mask"}:
@@ -181,14 +182,14 @@ def packed_forward(model: PreTrainedModel, *, reruns: bool = False) -> Iterator[
 
 
 def _run_packed(
-    model: Callable[..., Any],
+    model: Callable[..., BaseModelOutput],
     base: PreTrainedModel,
     input_ids: Tensor,
     layout: Layout,
     layers: Sequence[int],
     reruns: bool,
 ) -> BaseModelOutput:
-    config, inside, depth = cast(Any, base.config), layout.inside, base.config.num_hidden_layers
+    config, inside, depth = base.config, layout.inside, base.config.num_hidden_layers
     first = FIRST_POSITIONS[config.model_type]
     if first is None:
         first = config.pad_token_id + 1

@@ -323,7 +323,7 @@ class BiLSTMCRFForTokenClassification(PreTrainedModel):
         return TaggerOutput(loss=loss, logits=logits, tags=tags)
 
     @torch.no_grad()
-    def decode(self, *args: Any, **kwargs: Any) -> list[list[int]]:
+    def decode(self, *args: object, **kwargs: object) -> list[list[int]]:
         """Return the best tags of each sentence, one per word, without dropout; arguments are those of `forward`."""
         with evaluating(self):
             tags = self(*args, **kwargs, return_dict=True).tags

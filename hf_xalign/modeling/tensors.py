@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -24,7 +23,7 @@ def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Tensor], metada
 
 def read_tensors(
     path: str | os.PathLike, what: str, writer: str, format: str, version: str | None = None
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read tensors and metadata of a file of [`write_tensors`]; another `format` or `version` raises an InputError."""
     check_regular(path)
     try:

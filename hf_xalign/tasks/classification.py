@@ -12,9 +12,11 @@ import torch
 import torch.nn.functional as F
 from datasets import Dataset, Features, List, Value
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import ModelOutput
 
 from hf_xalign.checks import check_range
 from hf_xalign.data.encoding import EncodedWords, check_vocabulary, special_frame, tokenize_words, word_tokenizer
+from hf_xalign.data.readers import Record
 from hf_xalign.data.span_labels import OUTSIDE, UNLABELLED
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.tagger import NO_TAG, BiLSTMCRFForTokenClassification
@@ -76,9 +78,9 @@ class LabelledTask(Task):
         """Count the labels."""
         return len(batch["labels"])
 
-    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+    def loss(self, output: ModelOutput, batch: Batch) -> torch.Tensor:
         """Return the sum of the cross entropies."""
-        return F.cross_entropy(self.select(output.logits, batch).float(), batch["labels"], reduction="sum")
+        return F.cross_entropy(self.select(output["logits"], batch).float(), batch["labels"], reduction="sum")
 
     def select(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Select the states of the labelled items, (items, any size), from the states of a layer of the head."""
@@ -228,7 +230,7 @@ labels = [model.config.id2label[found[place]] for place in first]"""
             columns["ends"] = [span[:, 1] for span in encoded.spans]
         return columns, sum(int((span[:, 1] == 0).sum()) for span in encoded.spans), empty
 
-    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+    def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:
         """Add the labels of the N words that have a label and a token.
 
         `labels` int64 (N,); `label_positions` int64 (N,), the position of each first subword in the flattened batch;
@@ -254,9 +256,9 @@ labels = [model.config.id2label[found[place]] for place in first]"""
         """Select the states of first subwords, (N, any size), from those of all tokens, (B, width, any size)."""
         return states.flatten(0, 1)[batch["label_positions"]]
 
-    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+    def predictions(self, output: ModelOutput, batch: Batch) -> list[np.ndarray]:
         """Return the label id of each word that has a label and a token, in order."""
-        return self._by_sentence(self.select(output.logits, batch).argmax(-1), batch)
+        return self._by_sentence(self.select(output["logits"], batch).argmax(-1), batch)
 
     def _by_sentence(self, label_ids: torch.Tensor, batch: Batch) -> list[np.ndarray]:
         return np.split(label_ids.cpu().numpy(), np.cumsum(batch["label_counts"].cpu().numpy())[:-1])
@@ -333,7 +335,7 @@ class TaggingTask(TokenTask):
             )
         return super().encode(examples, *inputs, training=training, **options)
 
-    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+    def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:
         """Collate the N words that have a token, at most W in each of B rows.
 
         The batch holds the encoder's inputs and `word_spans` int64 (B, W, 2), or, for rows with `vectors`,
@@ -402,13 +404,13 @@ class TaggingTask(TokenTask):
         """Add the labels, because the model computes the likelihood of a sequence itself."""
         return {**self.inputs(batch), "labels": batch["labels"]}
 
-    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+    def loss(self, output: ModelOutput, batch: Batch) -> torch.Tensor:
         """Return the negative log-likelihood of the labels, summed over sentences."""
-        return output.loss * self.count_items(batch)
+        return output["loss"] * self.count_items(batch)
 
-    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+    def predictions(self, output: ModelOutput, batch: Batch) -> list[np.ndarray]:
         """Return the label id of each word that has a token, from the best sequence."""
-        return self._by_sentence(output.tags.flatten()[batch["label_positions"]], batch)
+        return self._by_sentence(output["tags"].flatten()[batch["label_positions"]], batch)
 
 
 @dataclass(frozen=True)
@@ -437,7 +439,7 @@ class SequenceTask(LabelledTask):
     labels: LabelSet
     metric: Literal["accuracy"] = "accuracy"
 
-    def card(self, examples: Sequence[Examples]) -> dict[str, Any]:
+    def card(self, examples: Sequence[Examples]) -> dict[str, object]:
         """Show two texts in the card's code, if the first training text has pairs."""
         pair = any("text_b" in part.rows.column_names for part in examples[:1])
         second = ', "another one"' if pair else ""
@@ -460,7 +462,7 @@ class SequenceTask(LabelledTask):
         labels = [self.labels.ids[name] for name in batch["label"]]
         return {**encoded, "label": labels}, sum(bool(encoding.overflowing) for encoding in encoded.encodings), []
 
-    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+    def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:
         """Add `labels` int64 (B,)."""
         return {**super().collate(rows, pad_token_id), "labels": torch.tensor([row["label"] for row in rows])}
 
@@ -468,9 +470,9 @@ class SequenceTask(LabelledTask):
         """Return the states, (B, any size)."""
         return states
 
-    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+    def predictions(self, output: ModelOutput, batch: Batch) -> list[np.ndarray]:
         """Return the label id of each text, shape ()."""
-        return list(output.logits.argmax(-1).cpu().numpy())
+        return list(output["logits"].argmax(-1).cpu().numpy())
 
     def score(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> TaskScores:
         """Return `accuracy`."""

@@ -259,7 +259,7 @@ def _group_words(path: Path, sentence: str | None, word: str, tag: str) -> Itera
         yield first, {**columns, "tokens": columns[word], "labels": columns[tag]}
 
 
-def _refuse_offsets(record: Any, where: str) -> None:
+def _refuse_offsets(record: object, where: str) -> None:
     """Raise an InputError if a record labels spans by character offsets, as doccano, Prodigy and Label Studio do."""
     if not isinstance(record, Mapping):
         return
@@ -340,7 +340,7 @@ class LabelSet:
             InputError: the file is missing, or a label is there twice.
         """
         with explained(f"labels={source}", OSError):
-            content: Any = read_json(Path(source).expanduser())
+            content = read_json(Path(source).expanduser())
         if len(set(content)) < len(content):
             raise InputError(f"labels={source}: {max(content, key=content.count)!r} is there twice. Remove one.")
         content = list(dict.fromkeys(bio_names(content).values()))
@@ -609,7 +609,7 @@ def _class_names(dataset: Dataset | None) -> dict[str, list[str]]:
     return {column: feature.names for column, feature in inner.items() if isinstance(feature, ClassLabel)}
 
 
-def _named(value: Any, names: list[str]) -> Any:
+def _named(value: list | int | None, names: list[str]) -> object:
     if isinstance(value, list):
         return [_named(number, names) for number in value]
     return value if value is None or value < 0 else names[value]
@@ -660,7 +660,7 @@ def _is_printed(cell: str) -> bool:
     return cell.startswith("[") and cell.endswith("]")
 
 
-def _entries(cell: str, printed: bool, where: str) -> list[Any]:
+def _entries(cell: str, printed: bool, where: str) -> list[object]:
     """Return the entries of a cell of a table: parted by blanks, or a list as Python prints it."""
     if not printed:
         return [piece for piece in cell.split(" ") if piece]
@@ -696,7 +696,7 @@ def _texts(
     return {**row, "label": label_of(value, label_column, where, UNLABELLED, classes)}
 
 
-def value_of(record: Any, column: str, where: str, remedy: str = _REMEDY) -> Any:
+def value_of(record: object, column: str, where: str, remedy: str = _REMEDY) -> Any:
     """Return a value of a record; an InputError that ends with `remedy` is raised if the record has no such column."""
     if not isinstance(record, Mapping):
         raise InputError(f"{where}: {type(record).__name__}, not an object with {column!r}. {remedy}")
@@ -705,7 +705,7 @@ def value_of(record: Any, column: str, where: str, remedy: str = _REMEDY) -> Any
     return record[column]
 
 
-def label_of(value: Any, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:
+def label_of(value: object, column: str, where: str, missing: str = UNLABELLED, classes: Container[str] = ()) -> str:
     """Return a label or an id as text, and `missing` for a missing one.
 
     -1 and -100 are labels where `classes`, the names of the set's classes, say so.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from hf_xalign.data.builtin import resolve_model
+from hf_xalign.data.readers import Record
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.modeling.checkpoint import safetensors_alone
@@ -208,7 +209,7 @@ def fit_head(
     model: PreTrainedModel,
     task: LabelledTask,
     encoded: Dataset,
-    collate: Callable[[list[Any]], Batch],
+    collate: Callable[[list[Record]], Batch],
     *,
     batch_size: int = 64,
     seed: int = 0,

@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from datasets import Dataset, Features, List, Value
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+from transformers.utils import ModelOutput
 
 from hf_xalign.cache import digest
 from hf_xalign.checks import check, check_range, setting
@@ -48,7 +49,7 @@ from hf_xalign.tasks.task import Batch, LanguageInputs, Task, TaskScores
 
 logger = logging.getLogger(__name__)
 
-Records = Iterator[tuple[int, str, Mapping[str, Any]]]  # number from 1, description of the place, columns
+Records = Iterator[tuple[int, str, Record]]  # number from 1, description of the place, columns
 
 COLUMNS = Features(
     {
@@ -153,14 +154,7 @@ def read_questions(
         raise InputError(f"{source}: the rows are in several languages. Name one for the set, as in de={source}")
     code = str(language) if len(pairs) > 1 else pair_code(*pairs.pop())
     columns = {column: [row[column] for row in rows] for column in COLUMNS}
-    return Examples(
-        source,
-        code,
-        Dataset.from_dict(columns, features=COLUMNS),
-        unit,
-        digest(columns),
-        hub_commit(hub),
-    )
+    return Examples(source, code, Dataset.from_dict(columns, features=COLUMNS), unit, digest(columns), hub_commit(hub))
 
 
 def pair_code(question_lang: str, context_lang: str) -> str:
@@ -180,7 +174,7 @@ def _nested(path: Path) -> Records:
                 yield number, where, {**question, "context": context}
 
 
-def _children(parent: Any, key: str, where: str, dot: str = ".") -> Iterator[tuple[str, Any]]:
+def _children(parent: object, key: str, where: str, dot: str = ".") -> Iterator[tuple[str, Any]]:
     """Yield the entries of a list, each with its path."""
     for number, child in enumerate(_get(parent, key, where)):
         yield f"{where}{dot}{key}[{number}]", child
@@ -292,7 +286,7 @@ class QuestionTask(Task):
     example_inputs: ClassVar[str] = 'tokens = tokenizer("what is short?", "a short sentence", return_tensors="pt")'
     example_result: ClassVar[str] = """\
 output = model(**tokens)
-start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
+start, end = output["start_logits"].argmax().item(), output["end_logits"].argmax().item()
 answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
     max_length: ClassVar[int] = 384  # as in the scripts for SQuAD: most paragraphs are one window
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"
@@ -361,7 +355,7 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
         integer, integers = Value("int32"), List(Value("int32"))
         first_row = examples.rows[0]
         pair_columns = pair_inputs(first_row["question_lang"], first_row["context_lang"])
-        columns: dict[str, Any] = dict.fromkeys(pair_columns, integers)
+        columns: dict[str, object] = dict.fromkeys(pair_columns, integers)
         columns |= {"input_ids": integers, "length": integer, "source_lang": Value("string")}
         columns |= {"question": Value("int64"), "context_at": integer}
         columns |= dict.fromkeys(_LABELS, integer) if training else {"opens": integers, "closes": integers}
@@ -397,8 +391,8 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
                 # At least one window, and no window without new tokens.
                 for start in range(0, max(len(ids) - self.overlap, 1), room - self.overlap):
                     tokens_here = slice(start, start + room)
-                    window: dict[str, Any] = {**common, "input_ids": [*head, *ids[tokens_here].tolist(), *frame.after]}
-                    window["length"] = len(window["input_ids"])
+                    tokens = [*head, *ids[tokens_here].tolist(), *frame.after]
+                    window = {**common, "input_ids": tokens, "length": len(tokens)}
                     if answer is not None:
                         complete = start <= answer[0] and answer[1] < start + room
                         for name, token in zip(_LABELS, answer, strict=True):
@@ -427,7 +421,7 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
                 logger.warning("%s: %d questions are %s", examples.name, count, outcome)
         return windows
 
-    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+    def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:
         """Collate windows, padded at the end to the longest of them.
 
         The batch (B windows, width T) holds `input_ids`, `attention_mask` int64 (B, T); `token_type_ids` and
@@ -451,18 +445,18 @@ answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
         """Count the windows."""
         return len(batch["input_ids"])
 
-    def loss(self, output: Any, batch: Batch) -> Tensor:
+    def loss(self, output: ModelOutput, batch: Batch) -> Tensor:
         """Return the sum over windows of the mean of both cross entropies."""
-        padding = batch["attention_mask"] == 0
+        padding, starts, ends = batch["attention_mask"] == 0, output["start_logits"], output["end_logits"]
         losses = [
             F.cross_entropy(logits.float().masked_fill(padding, -torch.inf), batch[labels], reduction="sum")
-            for logits, labels in ((output.start_logits, "start_positions"), (output.end_logits, "end_positions"))
+            for logits, labels in ((starts, "start_positions"), (ends, "end_positions"))
         ]
         return (losses[0] + losses[1]) / 2
 
-    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+    def predictions(self, output: ModelOutput, batch: Batch) -> list[np.ndarray]:
         """Return the best span of each window, float64 (3,): first character, end, score."""
-        ends = output.start_logits, output.end_logits, batch["opens"], batch["closes"]
+        ends = output["start_logits"], output["end_logits"], batch["opens"], batch["closes"]
         return list(window_spans(*ends, max_answer_tokens=self.max_answer_tokens).cpu().numpy())
 
     def answers(self, examples: Examples, encoded: Dataset, predictions: Sequence[np.ndarray]) -> list[str]:

@@ -27,12 +27,12 @@ EXAMPLES = "examples"
 RUN = "run.json"  # deleted when there are scores: what it holds is then in them
 
 
-def finished(folder: Path, how: Mapping[str, Any]) -> dict[str, Any] | None:
+def finished(folder: Path, how: Mapping[str, object]) -> dict[str, Any] | None:
     """Return the content of a finished seed's scores.json, or None; a field unlike `how` raises an InputError."""
     return _agreeing(folder / SCORES, how)
 
 
-def begin(folder: Path, how: Mapping[str, Any], *, overwrite: bool = False) -> bool:
+def begin(folder: Path, how: Mapping[str, object], *, overwrite: bool = False) -> bool:
     """Prepare a seed's folder, and return whether it holds an interrupted run to resume.
 
     Until there are scores, `run.json` keeps the fields `how`; an interrupted run with other fields raises an
@@ -54,7 +54,7 @@ def write_scores(
 
     [`format_scores`] repeats the `warnings` of training.
     """
-    languages: dict[str, dict[str, Any]] = {}
+    languages: dict[str, dict[str, object]] = {}
     files: list[Path] = []
     for language, task_scores in scores.items():
         examples = task_scores.examples[how["metric"]]
@@ -93,7 +93,7 @@ def save_examples(examples: Mapping[str, Mapping[str, ExampleScores]], folder: P
         write_examples(folder / score.folder / place, by_language, task=score.title, metric=metric)
 
 
-def _agreeing(path: Path, fields: Mapping[str, Any]) -> dict[str, Any] | None:
+def _agreeing(path: Path, fields: Mapping[str, object]) -> dict[str, Any] | None:
     """Return the content of a file that agrees with the fields of a run, or None without an undamaged file."""
     if (content := read_mark(path)) is None:
         return None

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import regex
@@ -199,7 +199,7 @@ def score_answers(
     return AnswerScores(f1, exact)
 
 
-def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[str, Any]:
+def by_language(scores: AnswerScores, languages: Sequence[str] | str) -> dict[str, object]:
     """Average scores over the questions of each language, then over languages with equal weights.
 
     Returns `f1`, `exact_match`, `questions` (their number), and under `languages` these three values by language.

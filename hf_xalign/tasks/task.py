@@ -13,10 +13,12 @@ import torch
 from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import ModelOutput
 
 from hf_xalign.checks import check_range
 from hf_xalign.config import imported
 from hf_xalign.data.batches.pairs import pad_rows
+from hf_xalign.data.readers import Record
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained, suggestion
 from hf_xalign.modeling.languages import LanguageAware, language_ids, language_number, language_row
@@ -156,7 +158,7 @@ class Task(ABC):
     def make(cls, options: Any, train: Sequence[Examples], scored: Sequence[Examples]) -> Self:
         """Make the task of a run from the command line's options and the text to train and to score on."""
 
-    def card(self, examples: Sequence[Examples]) -> dict[str, Any]:
+    def card(self, examples: Sequence[Examples]) -> dict[str, object]:
         """Return the entry of a run's record, from which the card describes the task; `examples` are trained on."""
         return {
             "kind": self.kind,
@@ -196,7 +198,7 @@ class Task(ABC):
             InputError: a label is unknown, or an example cannot be encoded; the message names file and line.
         """
 
-    def collate(self, rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> Batch:
+    def collate(self, rows: Sequence[Record], pad_token_id: int) -> Batch:
         """Collate encoded rows, padded at the end to the longest of them; tasks add their labels.
 
         The batch (B rows, width) holds `input_ids`, `attention_mask` int64 (B, width); `token_type_ids` int64
@@ -232,11 +234,11 @@ class Task(ABC):
         return self.inputs(batch)
 
     @abstractmethod
-    def loss(self, output: Any, batch: Batch) -> torch.Tensor:
+    def loss(self, output: ModelOutput, batch: Batch) -> torch.Tensor:
         """Return the sum of the loss over the batch's items, a float32 scalar."""
 
     @abstractmethod
-    def predictions(self, output: Any, batch: Batch) -> list[np.ndarray]:
+    def predictions(self, output: ModelOutput, batch: Batch) -> list[np.ndarray]:
         """Return the prediction for each row of the batch."""
 
     @abstractmethod
@@ -272,7 +274,7 @@ def predict(
 
 
 def read_batch(
-    encoded: Dataset, rows: np.ndarray, collate: Callable[[list[dict[str, Any]]], Batch], device: torch.device
+    encoded: Dataset, rows: np.ndarray, collate: Callable[[list[Record]], Batch], device: torch.device
 ) -> Batch:
     """Collate the rows with these indices, on a device."""
     columns = encoded[rows]

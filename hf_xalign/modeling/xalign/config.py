@@ -6,12 +6,13 @@ import logging
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from peft import PeftConfig, PeftModel
 from torch import nn
+from transformers import PreTrainedModel
 
 from hf_xalign.checks import check, excludes, needs, setting
 from hf_xalign.data.batches.pairs import Pooling
@@ -135,9 +136,9 @@ def changed_start(config: PeftConfig) -> str | None:
     return start if isinstance(start, str) and start.lower() not in HARMLESS_STARTS else None
 
 
-def base_of(model: nn.Module) -> Any:
+def base_of(model: nn.Module) -> PreTrainedModel:
     """Return the model below the adapters of a `PeftModel`, or the model itself."""
-    return model.get_base_model() if isinstance(model, PeftModel) else model
+    return cast(PreTrainedModel, model.get_base_model() if isinstance(model, PeftModel) else model)
 
 
 def sketch_base(model: nn.Module) -> str | None:

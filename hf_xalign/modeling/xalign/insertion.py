@@ -166,13 +166,13 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
     ]
 
 
-def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def _hand_language_on(model: PreTrainedModel, args: tuple, kwargs: dict[str, object]) -> tuple[tuple, dict]:
     """Pass `language=` to the module, also if the head passes no keywords to its encoder (DeBERTa's)."""
     getattr(backbone_of(model), TOP_NAME).handed_on = kwargs.pop("language", None)
     return args, kwargs
 
 
-def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
+def _accept_plain_names(model: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *_: object) -> None:
     """Let `load_state_dict` load a checkpoint of [`_save_pretrained`], which has no weights of the frozen module."""
     for name, file_name in _wrapped(model).items():
         if prefix + file_name in state_dict:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
+from transformers.utils import ModelOutput
 
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.languages import Language, LanguageAware, row_numbers
@@ -229,7 +230,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         self.xalign_top = nn.ModuleDict()
         self._configs: dict[str, XAlignConfig] = {}
         self._call: dict[str, Any] = {}
-        self.handed_on: Any = None  # `language=` of a call of the task model
+        self.handed_on: Language | None = None  # `language=` of a call of the task model
         self._stack = (stack,)  # in a tuple, because as a child it would give the encoder's weights second names
         self.handles = [
             backbone.register_forward_pre_hook(self._before, with_kwargs=True),
@@ -291,7 +292,7 @@ class TopLayer(XAlignLayer, LanguageAware):
     def _active_configs(self) -> list[XAlignConfig]:
         return [self._configs[name] for name in self.active_adapters if name in self._configs]
 
-    def _padding_mask(self, mask: Any) -> torch.Tensor | None:
+    def _padding_mask(self, mask: object) -> torch.Tensor | None:
         if isinstance(mask, torch.Tensor) and mask.dim() == 2:
             return mask.bool()
         attends = any(config.top == "transformer" and config.context for config in self._active_configs())
@@ -302,14 +303,13 @@ class TopLayer(XAlignLayer, LanguageAware):
             )
         return None
 
-    def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
         language, self.handed_on = kwargs.pop("language", self.handed_on), None
-        spans = kwargs.pop("word_spans", None)
-        self._call = {"mask": mask, "spans": spans, "language": language}
+        self._call = {"mask": mask, "spans": kwargs.pop("word_spans", None), "language": language}
         return args, kwargs
 
-    def _after(self, stack: nn.Module, args: tuple, output: Any) -> Any:
+    def _after(self, stack: nn.Module, args: tuple, output: torch.Tensor | tuple | ModelOutput) -> object:
         call, self._call = self._call, {"language": self._call.get("language")}
         spans, language, mask = call.get("spans"), call.get("language"), call.get("mask")
         states = output if isinstance(output, torch.Tensor) else output[0]
@@ -332,7 +332,7 @@ class TopLayer(XAlignLayer, LanguageAware):
             output["hidden_states"] = (*output["hidden_states"][:-1], new)
         return output
 
-    def _leave(self, backbone: nn.Module, args: tuple, output: Any) -> Any:
+    def _leave(self, backbone: nn.Module, args: tuple, output: tuple | ModelOutput) -> object:
         call, self._call = self._call, {}
         words = call.get("words")
         if words is None:
@@ -342,7 +342,7 @@ class TopLayer(XAlignLayer, LanguageAware):
         output["last_hidden_state"] = words
         return output
 
-    def _map_lower(self, output: Any, language: Language | None) -> Any:
+    def _map_lower(self, output: tuple | ModelOutput, language: Language | None) -> object:
         """Map the states of the layers below the last one in an encoder's output."""
         layers = {layer for config in self._active_configs() for layer in config.layers} - {-1}
         parts = output if isinstance(output, tuple) else (output.get("hidden_states"),)

@@ -42,11 +42,11 @@ class XAlignModel(BaseTuner):
 
     def forward(
         self,
-        *args: Any,
+        *args: object,
         word_vectors: torch.Tensor | None = None,
         word_mask: torch.Tensor | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> object:
         """Run the encoder, or, given the frozen encoder's word vectors, only the module on top.
 
         `word_vectors` are float (rows, words, d), and `word_mask` is bool (rows, words), False at padding. With

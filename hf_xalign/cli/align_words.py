@@ -145,9 +145,9 @@ def _align_shards(args: Arguments, options: dict[str, Any]) -> None:
 def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     from hf_xalign.cache import check_output, map_rows, replacing
     from hf_xalign.data.load import load_parallel
+    from hf_xalign.data.parallel import LINKED
     from hf_xalign.data.sources import check_files
     from hf_xalign.links import align_words
-    from hf_xalign.links.frozen import COLUMNS
 
     if args.output is not None:
         check_output(args.output, file=True)
@@ -175,7 +175,7 @@ def _align_text(args: Arguments, options: dict[str, Any]) -> None:
     if args.format != "jsonl":
         lines = (" ".join(f"{i}-{j}" for i, j in row["links"]) + "\n" for row in linked.select_columns(["links"]))
     else:
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in linked.select_columns(list(COLUMNS)))
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in linked.select_columns(list(LINKED)))
     if args.output is None:
         sys.stdout.writelines(lines)
         return

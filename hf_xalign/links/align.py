@@ -252,10 +252,8 @@ def align_shards(
     settings, versions, inputs = rules.identity(counts)
     inputs = [*([str(path), checksum(path)] for path, _ in files), *inputs]
     encoder = (str(Path(model).absolute()) if Path(model).exists() else model, device)
-    loaded: Any = None
-    tokenizer: Any = None
-    if rules.kind == "encoder":
-        loaded, tokenizer = load_encoder(encoder)
+    loaded, tokenizer = load_encoder(encoder) if rules.kind == "encoder" else (None, None)
+    if tokenizer:
         inputs.append(encoder_digest(loaded, tokenizer))
     total = sum(rows for _, rows in files)
     shards = min(shards or -(-total // _PART), total)
@@ -270,9 +268,10 @@ def align_shards(
             ways=tuple((way,) for way in statistical.DIRECTIONS),
             encoder=encoder,
         )
-        for pair in counts if tokenizer else ():
-            for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
-                check_vocabulary(tokenizer, words, language, "the shards")
+        if tokenizer:
+            for pair in counts:
+                for words, language in zip(zip(*job.words(pair, _CHECKED)), pair):
+                    check_vocabulary(tokenizer, words, language, "the shards")
         # An encoder stays in this process, whose threads run its batches: torch may not survive a fork.
         spread: Any = {"workers": workers if ray or not tokenizer else 1, "ray": ray}
         spread["gpus"] = int(bool(tokenizer) and not device.startswith("cpu"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from hf_xalign.cache import map_rows, replacing
+from hf_xalign.data.parallel import LINKED
 from hf_xalign.data.readers import read_jsonl
 from hf_xalign.errors import InputError
 from hf_xalign.language_codes import check_language
@@ -15,7 +16,6 @@ from hf_xalign.links.align import align_words
 from hf_xalign.links.symmetrization import LinkFilters
 from hf_xalign.record import EVAL_LINKS
 
-COLUMNS = ("source", "target", "source_lang", "target_lang", "source_words", "target_words", "links")
 ALL_LINKS = "all_links"
 FITTED = 100_000  # pairs per language pair to fit on; a million would take ten minutes and a gigabyte
 
@@ -48,7 +48,7 @@ def keep_links(dataset: Dataset, folder: Path) -> dict[str, str]:
     """Write the evaluation links of a run into its folder, as JSON Lines; return `{"evaluation links": file}`."""
     path = folder / EVAL_LINKS
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-        for row in dataset.select_columns([name for name in (*COLUMNS, ALL_LINKS) if name in dataset.column_names]):
+        for row in dataset.select_columns([name for name in (*LINKED, ALL_LINKS) if name in dataset.column_names]):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return {"evaluation links": str(path)}
 
@@ -59,9 +59,9 @@ def read_links(path: str | Path) -> Dataset:
     for number, record in read_jsonl(Path(path)):
         where = f"{path}, row {number}"
         row = dict(record or {})
-        if missing := [column for column in COLUMNS if column not in row]:
-            raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(COLUMNS)}.")
-        row = {column: row[column] for column in (*COLUMNS, ALL_LINKS) if column in row}
+        if missing := [column for column in LINKED if column not in row]:
+            raise InputError(f"{where}: no field {missing[0]!r}. A row needs {', '.join(LINKED)}.")
+        row = {column: row[column] for column in (*LINKED, ALL_LINKS) if column in row}
         for field in ("source_lang", "target_lang"):
             check_language(row[field], f"{where}: {field}")
         rows.append(row)

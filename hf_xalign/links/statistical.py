@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError
@@ -19,8 +17,6 @@ from hf_xalign.links.symmetrization import Symmetrization
 
 if TYPE_CHECKING:
     from thot import alignment as models
-
-logger = logging.getLogger(__name__)
 
 # EM iterations of each model, as in GIZA++ and the C++ fast_align; thot's own trainer runs four.
 _ITERATIONS = 5
@@ -175,24 +171,13 @@ def _train(chain: list[Any], model: Any, seed: int, desc: str | None) -> models.
     return model
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> threadpool_limits:
     """Limit OpenMP to one thread, because several sum in varying order, which changes one link in 70,000.
 
     Thot has its own OpenMP runtime, but uses torch's if torch was loaded first, so both are limited.
     """
-    libraries = [ctypes.CDLL(name) for name in ((None,) if os.name == "posix" else ()) + (import_thot().__file__,)]
-    runtimes = [library for library in libraries if hasattr(library, "omp_set_num_threads")]
-    if not runtimes:  # Windows finds a symbol only in the library itself
-        logger.warning("cannot limit the aligner's threads here: about one link in 70,000 may differ between runs")
-    before = [runtime.omp_get_max_threads() for runtime in runtimes]
-    for runtime in runtimes:
-        runtime.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        for runtime, count in zip(runtimes, before, strict=True):
-            runtime.omp_set_num_threads(count)
+    import_thot()  # only libraries that are loaded are limited
+    return threadpool_limits(1, "openmp")
 
 
 def draw_sample(total: int, size: int, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_xalign.data.batches.pairs import SIDES
-from hf_xalign.data.parallel import check_columns
+from hf_xalign.data.parallel import check_columns, only_language
 from hf_xalign.errors import InputError
 from hf_xalign.mapping.anchors import Anchors
 from hf_xalign.modeling.languages import language_context
@@ -65,12 +65,7 @@ def linked_vectors(
     """
     needed = ("source_words", "target_words", "links")
     dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
-    lang: dict[str, str | None] = {}
-    for side in SIDES:
-        codes: list[Any] = sorted(dataset.unique(f"{side}_lang")) if f"{side}_lang" in dataset.column_names else [None]
-        if len(codes) > 1:
-            raise InputError(f"{side}_lang is {', '.join(codes)}: a map has one language pair. Select one.")
-        lang[side] = codes[0]
+    lang = {side: only_language(dataset, f"{side}_lang", "the dataset") for side in SIDES}
     vectors: dict[str, list[Tensor]] = {side: [] for side in SIDES}
     words: dict[str, list[str]] = {side: [] for side in SIDES}
     for start in range(0, len(dataset), _PAIRS):

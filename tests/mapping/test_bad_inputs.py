@@ -132,7 +132,7 @@ def test_supervision(encoder, tokenizer, aligned, monkeypatch):
         return {"dataset": aligned.map(add, with_indices=True)}, message
 
     refused(
-        ({"dataset": two}, "source_lang is bn, de: a map has one language pair"),
+        ({"dataset": two}, "source_lang is de and bn. Give the rows of each language alone"),
         ({"dataset": aligned.map(lambda row: {"links": []})}, "no linked words"),
         ({"dataset": aligned.remove_columns("links")}, r"no column links \(it has .*align_words"),
         linking([0, 99]),

@@ -79,10 +79,6 @@ def test_each_rule_removes_its_pairs_and_no_others():
     assert "test" not in make_rules(Limits(skip=FAST)) and list(found) == [*list(STEPS)[:7], "test"]
 
 
-def test_code_has_no_script():
-    assert not make_rules(Limits())["script"](Pair("पुरानी %(file_name_of_backup)s हटाएँ", "Remove it", "hi", "en"))
-
-
 def test_invisible_marks_hide_neither_duplicates_nor_test_sentences(tmp_path):
     pairs = [("Der Donau\u00addampfer legt ab", "The steam\u00ader leaves")]
     pairs += [("Die Tante backt", "My aunt bakes"), ("Die Tan&shy;te backt", "My aunt\u2060 bakes")]
@@ -94,10 +90,6 @@ def test_invisible_marks_hide_neither_duplicates_nor_test_sentences(tmp_path):
 def test_texts_are_compared_without_case_in_any_language():
     assert rules.bare("QIZIL, İŞIQ") == rules.bare("qızıl işıq")
     assert rules.bare("STRASSE – INSEL") == rules.bare("Straße Insel")
-
-
-def test_clean_text_is_nfc_with_single_blanks():
-    assert clean(" o\u0308ffnen\u00a0\u2028\tdie\x00Datei\r") == "öffnen die Datei"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +108,7 @@ def test_clean_text_is_nfc_with_single_blanks():
         ("crh", "dosyanı aç", True),
         ("hi", "file kholo", False),  # romanised Hindi must be called so
         ("hin_Latn", "file kholo", True),
+        ("hi", "पुरानी %(file_name_of_backup)s हटाएँ", True),  # code has no script
         ("ur-Aran", "فائل کھولیں", True),
         ("zh", "https://example.org/help 打开", True),  # an address is in no language
         ("xx", "anything", True),  # of a language that CLDR does not know, nothing is known
@@ -176,13 +169,14 @@ def test_an_address_ends_where_its_characters_end(text, address):
     ("text", "decoded"),
     [
         ("Bitte &quot;hier&quot; f&uuml;r 3&nbsp;&euro;", 'Bitte "hier" für 3 €'),
+        (" o\u0308ffnen\u00a0\u2028\tdie\x00Datei\r", "öffnen die Datei"),
         ("Moses &#124; &#91;1&#93; &apos;s", "Moses | [1] 's"),
         ("&amp;amp;#x2019; &amp;lt;b&gt;", "’ <b>"),
         ("L&#39eau &#150; &#0;", "L'eau – \ufffd"),
         ("AT&T, R&D; Q&A; M&M;s &c; ?a=1&copy=2&lt=3 &notit; &#; &#123456789", None),
     ],
 )
-def test_entities_are_decoded_and_nothing_else(text, decoded):
+def test_clean_text_is_nfc_with_single_blanks_and_decoded_entities(text, decoded):
     assert clean(rules.decode_entities(text)) == (decoded or text)
     assert rules.decode_entities(decoded or text) == (decoded or text)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 IGNORED = -100  # label of a token that is not predicted, as in torch's and transformers' cross entropy
 LANGUAGE = 1 << 32  # a token of a language is one number: language * LANGUAGE + token
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: SplitMix64's step
 
 
 class MaskingVocabulary(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+import pyarrow
 import torch
 from datasets import Dataset
 from pyarrow.compute import utf8_length
@@ -148,7 +149,7 @@ def lengths_and_languages(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, lis
     return lengths, ranks[languages], names
 
 
-def _characters(words: Any) -> np.ndarray:
+def _characters(words: pyarrow.ChunkedArray) -> np.ndarray:
     """Return the number of characters in each list of words of an Arrow column, int64 (n,)."""
     lists = words.combine_chunks()
     characters = np.concatenate([[0], np.cumsum(utf8_length(lists.flatten()).to_numpy())])

@@ -11,14 +11,11 @@ from datasets import Dataset, Features, LargeList, List, Value
 from hf_xalign.cache import map_rows
 from hf_xalign.data.derived.language import DerivedLanguage, sentences
 from hf_xalign.data.derived.word_order import TREE_COLUMNS, Tree
-from hf_xalign.data.parallel import COLUMNS, Table, check_columns
+from hf_xalign.data.parallel import LINKED, Table, check_columns
 from hf_xalign.data.span_labels import find_spans, span_parts
-from hf_xalign.data.words import WORDS
 from hf_xalign.errors import explained
 
 logger = logging.getLogger(__name__)
-
-_PAIR = (*COLUMNS, *WORDS, "links")
 
 
 def derive(
@@ -95,14 +92,14 @@ def derive_pairs(dataset: Dataset, language: DerivedLanguage, column: str) -> Da
                     sides = derived[start:stop], words[start:stop]
                     links = [[new_index, index - start] for new_index, index in enumerate(order[start:stop])]
                     pairs.append((*map(" ".join, sides), language.code, language.base, *sides, links))
-        return {name: [row[k] for row in pairs] for k, name in enumerate(_PAIR)}
+        return {name: [row[k] for row in pairs] for k, name in enumerate(LINKED)}
 
     return map_rows(
         dataset,
         pair,
         with_indices=True,
         remove_columns=dataset.column_names,
-        features=Features(dict(zip(_PAIR, (*[text] * 4, texts, texts, List(List(Value("int32")))), strict=True))),
+        features=Features(dict(zip(LINKED, (*[text] * 4, texts, texts, List(List(Value("int32")))), strict=True))),
         desc=f"Pairing {language.code}",
     )
 

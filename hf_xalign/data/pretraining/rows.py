@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import datasets
 import numpy as np
@@ -341,7 +341,7 @@ class TokenEntries:
         """
         pieces = [single_pieces(tokenizer, [entry[side] for entry in words]) for side in (0, 1)]
         dropped: Counter[str] = Counter()
-        pairs: dict[tuple[Any, Any], None] = {}
+        pairs: dict[tuple[int | str, int | str], None] = {}
         for pair in zip(*pieces, strict=True):
             tests = {reason: reason in pair for reason in ("unknown", "several_pieces")}
             tests |= {"same_piece": pair[0] == pair[1], "repeated": pair in pairs}

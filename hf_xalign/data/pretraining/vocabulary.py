@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Token,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -198,14 +208,14 @@ def _numbered(pieces: Iterable[str], start: int) -> dict[str, int]:
 
 def _badly_written(
     spec: Spec, texts: Iterable[str], split_over: int | None, name: str
-) -> tuple[Counter[str], Callable[[Any], bool]]:
+) -> tuple[Counter[str], Callable[[Token], bool]]:
     """Count the words that need unknown tokens, bytes or too many tokens, and return the test of one such token."""
     tokenizer = Tokenizer.from_str(json.dumps(spec))
     unknown = spec["model"].get("unk_id", tokenizer.token_to_id(spec["model"].get("unk_token") or ""))
     bytewise = '"ByteLevel"' in json.dumps([spec["normalizer"], spec["pre_tokenizer"]])
     decoder = decoders.ByteLevel()
 
-    def unwritable(token: Any) -> bool:
+    def unwritable(token: Token) -> bool:
         part_of_character = bytewise and "\ufffd" in decoder.decode([token.value])
         return token.id == unknown or part_of_character or bool(_BYTE.fullmatch(token.value))
 
@@ -239,7 +249,7 @@ def _marks(text: str) -> Iterator[str]:
     return (c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c).startswith("M"))
 
 
-def _core(model: Spec) -> Any:
+def _core(model: Spec) -> models.Model:
     """Build the model of a tokenizer, which splits words into pieces."""
     return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model})).model
 

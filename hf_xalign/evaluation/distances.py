@@ -181,7 +181,7 @@ def distance_grid(
     bins: int = 50,
     device: str | torch.device = "cpu",
     **options: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Compute the paper's grid of distances: one row per training stage, one column per language.
 
     `stages` maps stage names to a folder, Hub id or `builtin`; [`hf_xalign.load`] loads one at a time. The encoder of
@@ -213,7 +213,7 @@ def grid_of(
     pooling: Pooling,
     seed: int = 0,
     bins: int = 50,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Summarize distances of several stages, measured on the same text.
 
     Histograms of one language share their edges, so that a contracting space is visible. `found` maps stage names to
@@ -226,12 +226,12 @@ def grid_of(
     """
     languages = list(next(iter(found.values())))
     layers = list(next(iter(found.values()))[languages[0]])
-    cells: list[dict[str, Any]] = []
+    cells: list[dict[str, object]] = []
     for language, layer, measure in product(languages, layers, MEASURES):
         column = {stage: distances[language][layer][measure] for stage, distances in found.items()}
         edges = np.histogram_bin_edges(np.concatenate([values for pair in column.values() for values in pair]), bins)
         for stage, distances in column.items():
-            cell: dict[str, Any] = {"stage": stage, "language": language, "layer": layer, "measure": measure}
+            cell: dict[str, object] = {"stage": stage, "language": language, "layer": layer, "measure": measure}
             cell |= {"pairs": len(distances.linked), "auc": area_under_curve(distances)}
             for kind, values in distances._asdict().items():
                 cell[kind] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -145,9 +146,9 @@ def score_retrieval(
     needed = ("source_words", "target_words", "links", "source_lang")
     dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     specials = check_protocols(protocols, tokenizer, dataset)
-    options: Any = {"batch_size": batch_size, "max_length": max_length, "dtype": dtype, "specials": specials}
-    options |= {"layer": layer, "poolings": poolings, "word_view": word_view, "desc": desc}
-    vectors = text_vectors(model, tokenizer, dataset, **options)
+    extract = partial(text_vectors, layer=layer, poolings=poolings, word_view=word_view, specials=specials, desc=desc)
+    extract = partial(extract, batch_size=batch_size, max_length=max_length, dtype=dtype)
+    vectors = extract(model, tokenizer, dataset)
     device = next(model.parameters()).device
     return score_vectors(
         vectors, dataset, protocols, all_occurrences=all_occurrences, device=device, examples=examples
@@ -276,7 +277,7 @@ class HeldOutWords(NamedTuple):
         device: torch.device | None = None,
         *,
         layer: int = 0,
-        project: Callable[..., Any] = lambda *sides: sides,
+        project: Callable[..., tuple[Tensor, ...]] = lambda *sides: sides,
         examples: dict[str, ExampleScores] | None = None,
     ) -> dict[str, float]:
         """Score word retrieval by each protocol, after `project` has mapped the vectors of both sides.

@@ -63,7 +63,7 @@ def side_texts(
         for language, rows in rows_by_language.items():
             shared.setdefault(side_language(rows, side), []).append(language)
         for code, languages in shared.items():
-            texts, places = dict[Any, int](), {}
+            texts, places = dict[str | tuple[str, ...], int](), {}
             for language in languages:
                 column_texts = rows_by_language[language][f"{side}{column}"][:]
                 keys = [text if isinstance(text, str) else tuple(text) for text in column_texts]

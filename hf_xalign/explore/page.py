@@ -17,6 +17,7 @@ from hf_xalign.explore.held_out import Found, HeldOut
 
 if TYPE_CHECKING:
     from gradio import Blocks
+    from gradio.components import Component
 
 
 def matrix(similarity: WordSimilarity) -> Markup:
@@ -74,12 +75,12 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
 
     The first linked pair of the text fills it in. Words and sentences are encoded when they are first asked for.
     """
-    gradio: Any = require("gradio", "the page", "app")
+    gradio = require("gradio", "the page", "app")
     pair = text[0]
     codes = list(dict.fromkeys([*text["source_lang"][:], *text["target_lang"][:]]))
     word = next((pair["source_words"][i] for i, _ in pair["links"]), "")
 
-    def row(label: str, value: str, code: str) -> list[Any]:
+    def row(label: str, value: str, code: str) -> list[Component]:
         with gradio.Row():
             choice = {"value": code, "label": "Language", "min_width": 100, "scale": 1}
             # 4,000 letters: a matrix has a cell for any two words.
@@ -88,7 +89,7 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
     def button(name: str, find: Callable[..., Any], inputs: list[Any], value: str = "") -> None:
         press, output = gradio.Button(name, variant="primary"), gradio.HTML(value)
         # One thread at a time encodes. A private function is not listed as an API.
-        alone: dict[str, Any] = {"concurrency_id": "encoder", "concurrency_limit": 1, "api_visibility": "private"}
+        alone = {"concurrency_id": "encoder", "concurrency_limit": 1, "api_visibility": "private"}
         gradio.on([press.click, inputs[0].submit], partial(draw, stages, find), inputs, output, **alone)
 
     source, target = (pair["source"], pair["source_lang"]), (pair["target"], pair["target_lang"])
@@ -106,8 +107,7 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
 
 def serve(page: Blocks, host: str, port: int | None) -> str:
     """Serve the page in threads of its own and return its address. It loads nothing from elsewhere."""
-    quiet: dict[str, Any] = {"quiet": True, "enable_monitoring": False, "run_history": False, "footer_links": []}
+    launch = partial(page.launch, quiet=True, enable_monitoring=False, run_history=False, footer_links=[])
     # strict_cors refuses pages of other addresses; share would open a tunnel to this machine.
-    closed: dict[str, Any] = {"share": False, "strict_cors": True, "ssr_mode": False}
-    options = {"prevent_thread_lock": True, "max_file_size": 1, **quiet, **closed}
-    return page.launch(server_name=host, server_port=port, **options)[1]
+    launch = partial(launch, share=False, strict_cors=True, ssr_mode=False)
+    return launch(server_name=host, server_port=port, prevent_thread_lock=True, max_file_size=1)[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def make_app(name: str) -> Interface:
     """Create a page to try a metric. The widget of `evaluate.utils` would need gradio 3."""
-    gradio: Any = require("gradio", "the app", "app")
+    gradio = require("gradio", "the app", "app")
     metric = metrics.load(name)
     card = files(metrics) / name / "README.md"
     _, front, body = card.read_text(encoding="utf-8").split("---\n", 2)
 
-    def compute(arguments: str) -> dict[str, Any]:
+    def compute(arguments: str) -> dict[str, object]:
         try:
             # Load it for each call: a metric is unusable after an error, and visitors call at the same time.
             scores = metrics.load(name, keep_in_memory=True).compute(**json.loads(arguments))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -88,8 +89,8 @@ class MomentumContrast(Term):
         """Return the sum over the pairs."""
         queue = vectors.queue
         pairs = None if self.same_pair_negatives else vectors.batch["pairs"]
-        options: dict[str, Any] = {"queue_pairs": queue.pairs, "temperature": self.temperature, "pairs": pairs}
-        return moco_infonce(vectors.queries, vectors.keys, queue.keys, **options).sum()
+        infonce = partial(moco_infonce, queue_pairs=queue.pairs, temperature=self.temperature, pairs=pairs)
+        return infonce(vectors.queries, vectors.keys, queue.keys).sum()
 
     def formula(self) -> str:
         """Return the term without its weight as plain text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import nn
@@ -191,7 +191,7 @@ class SentenceTeacher(Distance):
         pivot = vectors.batch["teacher"].unsqueeze(1) if self.teacher else vectors.sentences0.chunk(2)[1]
         with torch.autocast(sentences.device.type, enabled=False):
             if self._mapped:
-                head: Any = vectors.heads(self.name)
+                head = cast(nn.Linear, vectors.heads(self.name))
                 sentences = head(sentences.to(head.weight.dtype))
             return self.distance(sentences, torch.cat([pivot, pivot]).to(sentences.dtype)).sum()
 

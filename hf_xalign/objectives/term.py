@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NoReturn, get_args
 
 import torch
 from torch import nn
@@ -64,17 +64,13 @@ class Vectors:
     heads: Callable[[str], nn.Module]
 
     def __init__(
-        self,
-        batch: dict[str, torch.Tensor],
-        *,
-        heads: Callable[[str], nn.Module] | None = None,
-        **computed: Any,
+        self, batch: dict[str, torch.Tensor], *, heads: Callable[[str], nn.Module] | None = None, **computed: object
     ):
         self.batch = batch
         self.heads = heads or nn.ModuleDict().__getitem__
         self.__dict__.update(computed)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name in _COMPUTED:
             raise InputError(f"vectors.{name} was not computed: add it to the term's `reads`")
         if name == "links":
@@ -249,7 +245,7 @@ class Objective(Sequence[Term]):
         self.kept_side: Side = kept[0][0] if kept else "target"
         self.kept_words: RegularizedWords = words.pop() if words else "linked"
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         return self._terms[index]
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import nn
@@ -247,7 +247,7 @@ class WordContrast(Term):
         words, pairs = vectors.words[vectors.batch["links"].T.reshape(-1), 0], vectors.batch["link_pairs"]
         with torch.autocast(words.device.type, enabled=False):
             if self.projection_dim:
-                head: Any = vectors.heads(self.name)
+                head = cast(ProjectionHead, vectors.heads(self.name))
                 words = head(words.to(head.out.weight.dtype))
             source, target = map(gather_rows, words.chunk(2))
             groups = gather_rows(pairs) if self.negatives == "other_sentences" else None

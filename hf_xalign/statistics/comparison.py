@@ -202,8 +202,8 @@ def compare(
             f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "
             "Remove the option."
         )
-    swaps: dict[str, Any] = {"permutations": permutations, "concatenate_seeds": concatenate_seeds, "seed": seed}
-    permute = partial(significance.permutation_test, **swaps)
+    permute = partial(significance.permutation_test, permutations=permutations, seed=seed)
+    permute = partial(permute, concatenate_seeds=concatenate_seeds)
     test: Callable[..., float] = significance.paired_t_test if means else permute
     differences = []
     with tqdm(total=(len(systems) - 1) * len(columns), desc="testing", disable=quiet, leave=False, delay=5) as bar:
@@ -267,8 +267,7 @@ def _read_scores(folder: Path) -> dict[str, Any]:
     path = folder / SCORES
     advice = ". Give the output folder of a finished run, or name its finished seeds by --seeds."
     with explained(f"{path}", FileNotFoundError, advice=advice):
-        record = read_json(path, remedy="The file was edited or cut off.")
-    return record
+        return read_json(path, remedy="The file was edited or cut off.")
 
 
 def _check_comparable(system: System, baseline: System) -> None:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,7 +97,7 @@ class ExampleScores:
     def load(cls, path: str | os.PathLike) -> ExampleScores:
         """Read a file written by [`save`]; an InputError names a file that is missing or malformed."""
         with explained(f"{path}", OSError, advice=". A finished run has this file next to scores.json."):
-            content: Any = read_json(path, remedy="The file was edited or cut off.")
+            content = read_json(path, remedy="The file was edited or cut off.")
         kind = content["kind"]
         with content_errors(path, "not example scores", "The file was edited."):
             if kind == "values":

@@ -138,7 +138,7 @@ class AlignMLMTrainer(AlignmentTrainer):
         )
         return model, train_dataset, collator
 
-    def _read(self, data: Any, name: str) -> Any:
+    def _read(self, data: object, name: str) -> Dataset | Mapping[str, Dataset]:
         if is_by_language(data):
             parts = {check_language(language, f"a key of {name}"): part for language, part in data.items()}
             return {language: check_dataset(part, f"{name}[{language!r}]") for language, part in parts.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -87,9 +87,9 @@ class AlignMLMConfig(AlignmentConfig):
         """True if the encoder reads the language of each token, as in XLM and DICT-MLM."""
         return self.objective in ("xlm", "dict_mlm")
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
-        yield from super().faults(model, tokenizer, objective)
+        yield from super().faults(model, tokenizer)
         check_bare(model, "this method")
         if self.has_language_embeddings and language_ids(model.config) is None:
             yield (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -132,9 +132,9 @@ class FAOConfig(WordAlignmentConfig):
                 "objective=infonce, sentence_weight, similarity_weight: a contrast compares one layer. Give one layer."
             )
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings cannot train."""
-        yield from super().faults(model, tokenizer, objective)
+        yield from super().faults(model, tokenizer)
         index = layer_index(self.layers, model.config.num_hidden_layers)
         if self.start_share and (reason := self.keeps_no_average(model)):
             check(self, inherited={"start_share": excludes(f"{reason}. Remove it.")})

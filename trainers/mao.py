@@ -15,7 +15,7 @@ from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.modeling.features import Needed, cache_features
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
-from hf_xalign.modeling.xalign.config import XAlignConfig
+from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.trainer import Batch, Computed, Prepared
@@ -126,7 +126,7 @@ class MAOTrainer(WordAlignmentTrainer):
         """Cache the frozen encoder's vectors of all words that the loss and the module read, if they are cached."""
         if not self._cached:
             return
-        args, encoder = self.args, cast(Any, model)
+        args, encoder = self.args, cast(PeftModel, model)
         module = encoder.active_peft_config
         reads_every_word = module.top == "transformer" and module.context
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if reads_every_word else "linked")
@@ -134,7 +134,7 @@ class MAOTrainer(WordAlignmentTrainer):
             needed[self.objective.kept_side] = "all"
         with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
             start = cache_features(
-                encoder.get_base_model(),
+                base_of(model),
                 cast(Dataset, self.train_dataset),
                 needed=needed,
                 layers=self.layers,

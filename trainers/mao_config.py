@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from peft import PeftConfig, PeftModel, PromptLearningConfig, get_peft_model
@@ -184,9 +184,9 @@ class MAOConfig(WordAlignmentConfig):
         check_choice(("links", "words", "sum"), reduction=self.reduction)
         self.peft_config(languages=["und"] if self.per_language != "none" else None, pivot=None)
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings or the module do not fit."""
-        yield from super().faults(model, tokenizer, objective)
+        yield from super().faults(model, tokenizer)
         if not hasattr(model, "peft_config"):
             return
         if not any(parameter.requires_grad for parameter in model.parameters()):

@@ -548,12 +548,7 @@ class MappingTrainer:
         return scores, intervals
 
     def induction(
-        self,
-        language: str,
-        layer: int,
-        project: Projection,
-        protocols: Sequence[Protocol],
-        score: Score,
+        self, language: str, layer: int, project: Projection, protocols: Sequence[Protocol], score: Score
     ) -> tuple[dict[str, float], dict[str, list[float]]]:
         """Score lexicon induction of one layer in both directions: scores named after `score`, and 95% intervals."""
         anchors, pivot = self.anchors[language], self.anchors[self.pivot]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -105,16 +105,11 @@ class PPAConfig(AlignmentConfig):
     max_tokens: int = by_preset("Drop pairs if both sides together have more tokens.", "Data")
     draw: Draw = by_preset(DRAW, "Data")
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder, a tokenizer or a batch that these settings cannot train."""
-        yield from super().faults(model, tokenizer, objective)
+        yield from super().faults(model, tokenizer)
         if not hasattr(model, "peft_config"):
             check_bare(model, "this method")
-        elif objective.reads("masked"):
-            yield (
-                "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "
-                "PeftModel, give an objective without them, or train the encoder itself."
-            )
         refuse_language_embeddings(model, "PPA")
         specials = sentence_frame(tokenizer).pair_specials
         longest = min(self.max_tokens + specials, tokenizer.model_max_length)
@@ -123,10 +118,18 @@ class PPAConfig(AlignmentConfig):
                 f"max_tokens={self.max_tokens}: a pair has up to {longest} tokens with its special ones, and "
                 f"{type(model).__name__} takes {limit}: set max_tokens to {limit - specials} or less"
             )
-        if objective.reads("masked"):
+
+    def lacking(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
+        """Yield what the terms of a loss need and a model, a tokenizer or the queue lacks."""
+        if loss.reads("masked") and hasattr(model, "peft_config"):
+            yield (
+                "words: an adapter is saved without the MLM head that masked tokens train. Set words=none for a "
+                "PeftModel, give an objective without them, or train the encoder itself."
+            )
+        if loss.reads("masked"):
             masking_vocabulary(tokenizer)  # refuses one without a mask token
         step = self.train_batch_size * self.gradient_accumulation_steps * self.world_size
-        if objective.reads("keys") and step > self.queue_size:
+        if loss.reads("keys") and step > self.queue_size:
             yield (
                 f"queue_size={self.queue_size}: an optimizer step has {step} pairs (batch x accumulation x "
                 "processes), which the queue must hold: make it larger, or the batch smaller"

@@ -76,7 +76,7 @@ class TaskTrainer(AlignmentTrainer):
     method = "finetune"
     scores_start = scores_ends = False  # a new head has random weights; eval_on_start scores it anyway
     args: TaskConfig
-    eval_dataset: Any
+    eval_dataset: Mapping[str, Examples] | None
     # Scores of the trained model by language.
     scores: dict[str, TaskScores]
 
@@ -96,7 +96,7 @@ class TaskTrainer(AlignmentTrainer):
     def _load_model(self, path: str, revision: str) -> PreTrainedModel:
         return load_task_model(path, self.task, seed=self.args.seed, revision=revision)
 
-    def _read(self, data: Any, name: str) -> Any:
+    def _read(self, data: Any, name: str) -> Dataset | Sequence[Examples] | Mapping[str, Examples]:
         by_language = name == "eval_dataset"
         if isinstance(data, Examples):
             data = {data.language: data} if by_language else [data]
@@ -248,7 +248,7 @@ class TaskTrainer(AlignmentTrainer):
             "pivot": trained[0],
             "data": {
                 "train": [text_entry(part.name, part) for part in texts],
-                "eval": [text_entry(part.name, part) for part in self.eval_dataset.values()],
+                "eval": [text_entry(part.name, part) for part, _ in self._encoded.values()],
             },
         }
 
@@ -266,11 +266,7 @@ class TaskTrainer(AlignmentTrainer):
 
     def compared(self) -> dict[str, str]:
         """Return the `task`, `metric` and `train_language` by which `compare` knows the run."""
-        return {
-            "task": self.task.kind,
-            "metric": self.task.metric,
-            "train_language": "+".join(self._texts()[1]),
-        }
+        return {"task": self.task.kind, "metric": self.task.metric, "train_language": "+".join(self._texts()[1])}
 
     def headline_scores(self) -> dict[str, TaskScores]:
         """Return the scores of every example, by language."""
@@ -287,11 +283,11 @@ class TaskTrainer(AlignmentTrainer):
     def _task_entry(self) -> dict[str, object]:
         """Return the record's entry of the task, its model, and the origin of the encoder."""
         args, (texts, trained, held_out, scored) = self.args, self._texts()
-        selection: dict[str, Any] | None = None
+        selection, chosen = None, dict[str, Examples]()
         if args.chooses:
             fingerprints = {part.fingerprint for part in held_out.values()}
-            source, text = args.selection == "source", self.eval_dataset.items()
-            chosen = {language: part for language, part in text if (language in trained) == source}
+            source, encoded = args.selection == "source", self._encoded.items()
+            chosen = {language: part for language, (part, _) in encoded if (language in trained) == source}
             selection = {
                 "by": args.selection,
                 "metric": args.metric_for_best_model,
@@ -306,7 +302,7 @@ class TaskTrainer(AlignmentTrainer):
             "head": args.head,
             "frozen": frozen if frozen == "encoder" or args.freeze_embeddings else None,
             "train_languages": trained,
-            "zero_shot": [language for language in scored if language not in (selection or {}).get("languages", ())],
+            "zero_shot": [language for language in scored if language not in chosen],
             "selection": selection,
             "encoder": origin_of(cast(Run, self.run).base_model),
             "module": module and {"name": module, "hub_id": hub_id(module), **(origin_of(module) or {})},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -13,6 +13,7 @@ from transformers.trainer_utils import SaveStrategy
 from hf_xalign.checks import GIVEN, excludes, needs
 from hf_xalign.data.encoding import position_limit
 from hf_xalign.modeling.tagger import BiLSTMCRFForTokenClassification
+from hf_xalign.objectives.term import Objective
 from hf_xalign.trainers.base.callbacks import final_weights
 from hf_xalign.trainers.base.trainer_config import ADAM, AlignmentConfig, Preset, own
 
@@ -130,14 +131,14 @@ class TaskConfig(AlignmentConfig):
         """True if the run keeps the checkpoint with the best score."""
         return self.load_best_model_at_end or self.early_stopping_patience is not None
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
         if (self.head == "tagger") != isinstance(model, BiLSTMCRFForTokenClassification):
             yield (
                 f"head={self.head} does not fit a {type(model).__name__}. Load a tagger by "
                 "hf_xalign.tasks.load_tagger, and other models by load_task_model."
             )
-        yield from super().faults(model, tokenizer, objective)
+        yield from super().faults(model, tokenizer)
         if self.keep_aligned and isinstance(model, PeftModel):
             yield "keep_aligned=true: the factors of adapters cannot be averaged. Remove it."
         limit = position_limit(model.config)
@@ -147,7 +148,7 @@ class TaskConfig(AlignmentConfig):
                 f"to {limit} or less."
             )
 
-    def formula(self) -> str:
+    def formula(self, objective: Objective | None = None) -> str:
         """Return the objective as plain text."""
         if self.head == "tagger":
             return "L_task = - (1 / words) sum over sentences log p(labels | sentence), p: BiLSTM-CRF"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from hf_xalign.checks import setting
 from hf_xalign.data.sources import check_models
@@ -59,7 +59,7 @@ def run(args: Arguments) -> None:
     names = {args.model: args.model}
     if args.base:
         names = {f"before: {args.base}": args.base, f"after: {args.model}": args.model}
-    options: dict[str, Any] = {
+    options = {
         name: getattr(args, name) for name in ("source_lang", "target_lang", "layer", "pooling", "measure", "k")
     }
     matrices = {}

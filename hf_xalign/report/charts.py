@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -116,7 +116,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(n * step, 12) for n in range(first_tick, math.floor(high / step + 1e-9) + 1)]
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str, **values: object) -> str:
     """Render a template of this folder; text is escaped, `markupsafe.Markup` is not."""
     environment = Environment(
         loader=PackageLoader("hf_xalign.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True

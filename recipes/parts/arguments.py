@@ -11,7 +11,7 @@ from hf_xalign.data.sources import check_files, check_models
 _DATA = "Model and data"
 
 
-def option(group: str, help: str, default: object = MISSING, **checks: Any) -> Any:
+def option(group: str, help: str, default: object = MISSING, **checks: object) -> Any:
     """Return the dataclass field of a command-line option under the heading `group`; required without a default."""
     return setting(default, help=help, group=group, **checks)
 

@@ -63,9 +63,7 @@ class MappingArguments(MappingConfig):
         [],
     )
     text: list[str] = option(
-        "Anchors",
-        "Text for anchors beside train_data's: LANG=FILE (.txt, .jsonl, .parquet) or LANG=HUB_ID.",
-        [],
+        "Anchors", "Text for anchors beside train_data's: LANG=FILE (.txt, .jsonl, .parquet) or LANG=HUB_ID.", []
     )
 
     def __post_init__(self) -> None:

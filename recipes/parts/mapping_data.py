@@ -129,7 +129,7 @@ def _vector_files(data: MappingText, args: MappingArguments) -> dict[str, str]:
     return files
 
 
-def about(item: str, source: str, text: Dataset | None = None, **more: Any) -> Entry:
+def about(item: str, source: str, text: Dataset | None = None, **more: object) -> Entry:
     """Return the entry of `results.json` for a file (with a hash of its content) or for a Hub dataset."""
     path = Path(source).expanduser()
     fingerprint = checksum(path, "blake2b") if path.is_file() else None if text is None else text._fingerprint

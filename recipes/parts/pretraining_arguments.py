@@ -25,9 +25,7 @@ class PretrainingArguments:
     """Text, encoder and dictionary of a pre-training run."""
 
     corpus: list[str] = option(
-        _TEXT,
-        "Text of each language, LANG=FILE (.txt, .jsonl, .parquet, .conllu; .gz too) or LANG=HUB_ID.",
-        [],
+        _TEXT, "Text of each language, LANG=FILE (.txt, .jsonl, .parquet, .conllu; .gz too) or LANG=HUB_ID.", []
     )
     eval_corpus: list[str] = option(_TEXT, "Held-out text, written the same way.", [])
     target_lang: str = option(_TEXT, "The pivot language, that of a dictionary's first column.", "en")
@@ -81,9 +79,7 @@ class PretrainingArguments:
     )
     vocab_size: int = option(_MODEL, "cut, train: pieces, before those of a derived language.", 40_000)
     dictionary: str | None = option(
-        _DICTIONARY,
-        "LANG=FILE in MUSE's format, of the pivot and another language; derive makes its own.",
-        None,
+        _DICTIONARY, "LANG=FILE in MUSE's format, of the pivot and another language; derive makes its own.", None
     )
     test_dictionary: str | None = option(_DICTIONARY, "LANG=FILE: alignment is scored on its other entries.", None)
     dictionary_share: float = option(_DICTIONARY, "Share of the entries that is used in training.", 0.25)

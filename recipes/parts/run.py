@@ -26,6 +26,7 @@ from hf_xalign.trainers.base.trainer import AlignmentTrainer
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 
 Text = TypeVar("Text", bound="RunText")
+Config = TypeVar("Config", bound=AlignmentConfig)
 
 # Rows of an estimate, for text that takes long to prepare.
 _SAMPLE_ROWS = 200
@@ -73,7 +74,6 @@ def load_text(load: Callable[..., Text], data: Any, args: AlignmentConfig) -> Te
 class RunText:
     """Text of a run: it can `describe` itself, has the record's `entries`, and gives a `sample` for an estimate."""
 
-    train: Any
     seconds: float = 0.0  # that it took to read
 
     def describe(self) -> list[str]:
@@ -102,10 +102,10 @@ class RunText:
 
 
 def train(
-    make_trainer: Callable[[Any, Any], AlignmentTrainer],
+    make_trainer: Callable[[Config, Any], AlignmentTrainer],
     text: Any,
     data: Any,
-    args: Any,
+    args: Config,
     *,
     headline: str = "",
 ) -> None:

@@ -157,7 +157,7 @@ class Table:
             names |= {name: value for name, value in level.items() if name not in ("rows", "columns", "cells")}
         return names
 
-    def published(self, row: str) -> dict[str, Any]:
+    def published(self, row: str) -> dict[str, object]:
         """Return the published values of a row by column: None where the paper has no cell, `""` where it draws."""
         columns = self.content["columns"]
         return dict(zip(columns, self.rows[row].get("published", [""] * len(columns)), strict=True))
@@ -274,7 +274,7 @@ def settings(command: Command) -> tuple[object, ...]:
     return parse(types, [str(FOLDER.parent / "configs" / word) if word.endswith(".yaml") else word for word in words])
 
 
-def setting(command: Command, name: str) -> Any:
+def setting(command: Command, name: str) -> object:
     """Return a setting of a command."""
     return next(getattr(part, name) for part in settings(command) if hasattr(part, name))
 

@@ -116,7 +116,7 @@ def load_task(data: TaskArguments, args: TaskConfig) -> TaskData:
             raise InputError(f"--{name} is missing: name labelled text, as in --{name} en=FILE")
     task_class: type[Task] = TaggingTask if args.head == "tagger" else find_task(data.task)
 
-    def read(item: str, **source: Any) -> Examples:
+    def read(item: str, **source: object) -> Examples:
         return task_class.read(item, data, **source)
 
     train, evaluation, selection = _read(data, read)

@@ -66,14 +66,14 @@ class StepStart(TrainerCallback):
         # The Trainer looks for the end of the run only after a step.
         control.should_training_stop = self._trainer.resumed_at_end
 
-    def on_epoch_begin(self, *_: object, **of_trainer: Any) -> None:
+    def on_epoch_begin(self, *_: object, **of_trainer: object) -> None:
         """Seed sampler and collator: accelerate's wrappers hide them from `set_epoch` in several processes."""
         self._trainer.sampler.set_epoch(self._epoch)
         if isinstance(self._trainer.data_collator, EpochCollator):
             self._trainer.data_collator.set_epoch(self._epoch)
         self._epoch += 1
 
-    def on_step_end(self, *_: object, **of_trainer: Any) -> None:
+    def on_step_end(self, *_: object, **of_trainer: object) -> None:
         """Update what follows the weights."""
         self._trainer.advance()
 
@@ -87,7 +87,7 @@ class StepEnd(TrainerCallback):
     def __init__(self, trainer: AlignmentTrainer):
         self._trainer = trainer
 
-    def on_step_end(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
+    def on_step_end(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: object) -> None:
         """Settle what happens after a step."""
         trainer = self._trainer
         ended = has_ended(trainer)
@@ -99,7 +99,7 @@ class StepEnd(TrainerCallback):
         if trainer.run_scores_ends and not trainer.args.load_best_model_at_end and ended:
             control.should_evaluate = False
 
-    def on_epoch_end(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: Any) -> None:
+    def on_epoch_end(self, args: object, state: TrainerState, control: TrainerControl, **of_trainer: object) -> None:
         """Settle what happens after an epoch."""
         if self._trainer.resumed_at_end:  # no step was taken
             control.should_log = control.should_save = control.should_evaluate = False

@@ -55,7 +55,7 @@ class HubTrainer(Trainer):
         self.save_model(_internal_call=True)
         return self._upload(commit_message, token=token, revision=revision, private=private, base_model=base_model)
 
-    def _upload(self, message: str = "End of training", **given: Any) -> CommitInfo | None:
+    def _upload(self, message: str = "End of training", **given: str | bool | None) -> CommitInfo | None:
         """Push the run's folder as it was saved; options of `hub.push` that are not given are those of `args`."""
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         if not self.is_world_process_zero():

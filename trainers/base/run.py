@@ -25,7 +25,7 @@ from hf_xalign.data.load import Entry, sources
 from hf_xalign.data.parallel import only_language
 from hf_xalign.distributed import unsharded_class
 from hf_xalign.errors import InputError
-from hf_xalign.evaluation.distances import NUMBERS, grid_of, write_distances
+from hf_xalign.evaluation.distances import NUMBERS, Distances, grid_of, write_distances
 from hf_xalign.evaluation.plots import new_figure, require_matplotlib, save_figure
 from hf_xalign.evaluation.scores import Examples, Means, Protocol, Scores, fill_words, merge_scores
 from hf_xalign.evaluation.vectors import encode_pooled_sentences, vector_drift
@@ -161,7 +161,7 @@ class Run:
         self.seconds = {**self.reporting.seconds, "preparing": round(seconds, 3)}
         # By stage: vectors (items, dim) of held-out pivot words or sentences, by kind, and distances of linked words.
         self.pivot: dict[str, dict[str, torch.Tensor]] = {}
-        self.distances: dict[str, Any] = {}
+        self.distances: dict[str, dict[str, dict[int, dict[str, Distances]]]] = {}
         # Scores of every sentence: of retrieval by stage, and of each probe by stage and its number.
         self.examples: dict[str, Examples] = {}
         self.probed: dict[tuple[str, int], dict[str, ExampleScores]] = {}

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -48,7 +49,7 @@ _TIMED_STEPS, _SAMPLE_ROWS = 5, 200
 
 
 @contextmanager
-def _changed(args: AlignmentConfig, **settings: Any) -> Iterator[None]:
+def _changed(args: AlignmentConfig, **settings: object) -> Iterator[None]:
     """Change settings inside the block."""
     before = {name: getattr(args, name, None) for name in settings}
     try:
@@ -355,7 +356,7 @@ class SavingTrainer(HubTrainer):
     def load_model(self, checkpoint: str, model: PreTrainedModel) -> None:
         """Load the weights of encoder or adapter."""
         if hasattr(model, "peft_config"):
-            checkpoints.check_same_adapter(cast(Any, model), checkpoint)
+            checkpoints.check_same_adapter(cast(PeftModel, model), checkpoint)
             super()._load_from_checkpoint(checkpoint, model)
         else:
             load_weights(model, checkpoint, self._prefix)

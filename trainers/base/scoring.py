@@ -12,6 +12,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 from transformers.trainer_utils import BestRun
 
+from hf_xalign.data.load import join_languages
+from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError, suggestion
 from hf_xalign.evaluation.scores import Scores, score_retrieval
 from hf_xalign.objectives.term import Objective
@@ -64,7 +66,7 @@ class ScoringTrainer(SavingTrainer):
         dataset = eval_dataset if eval_dataset is not None else self.eval_dataset
         if dataset is None:
             raise InputError("evaluate() needs an eval_dataset")
-        dataset = cast(Any, self)._read(dataset, "eval_dataset")
+        dataset = self._read(dataset, "eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._metrics(dataset).items()}
         if self.is_in_train and (best_metric := self.args.metric_for_best_model) is not None:
             best_metric = f"eval_{best_metric.removeprefix('eval_')}"
@@ -74,6 +76,15 @@ class ScoringTrainer(SavingTrainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def _read(self, data: object, name: str) -> Dataset:
+        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
+
+        Its rows have one pivot.
+        """
+        pairs = join_languages(data, name)
+        only_language(pairs, "target_lang", name)
+        return pairs
 
     def _metrics(self, dataset: Dataset) -> dict[str, float]:
         """Return the scores of `evaluate` without prefix."""
@@ -92,7 +103,7 @@ class ScoringTrainer(SavingTrainer):
         """Return the scores of each language."""
         return self._score_by(score_retrieval, dataset, poolings=("mean",))
 
-    def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: Any) -> Scores:
+    def _score_by(self, score: Callable[..., Scores], dataset: Dataset, **options: object) -> Scores:
         """Call a function of `hf_xalign.evaluation.scores` in the precision of training."""
         return score(
             self.accelerator.unwrap_model(self.model),
@@ -115,8 +126,7 @@ class ScoringTrainer(SavingTrainer):
 
     def formula(self) -> str:
         """Return the objective as plain text."""
-        formula = cast(Any, self.args).formula
-        return formula() if self.objective is None else formula(self.objective)
+        return self.args.formula(self.objective)
 
     def _has_scores(self) -> bool:
         """Return whether the run has text to be scored on."""

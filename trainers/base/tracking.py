@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transformers import PreTrainedConfig, PreTrainedModel, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, WandbCallback, WandbLogModel
@@ -72,7 +72,7 @@ def use_tracker(trainer: AlignmentTrainer) -> None:
             callback.setup = partial(_set_up, callback.setup)
 
 
-def _set_up(setup: Callable[..., None], args: object, state: object, model: PreTrainedModel, **kwargs: Any) -> None:
+def _set_up(setup: Callable[..., None], args: object, state: object, model: PreTrainedModel, **kwargs: object) -> None:
     """Call a tracker's `setup`, which records the configs of model and adapters, with portable names in them."""
     configs = [model.config, *(getattr(model, "peft_config", None) or {}).values()]
     configs += [value for value in vars(model.config).values() if isinstance(value, PreTrainedConfig)]

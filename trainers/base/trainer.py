@@ -26,8 +26,6 @@ from hf_xalign.cache import check_output
 from hf_xalign.checks import check, excludes
 from hf_xalign.data.batches.sampling import PairedSampler, PairSampler, lengths_and_languages
 from hf_xalign.data.encoding import check_pieces, set_prompt
-from hf_xalign.data.load import join_languages
-from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
 from hf_xalign.evaluation.scores import Protocol
 from hf_xalign.modeling.checkpoint import HEAD_NAME, load_encoder
@@ -114,7 +112,7 @@ class AlignmentTrainer(ScoringTrainer):
     # Arguments by keyword of this trainer, from which a search makes others.
     arguments: Mapping[str, Any]
 
-    def __new__(cls, *_: object, **arguments: Any) -> Self:
+    def __new__(cls, *_: object, **arguments: object) -> Self:
         """Keep the arguments, if there is a `model_init` for a search."""
         trainer = super().__new__(cls)
         own = {"model", "args", "model_init"}  # every trial has its own
@@ -242,15 +240,6 @@ class AlignmentTrainer(ScoringTrainer):
         return load_encoder(path, revision=revision)
 
     # ---- Data ----
-
-    def _read(self, data: Any, name: str) -> Any:
-        """Return the dataset of this name, with translations as columns; raise an InputError if it is not one.
-
-        Its rows have one pivot.
-        """
-        pairs = join_languages(data, name)
-        only_language(pairs, "target_lang", name)
-        return pairs
 
     def _prepare(self, model: PreTrainedModel, train_dataset: Dataset) -> Prepared:
         """Prepare model and data before `Trainer.__init__` runs."""

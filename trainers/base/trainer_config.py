@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -128,12 +129,12 @@ ADAM: Preset = {
 }
 
 
-def by_preset(help: str, group: str = "Objective", **checks: Any) -> Any:
+def by_preset(help: str, group: str = "Objective", **checks: object) -> Any:
     """Return a field that gets the preset's value if it is None; its type is that of the finished config."""
     return setting(None, help=f"{help} Default: by preset.", group=group, **checks)
 
 
-def own(default: object, help: str, group: str = "Objective", **checks: Any) -> Any:
+def own(default: object, help: str, group: str = "Objective", **checks: object) -> Any:
     """Return a field with its own default."""
     return setting(default, help=help, group=group, **checks)
 
@@ -271,12 +272,12 @@ class AlignmentConfig(TrainingArguments):
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Objective | None = None
     ) -> None:
         """Raise an InputError for a model or a tokenizer that these settings, or this objective, cannot train."""
-        objective = self.loss if objective is None and self.LOSS else objective
-        for fault in self.faults(model, tokenizer, objective):
+        of_loss = self.lacking(model, tokenizer, objective or self.loss) if self.LOSS else ()
+        for fault in chain(self.faults(model, tokenizer), of_loss):
             raise InputError(fault)
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
-        """Yield what is wrong for `check_model`; `objective` is None for a method without terms."""
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+        """Yield what is wrong with a model or a tokenizer that these settings cannot train."""
         if self.n_gpu > 1:
             yield (
                 f"this process sees {self.n_gpu} GPUs. Start one process per GPU with `accelerate launch`, or select "
@@ -285,6 +286,14 @@ class AlignmentConfig(TrainingArguments):
         if tokenizer.pad_token_id is None:
             yield "the tokenizer has no padding token. Set tokenizer.pad_token to one of its tokens."
         check_embeddings(model, tokenizer)
+
+    def lacking(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
+        """Yield what the terms of a loss need and a model or a tokenizer lacks."""
+        yield from ()
+
+    def formula(self, objective: Objective | None = None) -> str:
+        """Return the objective, by default that of these settings, as plain text."""
+        return (objective or self.loss).formula()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings for trackers and `training_args.json`, without credentials and paths."""

@@ -69,14 +69,7 @@ class WordAlignmentConfig(AlignmentConfig):
     objective: Literal["l2", "infonce", "none"] = by_preset(
         "Loss of linked words. l2: the papers' distance. infonce: contrast with the words of both languages in the "
         "batch of all processes. none: no links are made or used.",
-        rules=[
-            excludes(
-                "without links, another term must align",
-                "none",
-                sentence_weight=0,
-                teacher_weight=0,
-            )
-        ],
+        rules=[excludes("without links, another term must align", "none", sentence_weight=0, teacher_weight=0)],
     )
     align_target: Literal["tuned", "frozen"] = by_preset(
         "Vector of the pivot word in the distance: tuned, or frozen (f0).",
@@ -120,10 +113,7 @@ class WordAlignmentConfig(AlignmentConfig):
     reduction: Literal["links", "words", "sum", "sub_batches"] = by_preset(
         "links: divide both terms by the number of links. words: average each over its own words. sum: do not divide. "
         "sub_batches: FAO: average over each 4 sentence pairs, and sum these means, as Efimov's code does.",
-        rules=[
-            needs(when="sub_batches", objective="l2"),
-            excludes(when="sub_batches", interpolation_weight=GIVEN),
-        ],
+        rules=[needs(when="sub_batches", objective="l2"), excludes(when="sub_batches", interpolation_weight=GIVEN)],
     )
     mean_over_dims: bool = by_preset(
         "Divide squared distances by the vector size, as an MSE loss does.",
@@ -141,9 +131,7 @@ class WordAlignmentConfig(AlignmentConfig):
     draw: Draw = by_preset(DRAW, "Data")
     cache_dir: str | None = own(None, "Folder for cached word vectors. Default: the user's cache.", "Data")
     ray: str | None = own(
-        None,
-        "Ray cluster that computes cached word vectors: address, auto or local. Default: this process.",
-        "Data",
+        None, "Ray cluster that computes cached word vectors: address, auto or local. Default: this process.", "Data"
     )
 
     def __post_init__(self) -> None:
@@ -173,7 +161,7 @@ class WordAlignmentConfig(AlignmentConfig):
         pivot: Reduction = "links" if self.reduction == "links" and self.objective != "none" else reduction
         terms: list[Term] = []
         if self.objective == "infonce":
-            contrast: dict[str, Any] = {name: getattr(self, name) for name in self.INFONCE}
+            contrast = {name: getattr(self, name) for name in self.INFONCE}
             terms.append(WordContrast(**contrast))
         elif self.objective == "l2":
             target, side = self.align_target, self.regularized_side
@@ -205,14 +193,25 @@ class WordAlignmentConfig(AlignmentConfig):
             )
         check_models([self.teacher])
 
-    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, objective: Any) -> Iterator[str]:
+    def faults(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
         """Yield what is wrong with an encoder or a tokenizer that these settings, or this objective, cannot train."""
         word_tokenizer(tokenizer)
-        yield from super().faults(model, tokenizer, objective)
-        check_specials(tokenizer, self.linked_tokens, objective.kept_words)
+        yield from super().faults(model, tokenizer)
         if not hasattr(model, "peft_config"):
             check_bare(model, "this method")
         refuse_language_embeddings(model, "alignment by word links")
+
+    def lacking(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, loss: Objective) -> Iterator[str]:
+        """Yield what is wrong if the tokenizer lacks the special tokens that are linked or regularized."""
+        before, after = special_frame(tokenizer)
+        both, linked = loss.kept_words == "all_specials", self.linked_tokens
+        missing = [] if before or (linked == "words" and not both) else ["first"]
+        missing += [] if after or (linked in ("words", "cls") and not both) else ["last"]
+        if missing:
+            yield (
+                f"linked_tokens={linked}, regularized_words={loss.kept_words}: this tokenizer puts no special token "
+                f"{' and none '.join(missing)} in a sentence; use linked_tokens=words and regularized_words=all"
+            )
 
     def formula(self, objective: Objective | None = None) -> str:
         """Return the objective, by default that of these settings, and the definition of f as plain text."""
@@ -221,16 +220,3 @@ class WordAlignmentConfig(AlignmentConfig):
     def word_vector(self) -> str:
         """Return the definition of a word's vector f as plain text."""
         return f"{self.pooling} subword"
-
-
-def check_specials(tokenizer: PreTrainedTokenizerBase, linked: LinkedTokens, kept: RegularizedWords) -> None:
-    """Raise an InputError if the tokenizer lacks the special tokens that are linked or regularized."""
-    before, after = special_frame(tokenizer)
-    both = kept == "all_specials"
-    missing = [] if before or (linked == "words" and not both) else ["first"]
-    missing += [] if after or (linked in ("words", "cls") and not both) else ["last"]
-    if missing:
-        raise InputError(
-            f"linked_tokens={linked}, regularized_words={kept}: this tokenizer puts no special token "
-            f"{' and none '.join(missing)} in a sentence; use linked_tokens=words and regularized_words=all"
-        )

@@ -11,7 +11,7 @@ import copy
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -89,7 +89,7 @@ def load_plain(name: str, revision: str | None, classes: list[str] | None = None
     return model
 
 
-def hub_options(kwargs: dict[str, Any]) -> dict[str, Any]:
+def hub_options(kwargs: Mapping[str, object]) -> dict[str, Any]:
     """Select the arguments of `from_pretrained` that concern the Hub."""
     return {key: kwargs[key] for key in ("cache_dir", "local_files_only", "token") if key in kwargs}
 

@@ -156,8 +156,8 @@ def _equip(model: PreTrainedModel, frozen: list[nn.Parameter]) -> None:
         layer.frozen_peft_weight_names = {ADAPTER: tuple(layer.adapter_layer_names)}
         getattr(layer, layer.adapter_layer_names[0]).requires_grad_(False)
     model._hf_peft_config_loaded = True
-    model.peft_config[ADAPTER].base_model_name_or_path = BASE_IN_FOLDER
-    cast(Any, model).peft_config[ADAPTER].base_sketch = None  # the encoder in the folder is fine-tuned
+    config = cast(XAlignConfig, model.peft_config[ADAPTER])
+    config.base_model_name_or_path, config.base_sketch = BASE_IN_FOLDER, None  # the folder's encoder is fine-tuned
     # A closure or a bound method would tie copies and pickles of the model to this model; `partial` does not.
     model.save_pretrained = partial(_save_pretrained, model)  # type: ignore[method-assign]
     model._alignment_handles = [  # type: ignore[assignment]

@@ -303,7 +303,7 @@ class TopLayer(XAlignLayer, LanguageAware):
             )
         return None
 
-    def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+    def _before(self, backbone: nn.Module, args: tuple, kwargs: dict[str, object]) -> tuple[tuple, dict]:
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
         language, self.handed_on = kwargs.pop("language", self.handed_on), None
         self._call = {"mask": mask, "spans": kwargs.pop("word_spans", None), "language": language}

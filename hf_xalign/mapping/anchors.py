@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import heapq
 import json
@@ -23,7 +22,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_xalign.cache import cache_dir, digest, locked
+from hf_xalign.cache import cache_dir, digest, make_once
 from hf_xalign.checks import check_choice, check_range
 from hf_xalign.data.batches.pairs import Pooling, ranges, word_token_index
 from hf_xalign.data.encoding import check_vocabulary, position_limit, word_tokenizer
@@ -167,7 +166,7 @@ def make_anchors(
         layers: layer numbers; -1 is the last, 0 the embeddings.
         pooling: pooling of subwords into a word's vector.
         batch_size: sentences per forward pass.
-        folder: cache folder; by default one in the user's cache. A hash of all inputs names the subfolder.
+        folder: cache folder; by default one in the user's cache. A hash of all inputs names the file.
         ray: address of a Ray cluster that runs the encoder; `local` starts one on this machine.
 
     Raises:
@@ -178,10 +177,9 @@ def make_anchors(
     word_tokenizer(tokenizer)  # raises for a slow tokenizer
     check_choice(get_args(Pooling), pooling=pooling)
     check_range(least=1, max_words=max_words, sentences_per_word=sentences_per_word)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(language_context(model, lang))
-        if isinstance(sentences, str):
-            raise InputError("sentences: pass a list of sentences, not one string.")
+    if isinstance(sentences, str):
+        raise InputError("sentences: pass a list of sentences, not one string.")
+    with language_context(model, lang):
         texts = list(sentences)
         counted = count_words(texts, lang, find_cut=cut_finder(model, tokenizer))
         check_vocabulary(tokenizer, texts, lang, "the text")
@@ -197,31 +195,26 @@ def make_anchors(
         sizes = len(names), len(occurrences), len(counted)
         logger.info("anchors of %s: %d words, from %d of %d distinct sentences", lang, *sizes)
         fingerprint = _fingerprint(model)
-        content = occurrences.fingerprint()
-        identity = [_VERSION, fingerprint, content, names, lang, index, pooling]
-        key = digest(*identity)
-        home = Path(folder) / key if folder else cache_dir("anchors", key)
-        home.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(locked(home))
-        path = home / "anchors.safetensors"
-        if path.exists():
-            logger.info("using the anchors in %s", path)
-            return replace(Anchors.load(path), layers=tuple(layers))
-        sums = sum_vectors(
-            model,
-            occurrences,
-            index,
-            pooling=pooling,
-            pad_token_id=tokenizer.pad_token_id,
-            batch_size=batch_size,
-            ray=ray,
-            desc=f"Averaging word vectors ({lang})",
-        )
-        counts = torch.from_numpy(occurrences.counts[occurring])
-        vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
-        anchors = Anchors(names, vectors, counts, tuple(layers), pooling, lang, fingerprint)
-        anchors.save(path)
-        return anchors
+        key = digest(_VERSION, fingerprint, occurrences.fingerprint(), names, lang, index, pooling)
+        path = (Path(folder) if folder else cache_dir("anchors")) / f"{key}.safetensors"
+
+        def make() -> None:
+            sums = sum_vectors(
+                model,
+                occurrences,
+                index,
+                pooling=pooling,
+                pad_token_id=tokenizer.pad_token_id,
+                batch_size=batch_size,
+                ray=ray,
+                desc=f"Averaging word vectors ({lang})",
+            )
+            counts = torch.from_numpy(occurrences.counts[occurring])
+            vectors = sums[torch.from_numpy(occurring)] / counts[:, None, None]
+            Anchors(names, vectors, counts, tuple(layers), pooling, lang, fingerprint).save(path)
+
+        make_once(path, make)
+    return replace(Anchors.load(path), layers=tuple(layers))
 
 
 def _fingerprint(model: PreTrainedModel) -> str:
@@ -511,17 +504,10 @@ def sum_vectors(
     """
     device = torch.device("cpu") if ray else next(model.parameters()).device
     done, sums = 0, torch.zeros(len(occurrences.counts), len(layers), model.config.hidden_size, device=device)
-    with contextlib.ExitStack() as stack:
+    with ray_encoders(model, ray) as cluster:
         batches = hidden_batches(
-            model,
-            occurrences.token_ids(),
-            pad_token_id,
-            layers,
-            batch_size=batch_size,
-            desc=desc,
-            cluster=stack.enter_context(ray_encoders(model, ray)),
+            model, occurrences.token_ids(), pad_token_id, layers, batch_size=batch_size, desc=desc, cluster=cluster
         )
-        stack.enter_context(contextlib.closing(batches))  # restores the model's mode at once, also on a full disk
         for rows, mask, states in batches:
             # Sentences are sorted as in hidden_batches, so a batch is a contiguous range.
             bounds = occurrences.offsets[done : done + len(rows) + 1]

@@ -233,7 +233,7 @@ def subword_spans(spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the token spans of all subwords, and each one's word, for token spans of words, int (words, 2)."""
     lengths = spans[:, 1] - spans[:, 0]
     words = np.repeat(np.arange(len(spans)), lengths)
-    firsts = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + spans[words, 0]
+    firsts = ranges(spans[:, 0], lengths)
     return np.stack([firsts, firsts + 1], axis=1), words
 
 

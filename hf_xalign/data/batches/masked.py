@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from hf_xalign.data.batches.pairs import EncodedRow, pad_rows
+from hf_xalign.data.batches.pairs import EncodedRow, pad_rows, ranges
 from hf_xalign.data.encoding import tokenizer_name
 from hf_xalign.data.sentence_pairs import sentence_frame
 from hf_xalign.errors import InputError
@@ -66,8 +66,7 @@ def example_draws(
     examples = np.asarray(examples)
     counts = np.broadcast_to(counts, examples.shape)
     starts = _mixed(key + _GOLDEN + examples.astype(np.uint64))
-    first = np.cumsum(counts) - counts
-    steps = (np.arange(counts.sum()) - np.repeat(first, counts) + 1).astype(np.uint64)
+    steps = ranges(np.ones_like(counts), counts).astype(np.uint64)
     bits = _mixed(np.repeat(starts, counts) + steps * _GOLDEN)
     return (bits >> np.uint64(11)) * 2.0**-53
 

@@ -288,10 +288,11 @@ class ContinualTrainer(TaskTrainer):
 
     def _pair_vectors(self, states: Sequence[torch.Tensor], pairs: Batch) -> Vectors:
         """Return the words' vectors and those in the reference."""
-        computed: dict[str, Any] = {"words": pool_layers(states, pairs, "token")}
-        if self.objective.reads("f0"):
-            computed["f0"] = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
-        return Vectors(pairs, **computed)
+        words = pool_layers(states, pairs, "token")
+        if not self.objective.reads("f0"):
+            return Vectors(pairs, words=words)
+        f0 = pairs["reference"] if "reference" in pairs else self._frozen_vectors(pairs)
+        return Vectors(pairs, words=words, f0=f0)
 
     def _frozen_vectors(self, pairs: Batch) -> torch.Tensor:
         """Compute f0 of the pivot words, (words, layers, dim), without gradient."""

@@ -24,7 +24,6 @@ _TRANSFORMER: Preset = {**_PUBLISHED, "top": "transformer", "adapters": "none"}
 # The paper took its adapters from AdapterHub.
 _ADAPTER: Preset = {**_PUBLISHED, "top": "transformer", "adapters": "adapterhub"}
 
-
 # Why a module of ours cannot train on a term that reads more than linked words.
 LINKED_ONLY = (
     "but this module reads only linked words. Remove the term, or use another peft_type such as lora, or FAO."

@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_args
 
@@ -561,11 +562,11 @@ class MappingTrainer:
         scores: dict[str, float] = {}
         bounds: dict[str, list[float]] = {}
         for protocol in protocols:
-            options: Any = {"similarity": "cosine" if protocol.cosine else "csls", "seed": self.args.seed}
-            to_pivot = lexicon_induction(source, target, anchors.words, pivot.words, entries, more=known, **options)
-            from_pivot = lexicon_induction(
-                target, source, pivot.words, anchors.words, back, more=known_back, **options
+            induce = partial(
+                lexicon_induction, similarity="cosine" if protocol.cosine else "csls", seed=self.args.seed
             )
+            to_pivot = induce(source, target, anchors.words, pivot.words, entries, more=known)
+            from_pivot = induce(target, source, pivot.words, anchors.words, back, more=known_back)
             score = replace(score, protocol=protocol.name)
             for precision in _PRECISIONS:
                 mean, *directions = replace(score, pooling=precision).directions()

@@ -136,12 +136,12 @@ def _read(data: TaskArguments, read: Callable[..., Examples]) -> tuple[list[Exam
     if data.derived_language:
         read = partial(_read_derived, read, DerivedLanguage.load(Path(data.derived_language) / DERIVED_FILE))
     read = partial(read_crossed, read=read, revision=data.dataset_revision)
-    of_training: dict[str, Any] = {"split": data.train_split, "max_examples": data.max_train_examples}
-    train = [read(item, **of_training) for item in data.train_data]
+    split, most = data.train_split, data.max_train_examples
+    train = [read(item, split=split, max_examples=most) for item in data.train_data]
     if data.code_switch:
         # Questions are matched by their ids, pairs of texts by row.
-        by_id = {"max_examples": None} if "id" in train[0].rows.column_names else {}
-        english = read(data.code_switch, **{**of_training, **by_id})
+        by_id = "id" in train[0].rows.column_names
+        english = read(data.code_switch, split=split, max_examples=None if by_id else most)
         if all(part.language == english.language for part in train):
             raise InputError(f"code_switch={data.code_switch}: train_data has no other language to switch with it")
         train = [part if part.language == english.language else code_switch(part, english) for part in train]

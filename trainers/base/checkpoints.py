@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
 # File with all settings of a run, next to its model and in its checkpoints.
 ARGUMENTS = "training_args.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")

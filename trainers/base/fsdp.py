@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -28,6 +28,9 @@ from hf_xalign.errors import InputError
 from hf_xalign.modeling.freezing import encoder_layers
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.trainers.base.trainer_config import AlignmentConfig
+
+if TYPE_CHECKING:
+    from hf_xalign.trainers.base.saving import SavingTrainer
 
 
 def wants_sharding(args: AlignmentConfig) -> bool:
@@ -61,7 +64,7 @@ def check_sharding(args: AlignmentConfig, supported: bool) -> None:
             raise InputError(f"{name}=true: not supported with FSDP here. Set it to false.")
 
 
-def settle(trainer: Any) -> None:
+def settle(trainer: SavingTrainer) -> None:
     """Tell accelerate which parts of a trainer's encoder to shard, and to write full checkpoints."""
     if trainer.is_deepspeed_enabled:
         raise InputError("DeepSpeed is not supported. Use DDP, or fsdp=true for an encoder that no GPU can hold.")

@@ -26,7 +26,6 @@ from hf_xalign.trainers.base.tracking import check_trackers
 
 logger = logging.getLogger(__name__)
 
-
 Preset = dict[str, Any]
 """Values of settings by their names."""
 # Read by parts of the Trainer that ours replace: its loop of evaluation, its loss, its columns.

@@ -156,7 +156,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     # ---- Loss ----
 
     def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
-        """Compute what L = L_MLM + alpha L_ALIGN reads: states of masked text, and embeddings of dictionary entries."""
+        """Compute what L = L_MLM + alpha L_ALIGN reads: states of masked text and embeddings of dictionary entries."""
         more_inputs = {name: inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs}
         output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **more_inputs)
         embeddings = self.accelerator.unwrap_model(model).get_input_embeddings().weight

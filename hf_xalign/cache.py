@@ -112,6 +112,8 @@ def make_once(path: Path, make: Callable[[], object]) -> None:
     """Let `make` write a cache file atomically, unless it is there, while other processes wait."""
     with FileLock(f"{path}.lock"):
         if not path.exists():
+            for left in path.parent.glob(f"{path.name}.*.partial"):  # by a killed process
+                left.unlink()
             make()
 
 

@@ -8,7 +8,17 @@ import pytest
 from datasets import Dataset
 from safetensors import SafetensorError
 
-from hf_xalign.cache import checksum, disk_errors, hold_folder, map_rows, open_mark, replacing, write_mark
+from hf_xalign.cache import (
+    checksum,
+    disk_errors,
+    hold_folder,
+    make_once,
+    map_rows,
+    open_mark,
+    replacing,
+    write_mark,
+    write_text,
+)
 from hf_xalign.errors import InputError
 
 
@@ -22,6 +32,14 @@ def test_replacing(tmp_path):
         partial.write_text("two")
         raise KeyError
     assert path.read_text() == "one" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_is_made_once_and_without_what_a_killed_process_left(tmp_path):
+    path = tmp_path / "file"
+    (tmp_path / "file.1.partial").touch()
+    for text in ("one", "two"):
+        make_once(path, lambda text=text: write_text(path, text))
+        assert path.read_text() == "one" and not list(tmp_path.glob("*.partial"))
 
 
 def test_full_disks_are_input_errors(tmp_path):

@@ -25,8 +25,8 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 # {room: most lines, most `raise` statements}. A cap rises only in a commit that removes as much elsewhere.
 CAPS = {
     "cli": (1597, 22),
-    "core": (2836, 53),
-    "data": (7028, 129),
+    "core": (2838, 53),
+    "data": (7021, 129),
     "evaluation": (1981, 17),
     "explore": (315, 3),
     "hub": (381, 11),

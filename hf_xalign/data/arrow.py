@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import shutil
 import sys
 from collections import Counter
@@ -207,25 +206,19 @@ def write_rows(batches: Iterator[pyarrow.RecordBatch], path: Path, name: str, un
 
     `unit` says what a row is, in the progress bar and in the InputError for a source without rows.
     """
-    unfinished = path.with_name(f".{path.name}.partial")
-    first = next(batches, None)
-    count = 0
-    try:
-        if first is not None:
-            with (
-                progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
-                pyarrow.OSFile(str(unfinished), "wb") as file,
-                pyarrow.ipc.new_stream(file, first.schema) as out,
-            ):
-                for batch in itertools.chain([first], batches):
-                    count += len(batch)
-                    bar.update(len(batch))
-                    out.write_batch(batch)
-        if not count:
-            raise InputError(f"{name}: there are no {unit} in it")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    filled = (batch for batch in batches if len(batch))
+    first = next(filled, None)
+    if first is None:
+        raise InputError(f"{name}: there are no {unit} in it")
+    with (
+        progress(desc=f"reading {name}", unit=f" {unit}", unit_scale=True, leave=False) as bar,
+        replacing(path) as partial,
+        pyarrow.OSFile(str(partial), "wb") as file,
+        pyarrow.ipc.new_stream(file, first.schema) as out,
+    ):
+        for batch in itertools.chain([first], filled):
+            bar.update(len(batch))
+            out.write_batch(batch)
 
 
 def column_array(dataset: Dataset, column: str) -> np.ndarray:

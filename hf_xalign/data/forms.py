@@ -48,6 +48,7 @@ class Form(NamedTuple):
 
 
 _BITEXTOR, _WIKIMATRIX = "https://github.com/bitextor/bitextor", "https://github.com/facebookresearch/LASER"
+_NTT = "https://www.kecl.ntt.co.jp/icl/lirg"
 FORMS = (
     Form(
         "Tatoeba Challenge",
@@ -62,12 +63,15 @@ FORMS = (
     Form("ParaCrawl", "url url first second", "english_first", _BITEXTOR),
     Form("ParaCrawl with a score", "url url first second number", "english_first", _BITEXTOR),
     Form("CCAligned", "domain url first url second", "english_first", "https://www.statmt.org/cc-aligned/"),
+    Form("JParaCrawl", "domain domain number first second", "english_first", f"{_NTT}/jparacrawl/"),
+    Form("CzEng", "id number number number first second", "alphabetical", "https://ufal.mff.cuni.cz/czeng/czeng20"),
 )
 # What a cell of a kind looks like.
 _HOLDS = {
     "number": re.compile(r"-?\d+([.,]\d+)?([eE]-?\d+)?"),
     "url": re.compile(r"https?://\S+"),
-    "domain": re.compile(r"[\w.-]+\.[a-z]{2,}"),
+    "domain": re.compile(r"(https?://)?[\w.-]+\.[a-z]{2,}(/\S*)?"),
+    "id": re.compile(r"\S*\d\S*"),
     "attribution": re.compile(r"CC[- ]BY.*"),
 }
 # Marks of an empty side: NeuLab's TED talks, verses of eBible that the verse before covers.
@@ -75,9 +79,11 @@ COVERED = "<range>"
 EMPTY = frozenset({"__NULL__", COVERED})
 # Lines of IWSLT's training files that hold no sentence, and tags around those that hold one.
 _TALK = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b[^>]*>.*|</?(doc|transcript)\b[^>]*>")
-# Numbers before the sentences of a file: of Leipzig's corpora, and of sura and verse in Tanzil's.
-NUMBERED = re.compile(r"(?:\d+\|)+|\d+\t")
-_TITLE = re.compile(r"<(title|description)>(?P<text>.*)</\1>")
+# Ids before the sentences of a file: numbers of Leipzig's corpora, sura and verse of Tanzil's, `GEN.1.1` of Bibles.
+NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
+# Ends of words or pieces in text that a tokenizer has cut: of subword-nmt, SentencePiece and OpenNMT.
+_PIECE_MARKS = ("@@ ", "▁", "￭")
+_TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
 _SOURCE_LANG = ("source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "lang1", "sl")
 _TARGET_LANG = ("target_lang", "tgt_lang", "trg_lang", "targetLang", "targetlang", "target_language", "lang2", "tl")
@@ -135,6 +141,19 @@ def split_direction(value: object) -> list[str]:
         if len(codes) == 2 and all(map(find_language, codes)):
             return codes
     return []
+
+
+def piece_mark(texts: Sequence[str]) -> str | None:
+    """Return the mark of subwords that a tenth of the texts contain, or None.
+
+    Example:
+        >>> piece_mark(["the c@@ at sle@@ eps", "it rains"])
+        '@@ '
+    """
+    for mark in _PIECE_MARKS:
+        if sum(mark in text for text in texts) * 10 >= len(texts) > 0:
+            return mark
+    return None
 
 
 def sentence_of(line: str) -> str:
@@ -201,7 +220,7 @@ _OTHER = {"id", "idx", "index", "key", "name", "title", "body", "context", "url"
 _OTHER |= {"split", "label", "category", "score", "query", "question", "answer", "premise", "hypothesis"}
 _OTHER |= {"negative", "prompt"}
 # Codes of Indonesian and Norwegian that more often name a column of numbers.
-_DOUBTFUL = {"id", "no"}
+DOUBTFUL = {"id", "no"}
 # Words of a name: `srcText` and `text_de` have two, `EN` and `Türkçe` one. A number is a word too.
 _PIECES = regex.compile(r"\p{Lu}+(?!\p{Ll})|\p{Lu}?[[\p{L}\p{M}]--\p{Lu}]+|\p{N}+", regex.V1)
 # Codes are written in one case; `No` and `Is` are words.
@@ -240,7 +259,7 @@ def _meaning(name: str, asked: tuple[str | None, str]) -> _Meaning:
         return _Meaning(side="")
     rest = [piece for piece, word in zip(pieces, words, strict=True) if word not in _TEXT | _DIRECTED]
     if len(rest) == len(pieces) and (code := _language(name, asked)):
-        return _Meaning(code, indirect=name.strip().casefold() in _DOUBTFUL)
+        return _Meaning(code, indirect=name.strip().casefold() in DOUBTFUL)
     excluded = rest[:1] in (["non"], ["Non"])
     for left in (rest[excluded:], [piece for piece in rest[excluded:] if not piece.isdecimal()]):
         code, joined = _language(" ".join(left), asked), "-".join(left)
@@ -293,12 +312,12 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     meanings = {name: _meaning(name, asked) for name in names}
     source, target = _of_language(meanings, source_lang, target_lang), _of_language(meanings, target_lang, source_lang)
     plain = [name for name, meaning in meanings.items() if meaning.side == ""]
-    if source and source[0].casefold() in _DOUBTFUL and len(plain) == 1:  # `id` next to `sentence` numbers the rows
+    if source and source[0].casefold() in DOUBTFUL and len(plain) == 1:  # `id` next to `sentence` numbers the rows
         source = plain
     named = {name: m for name, m in meanings.items() if m.language and [name] != target}
     others = [name for name, m in named.items() if not m.indirect]
     # `sentence_deu_Latn` of FLORES, but not `sentence_id`, which is more often a number than Indonesian.
-    others = others or [name for name, m in named.items() if str(m.language).casefold() not in _DOUBTFUL]
+    others = others or [name for name, m in named.items() if str(m.language).casefold() not in DOUBTFUL]
     if source_lang is None and len(others) == len(target) == 1:
         return Pair(others[0], target[0], language=meanings[others[0]].language, by_language=True)
     if len(source) > 1 or len(target) > 1 or (source and source == target):

@@ -63,7 +63,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 7
+_READING = 8
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations
@@ -437,6 +437,12 @@ def _check_sides(pairs: Dataset, name: str) -> None:
     """Raise an InputError if a sample of pairs shows that their sides are swapped or are no sentences."""
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), _SAMPLE)).astype(int))
     first, sample = pairs[0], pairs[rows]
+    for side in ("source", "target"):
+        if mark := forms.piece_mark(sample[side]):
+            raise InputError(
+                f"{name}: the {side} is cut into subwords, which {mark!r} marks: {describe_pair(first)}. Put them "
+                "together as the tool that cut them does, or give --sides_checked true."
+            )
     if fault := _fault_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
         raise InputError(
             f"{name}: {fault}: {describe_pair(first)}. Name the columns by source_column and target_column "

@@ -116,12 +116,15 @@ def read_lines(
 
 def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of plain text without numbers before all of them, and without lines about a talk or page."""
-    start = [line for _, line in itertools.islice(read_lines(path), 2)]
-    numbered = len(start) == 2 and all(map(forms.NUMBERED.match, start))
-    if numbered:
-        logger.warning("%s: its lines begin with numbers (%.20r), which are left out", path, start[0])
+    if numbered := _is_numbered(path):
+        logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, next(read_lines(path))[1])
     for row, line in read_lines(path):
         yield row, forms.sentence_of(forms.NUMBERED.sub("", line, count=1) if numbered else line)
+
+
+def _is_numbered(path: str | Path) -> bool:
+    start = [line for _, line in itertools.islice(read_lines(path), 2)]
+    return len(start) == 2 and all(map(forms.NUMBERED.match, start))
 
 
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -242,6 +245,12 @@ def _is_quoted(cell: str) -> bool:
     return cell[:1] == cell[-1:] == '"' and '""' in inside and '"' not in inside.replace('""', "")
 
 
+def _all_quoted(cells: Sequence[str]) -> str | None:
+    """Return the first cell of a header whose names are all quoted, or None."""
+    quoted = len(cells) > 1 and all(len(cell) > 2 and cell[0] == cell[-1] == '"' for cell in cells)
+    return cells[0] if quoted else None
+
+
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     """Yield `(row, record)` of a TSV or CSV file with the columns `names`, or those that the first line names.
 
@@ -250,7 +259,7 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     header = list(names)
     look = file_format(Path(path)) != ".csv"
     for row, cells in read_cells(path):
-        if look and (quoted := next(filter(_is_quoted, cells), None)):
+        if look and (quoted := next(filter(_is_quoted, cells), None) or (row == 1 and _all_quoted(cells))):
             look = False
             advice = "TSV has no quoting, so all quotation marks are text. If they are not, call the file .csv"
             logger.warning("%s, row %d: %.60s looks quoted. %s", path, row, quoted, advice)
@@ -453,6 +462,10 @@ def _word_test(lines: Sequence[_Line]) -> Callable[[_Line], bool]:
     return test
 
 
+# Columns that hold texts by language, of the Hub's translation datasets and of TED's talks in many languages.
+_NESTED = ("translation", "translations")
+
+
 @dataclass(frozen=True)
 class Columns:
     """Columns and languages of the two sides, see [`~hf_xalign.data.load_parallel`]."""
@@ -475,9 +488,9 @@ class Columns:
         pair = self.find(names)
         if pair is None and self.source is None and self.source_lang is None and "source_lang" in names:
             return names  # each row's language may name its column
-        if pair is None and "translation" not in names:
+        if pair is None and not {*_NESTED} & {*names}:
             raise self.missing(names, name)
-        wanted = {"translation", *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
+        wanted = {*_NESTED, *SAY_LANGUAGES, *WORDS, *(pair or ())[:2]}
         return [column for column in names if column in wanted]
 
     def missing(self, columns: Iterable[str], where: str, hint: str = "") -> InputError:
@@ -524,16 +537,18 @@ class Columns:
 
     def locate(self, record: Record) -> tuple[Record, Pair | None]:
         """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
-        translation, source_lang = record.get("translation"), record.get("source_lang")
+        source_lang = record.get("source_lang")
         source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
-        if not isinstance(translation, Mapping):
+        nested = next((name for name in _NESTED if isinstance(record.get(name), Mapping)), None)
+        if nested is None:
             return record, self.find(record, source_lang)
+        translation: Record = record[nested]
         if {"language", "translation"} <= translation.keys():  # TranslationVariableLanguages of `datasets`
             texts: dict[str, Any] = {}
             for language, text in zip(translation["language"], translation["translation"], strict=True):
                 texts.setdefault(language, []).append(text)
             translation = {language: found if len(found) > 1 else found[0] for language, found in texts.items()}
-        flat = {name: value for name, value in record.items() if name != "translation"} | dict(translation)
+        flat = {name: value for name, value in record.items() if name != nested} | dict(translation)
         return flat, self.find(translation, source_lang) or self.find(flat, source_lang)
 
     def unfold(self, record: Record, where: str) -> Iterator[Record]:
@@ -668,7 +683,8 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
         first, second = first[:-1], second[:-1]
     languages = (columns.source_lang, columns.target_lang)
     form = None if columns.source else forms.find_form(first, *languages)
-    pair = columns.find(first)
+    # A row with numbers is no header, even if it holds the codes of both languages.
+    pair = columns.find(first) if columns.source or not any(map(str.isdecimal, first)) else None
     # A header is not of the form of its rows.
     if form and (forms.find_form(second, *languages) == form if second else not pair):
         logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))
@@ -704,6 +720,12 @@ def read_aligned(source: Path, target: Path) -> Rows:
         if missing := left_ids.keys() ^ right_ids.keys():
             logger.warning("%s and %s: %s ids occur in one file only", source, target, f"{len(missing):,}")
         shared = [key for key in left_ids if key in right_ids]
+        if not shared:
+            ids = f"{next(iter(left_ids))!r} and {next(iter(right_ids))!r}"
+            raise InputError(
+                f"{source} and {target}: no id occurs in both ({ids}), so nothing says which sentences translate each "
+                "other. Write pairs to one file, or remove the ids of line-aligned files."
+            )
         yield from enumerate(({"source": left_ids[key], "target": right_ids[key]} for key in shared), 1)
         return
     sources, targets = _in_order(source, left_side), _in_order(target, right_side)
@@ -739,7 +761,7 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
         yield before
 
 
-_TEXT_COLUMNS = ("text", "sentence", "segment", "source", "target")
+_TEXT_COLUMNS = ("text", "sentence", "segment", "source", "target", "utt", "utterance", "verse")
 
 
 def _sentences(path: Path) -> list[tuple[Any, str]] | None:
@@ -756,13 +778,18 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
     if suffix not in _TABLES or (suffix == ".tsv" and not _has_tabs(path)):
-        return None
+        if not _is_numbered(path):
+            return None
+        marks = (forms.NUMBERED.match(line) for _, line in read_lines(path))
+        # Bare numbers are those of rows, which say nothing about the other file.
+        ids = (mark and (None if mark[0].strip().isdecimal() else mark[0].strip()) for mark in marks)
+        return [(key, text) for key, (_, text) in zip(ids, _texts(path), strict=True)]
     sentences = []
     for row, record in _TABLES[suffix](path):
         if record is None:
             continue
-        names = [name for name in record if name.casefold() in _TEXT_COLUMNS or find_language(name)]
-        names = [name for name in names if name.casefold() in _TEXT_COLUMNS and name != "id"] or names
+        names = [name for name in record if name.casefold() in _TEXT_COLUMNS]
+        names = names or [name for name in record if name.casefold() not in forms.DOUBTFUL and find_language(name)]
         if len(names) != 1:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
         sentences.append((record.get("id"), text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))

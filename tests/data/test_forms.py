@@ -39,6 +39,11 @@ def records(texts, order=1):
     return "".join(f'{{"id": {n}, "text": "{text}", "topic": "x"}}\n' for n, text in list(enumerate(texts))[::order])
 
 
+def utterances(texts):
+    rows = ({"id": str(n), "locale": "xx", "partition": "train", "utt": text} for n, text in enumerate(texts))
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
 def parquet(texts):
     buffer = io.BytesIO()
     Dataset.from_dict({"id": [0, 1], "sentence": texts}).to_parquet(buffer)
@@ -73,6 +78,16 @@ FORMS = {
     "paracrawl": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}")},
     "paracrawl, scored": {"a.tsv": lines("http://a.en/{n}\thttp://a.de/{n}\t{en}\t{de}\t0.9")},
     "ccaligned": {"a.tsv": lines("a.com\thttp://a.com/en\t{en}\thttp://a.com/de\t{de}")},
+    "jparacrawl": {"a.txt": lines("www.a.com\twww.a.de\t0.7{n}\t{en}\t{de}")},
+    "jparacrawl with addresses": {"a.tsv": lines("http://a.com/en\thttp://a.com/de\t0.7\t{en}\t{de}")},
+    "czeng": {"a.tsv": lines("subtitles-b{n}-0\t0.9\t0.8\t0.{n}\t{de}\t{en}")},
+    "massive": {f"{side}.jsonl": utterances(texts) for side, texts in (("a", DE), ("b", EN))},
+    "verses by their ids": {"a.txt": lines("GEN.1.{n}\t{de}"), "b.txt": "GEN.1.0\tIn.\n" + lines("GEN.1.{n}\t{en}")},
+    "numbers of rows": {"a.txt": lines("{n}\t{de}"), "b.txt": lines("7{n}\t{en}")},
+    "sentences in tags": {"a.de": lines("<s> {de} </s>"), "a.en": lines("<s> {en} </s>")},
+    "talks in many languages": {
+        "a.jsonl": lines('{{"translations": {{"language": ["de", "en"], "translation": ["{de}", "{en}"]}}}}')
+    },
     "fast_align": {"a.txt": lines("{de} ||| {en}")},
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
     "wmt24++ of another region": {"a.jsonl": lines('{{"lp": "en-de_AT", "source": "{en}", "target": "{de}"}}')},
@@ -174,6 +189,10 @@ def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):
 
 # Name: files and the start of the message.
 REFUSED = {
+    "ids of which no two agree": ({"a.txt": lines("de-{n}\t{de}"), "b.txt": lines("en-{n}\t{en}")}, "no id occurs in"),
+    "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
+    "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
+    "codes between numbers": ({"a.tsv": lines("1{n}\tdeu\t{de}\t2{n}\teng\t{en}")}, "the columns are: '11', 'deu'"),
     "half of two schemes": (
         {"a.tsv": "en\txx\tsrc\n" + lines("{en}\t{de}\tpackage")},
         "columns are: 'en', 'xx', 'src'",

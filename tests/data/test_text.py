@@ -113,7 +113,9 @@ def test_details_of_content(tmp_path, caplog):
             loaded = load_parallel(write(tmp_path / name, text), source_lang="de", **options)
         assert rows(loaded) == [(*pair, "de", "en") for pair in expected]
     assert "dropped 2 pairs" in caplog.text
-    assert caplog.text.count("looks quoted") == 1 and 'q.tsv, row 2: "ein ""a""" looks quoted' in caplog.text
+    load_parallel(write(tmp_path / "all.tsv", '"de"\t"en"\n"a"\t"b"\n'), source_lang="de")
+    assert 'all.tsv, row 1: "de" looks quoted' in caplog.text
+    assert caplog.text.count("looks quoted") == 2 and 'q.tsv, row 2: "ein ""a""" looks quoted' in caplog.text
 
 
 UNITS = [

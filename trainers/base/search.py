@@ -111,7 +111,7 @@ def train_seeds(
         if writes:
             hold_folder(folder)
         with args.main_process_first() if hasattr(args, "main_process_first") else nullcontext():
-            # An interrupted run without a checkpoint has nothing to go on from, so other settings may take its folder.
+            # An interrupted run without a checkpoint has nothing to resume, and other settings may use its folder.
             again = args.overwrite_output_dir or not signs_of_run(folder)
             if not begin(folder, header, overwrite=again):
                 clear_run(folder)

@@ -55,9 +55,9 @@ Loss = torch.Tensor | tuple[torch.Tensor, ModelOutput | None]
 class AlignmentTrainer(ScoringTrainer):
     """Base class of all trainers.
 
-    A method prepares model and data in `_prepare`, before the Trainer is made. Its loss is a list of terms, the
-    `total` of the vectors that `_vectors` computes for them. Any other loss overrides `compute_loss` and
-    `_count_items`, and reports its terms with `log_term`.
+    A method prepares model and data in `_prepare`, before the Trainer is made, and has its loss in `compute_loss`. A
+    loss that is a list of terms is the `total` of the vectors that they read. Any other loss overrides `_count_items`,
+    and reports its terms with `log_term`.
 
     Args:
         model: the encoder, changed in place (`PreTrainedModel`, a `PeftModel` around one, or a `SentenceTransformer`
@@ -311,12 +311,6 @@ class AlignmentTrainer(ScoringTrainer):
 
         Without `num_items_in_batch`, int64 (terms,), the step is this batch alone.
         """
-        computed, output = self._vectors(model, inputs)
-        loss = self.total(Vectors(inputs, heads=self.head, **computed), num_items_in_batch)
-        return (loss, output) if return_outputs else loss
-
-    def _vectors(self, model: nn.Module, inputs: Batch) -> tuple[Mapping[str, object], ModelOutput | None]:
-        """Compute the vectors that the terms of the loss read, by their names, and the model's output."""
         raise NotImplementedError
 
     def total(self, vectors: Vectors, counts: Counts) -> torch.Tensor:

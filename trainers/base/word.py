@@ -45,7 +45,7 @@ from hf_xalign.trainers.base.checkpoints import check_output_dir
 from hf_xalign.trainers.base.fsdp import shard
 from hf_xalign.trainers.base.opening import describe_pairs
 from hf_xalign.trainers.base.run import DRIFT_SENTENCES, Run, pivot_sentences
-from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss
+from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts
 from hf_xalign.trainers.base.word_config import WordAlignmentConfig
 
 if TYPE_CHECKING:
@@ -336,20 +336,14 @@ class WordAlignmentTrainer(AlignmentTrainer):
             self._drawn = count_languages(linked.pairs)
         return linked.pairs
 
-    def compute_loss(
-        self, model: nn.Module, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Counts = None
-    ) -> Loss:
-        """Return the terms of the words and sentences of a batch, by f, and by f0 where a term reads it."""
-        computed, output = self._vectors(model, inputs)
-        if self.objective.reads("f0", "sentences0"):
-            computed |= self._frozen_vectors(model, inputs)
-        counts = self.step_counts(inputs, num_items_in_batch)
+    def word_loss(self, inputs: Batch, computed: Batch, counts: Counts) -> torch.Tensor:
+        """Return the weighted sum of the terms of these vectors, each by the count of its items in the step."""
+        counts = self.step_counts(inputs, counts)
         if "link_pairs" in inputs and not self._pairs_are_numbered:
             # The same number on another process is another sentence pair.
             inputs = inputs | {"link_pairs": inputs["link_pairs"] * self.args.world_size + self.args.process_index}
         vectors = Vectors(inputs, heads=self.head, **computed)
-        loss = self.objective(vectors, counts, self.log_term, self._places)
-        return (loss, output) if return_outputs else loss
+        return self.objective(vectors, counts, self.log_term, self._places)
 
     def _vectors(self, model: nn.Module, inputs: Batch) -> Computed:
         """Compute f of the words, (words, layers, dim), and of sentences, in one forward over both sides."""

@@ -108,7 +108,7 @@ class MappingTrainer:
             Entries in the other order are turned.
         test_dictionary: dictionaries to score lexicon induction on, of the same form. Default for word vectors:
             entries of a fixed fifth of the dictionary's source words, which are not learnt from.
-        text: {language: sentences} for anchors, beside those of `train_dataset`.
+        text: {language: sentences} for anchors, in addition to those of `train_dataset`.
         linking: how pairs without links are linked, and how many are drawn; by default fast_align, and all.
         name: name of the encoder or the vectors in record and card; default: that of the encoder's checkpoint.
         protocols: protocols that word retrieval is scored by.
@@ -353,7 +353,7 @@ class MappingTrainer:
                 without = [f"{a} / {b}" for (a, b), both in zip(entries, usable.tolist()) if not both][:3]
                 line = f"{what:8} {file}: {len(entries):,} entries, {int(usable.sum()):,} with both words there"
                 lines.append(line + (f", not {'; '.join(without)}" if without else "") + f", {first} first")
-        # Entries that lexicon induction takes for right, beside those of the test.
+        # Entries that lexicon induction takes for right, in addition to those of the test.
         self.known = {language: list(entries) for language, entries in self.dictionary.items()}
         return lines
 

@@ -114,8 +114,8 @@ def parquet_batches(
 def open_work(folder: Path, identity: str) -> Iterator[Path]:
     """Make and lock an output folder for a `with` block, and yield the work folder inside it.
 
-    The work folder keeps the files of a killed run with the same `identity`; files and shards of other runs are
-    removed. A block that fails before any work is done leaves no new folder behind.
+    The work folder keeps the files of a killed run with the same `identity`, and is removed when the block is done;
+    files and shards of other runs are removed. A block that fails before any work is done leaves no new folder behind.
 
     Raises:
         InputError: the folder cannot be made, another run writes there, or it holds other Parquet files.
@@ -133,6 +133,7 @@ def open_work(folder: Path, identity: str) -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
             write_mark(mark, {"identity": identity})
         yield work
+        shutil.rmtree(work)
     finally:
         if not {*work.glob("*.json")} - {mark}:
             shutil.rmtree(work, ignore_errors=True)

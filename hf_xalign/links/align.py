@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -296,8 +295,7 @@ def align_shards(
             "shards": [{key: shard[key] for key in ("file", "pairs", "checksum")} for shard in written],
         }
         write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-        shutil.rmtree(work, ignore_errors=True)
-        return record
+    return record
 
 
 def _open_files(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[tuple[Path, int]], list[str]]:

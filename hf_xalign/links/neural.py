@@ -161,8 +161,6 @@ def predict_links(
         >>> links.source_words, links.pairs()
         (['Chrome', 'öffnen'], [('Chrome', 'Chrome')])
     """
-    if isinstance(source, str) != isinstance(target, str):
-        raise InputError("source and target: give one text each, or a list of texts each")
     sources, targets = list_texts(source, "source"), list_texts(target, "target")
     check_lengths("sentence pair", source=sources, target=targets)
     if tokenizer is None:

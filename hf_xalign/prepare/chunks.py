@@ -56,8 +56,8 @@ def find_duplicates(
 ) -> np.ndarray:
     """Return for each pair whether it is KEPT, or repeats an earlier one EXACT or NEAR: uint8 (pairs,).
 
-    `parts` are the pairs' [`hashes`] in order, and may be memory-mapped. `pair_at` returns a pair by its number, and
-    `near` is the least Jaccard similarity of near duplicates.
+    `chunk_hashes` are the pairs' [`hashes`] in order, perhaps memory-mapped. `pair_at` returns a pair by its number,
+    and `near` is the least Jaccard similarity of near duplicates.
     """
     verdicts = np.zeros(sum(map(len, chunk_hashes)), np.uint8)
     if exact:

@@ -215,7 +215,6 @@ def prepare(
         record = portable(record)
         write_text(folder / REPORT, render_report(record, examples, histograms))
         write_text(folder / RECORD, json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-        shutil.rmtree(work)
     return record
 
 

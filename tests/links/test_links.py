@@ -519,11 +519,6 @@ def test_the_chosen_layer_has_the_largest_agreement(tokenizer, aligned, method):
     assert choose_layer(encoder, tokenizer, *texts, method=method, batch_size=2) == 1 + int(np.argmax(agreement))
 
 
-def test_a_compound_may_have_two_links(encoder, tokenizer):
-    links = encoder_links(encoder, tokenizer, [["househund"]], [["house", "hund"]], layer=0, symmetrization="union")
-    assert links == [[[0, 0], [0, 1]]]
-
-
 def test_cut_words_have_no_links(encoder, tokenizer):
     long = ["cat"] + ["dog"] * 100
     (links,) = encoder_links(encoder, tokenizer, [long], [["cat"]], method="softmax", symmetrization="union")

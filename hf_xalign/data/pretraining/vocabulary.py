@@ -49,9 +49,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int, *, max_length: int = 
     """
     *_, unk, mask = specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     normalizer = normalizers.NFKC()
-    characters: set[str] = set()
-    for text in texts:
-        characters.update(normalizer.normalize_str(text))
+    characters = set(itertools.chain.from_iterable(map(normalizer.normalize_str, texts)))
     characters = {c for c in characters if not c.isspace()}
     with explained("special tokens and the characters of the text"):
         check_range(least=len(specials) + len(characters | {WORD_START}), vocab_size=vocab_size)

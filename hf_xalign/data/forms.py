@@ -85,10 +85,13 @@ NUMBERED = re.compile(r"(?:\d+\|)+|[^\s|]*\d[^\s|]*\t")
 _PIECE_MARKS = ("@@ ", "▁", "￭")
 _TITLE = re.compile(r"<(title|description|s)>(?P<text>.*)</\1>")
 # Columns of a row's own languages, in the spellings of WMT, TICO-19, Tatoeba MT and SMOL.
-_SOURCE_LANG = ("source_lang", "src_lang", "sourceLang", "sourcelang", "source_language", "lang1", "sl")
-_TARGET_LANG = ("target_lang", "tgt_lang", "trg_lang", "targetLang", "targetlang", "target_language", "lang2", "tl")
-LANGUAGES = {"source_lang": _SOURCE_LANG, "target_lang": _TARGET_LANG}
-DIRECTIONS = ("lp", "lang_pair", "language_pair", "langs", "direction")  # `en-de_DE` in WMT24++
+_LANGS = ("{}_lang", "{}Lang", "{}lang", "{}_language", "{}Language")
+LANGUAGES = {
+    "source_lang": (*(name.format(side) for side in ("source", "src") for name in _LANGS), "lang1", "sl"),
+    "target_lang": (*(name.format(side) for side in ("target", "tgt", "trg") for name in _LANGS), "lang2", "tl"),
+}
+# `en-de_DE` in WMT24++
+DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "direction", "translation_direction")
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
 ADVICE = {
@@ -205,8 +208,8 @@ _DIRECTION: tuple[tuple[set[str], set[str]], ...] = (
     ({"src", "source"}, {"ref", "reference"}),
     ({"source"}, {"targets", "translations"}),
     ({"sources"}, {"targets"}),
-    ({"original"}, {"translation", "translated"}),
-    ({"input"}, {"output"}),
+    ({"original", "orig"}, {"translation", "translated", "trans"}),
+    ({"input"}, {"output", "target"}),
     ({""}, {"translation"}),
 )
 # These do not say which side is the translation.

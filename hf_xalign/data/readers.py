@@ -541,7 +541,11 @@ class Columns:
         source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
         nested = next((name for name in _NESTED if isinstance(record.get(name), Mapping)), None)
         if nested is None:
-            return record, self.find(record, source_lang)
+            pair = self.find(record, source_lang)
+            [*texts] = (name for name, value in record.items() if isinstance(value, Mapping))
+            if pair or len(texts) != 1:
+                return record, pair
+            [nested] = texts  # `{"sentence": {"de": ..., "en": ...}}`
         translation: Record = record[nested]
         if {"language", "translation"} <= translation.keys():  # TranslationVariableLanguages of `datasets`
             texts: dict[str, Any] = {}

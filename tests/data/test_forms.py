@@ -88,6 +88,15 @@ FORMS = {
     "talks in many languages": {
         "a.jsonl": lines('{{"translations": {{"language": ["de", "en"], "translation": ["{de}", "{en}"]}}}}')
     },
+    "languages of a column": {"a.jsonl": lines('{{"text": {{"en": "{en}", "de": "{de}"}}, "meta": 1}}')},
+    "languages beside an object": {
+        "a.jsonl": lines('{{"en": "{en}", "de": "{de}", "m": {{"src": "x", "tgt": "y"}}}}')
+    },
+    "a pair of languages": {"a.jsonl": lines('{{"langpair": "en-de", "source": "{en}", "target": "{de}"}}')},
+    "two languages of a row": {
+        "a.jsonl": lines('{{"srcLang": "en", "tgtLang": "de", "srcText": "{en}", "tgtText": "{de}"}}')
+    },
+    "originals": {"a.csv": "orig,trans\n" + lines("{de},{en}")},
     "fast_align": {"a.txt": lines("{de} ||| {en}")},
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
     "wmt24++ of another region": {"a.jsonl": lines('{{"lp": "en-de_AT", "source": "{en}", "target": "{de}"}}')},

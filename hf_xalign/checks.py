@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 GIVEN = object()  # any value except None, 0, false and empty ones
 ONE = object()  # a list of one item
-_CHANGED = object()
-_BOUNDS = ("least", "above", "most", "below")
+_CHANGED = object()  # a value other than the default
+_BOUNDS = ("least", "above", "most", "below")  # least and most are allowed values
 
 
 class SettingError(InputError):

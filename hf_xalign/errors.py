@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from json import JSONDecodeError
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota, largest file
 # Writers in C++ and Rust (torch, safetensors, tokenizers) give no error number.
 _FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"

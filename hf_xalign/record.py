@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 # The content of `results.json`, or a part of it.
 Record = Mapping[str, Any]
 
-SCHEMA = 1
+SCHEMA = 1  # raise it when readers of older records would misread one
 FILENAME = "results.json"
 COMPLETE = "complete.json"  # written after all other files of a checkpoint, with their checksums
 EVAL_LINKS = "eval_links.jsonl"  # the word-linked text that a run is scored on

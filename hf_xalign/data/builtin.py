@@ -147,9 +147,9 @@ _SIZES = (  # of the file, by their names in BertConfig
     "max_position_embeddings",
     "type_vocab_size",
 )
-_FLOAT32 = 0
+_FLOAT32 = 0  # kind of a tensor that is not quantized
 _GROUP = 32  # weights in a Q4 block: a float16 scale and 16 bytes of nibbles
-_BLOCK_BYTES = 2 + _GROUP // 2
+_BLOCK_BYTES = 2 + _GROUP // 2  # float16 scale, half a byte a weight
 _BLOCKS_AT_ONCE = 1 << 18  # bounds the working memory of dequantisation to some 50 MB
 
 

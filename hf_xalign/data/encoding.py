@@ -460,7 +460,7 @@ def encode_pairs(
     return encoded
 
 
-_MARK = "[prompt] "
+_MARK = "[prompt] "  # begins the name of the prompt among the special tokens, where it is saved with them
 
 
 def prompt_of(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -87,7 +87,7 @@ _FUNCTION_WORDS = {
     "ru": {"и", "не", "что", "это", "для", "как", "или", "чтобы", "если"},
 }
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
-_HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")
+_HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")  # of a downloaded file, with its commit
 
 
 def load_parallel(

@@ -24,7 +24,7 @@ Table = dict[str, list[Any]]  # rows that `Dataset.map` passes, by column
 # Keys of datasets that are splits, not languages.
 SPLITS = frozenset({"train", "validation", "dev", "test"})
 COLUMNS = ("source", "target", "source_lang", "target_lang")
-LINKED = (*COLUMNS, *WORDS, "links")
+LINKED = (*COLUMNS, *WORDS, "links")  # columns of word-aligned pairs
 _LISTS = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
 _SPLIT = ("lists of words", 1, "Split its text, or remove the column.")
 # {column: what it holds, lists around each value, remedy}

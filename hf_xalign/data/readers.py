@@ -305,9 +305,9 @@ _TABLES: dict[str, Callable[[Path], Rows]] = {
 }
 
 _CONLLU = ("id", "tokens", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-_DOCUMENT = "-DOCSTART-"
-_NUMBER = re.compile(r"\d+([-.]\d+)?")
-_HEAD = re.compile(r"\d+|_")
+_DOCUMENT = "-DOCSTART-"  # CoNLL-2003 writes it between documents
+_NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word, a multi-word token `3-4` or an empty node `5.1`
+_HEAD = re.compile(r"\d+|_")  # of a word in a tree, unless it has none
 # Number of the first word, multi-word token or empty node of a sentence.
 _FIRST = re.compile(r"1(-\d+)?|0\.1")
 # xSID labels whole texts in comments.
@@ -848,9 +848,9 @@ def _join_words(sentence: Mapping[str, list[str]]) -> str:
 _LANG_ATTRIBUTES = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")  # TMX 1.1 wrote plain `lang`
 # Elements of a segment that hold markup, not text, and the characters that stand for them until blanks are decided.
 _CODES = {"bpt": "\x01", "ept": "\x02", "ph": "\x03", "it": "\x03", "ut": "\x03"}
-_BREAK = "\x04"
+_BREAK = "\x04"  # stands for a line break
 _IS_BREAK = regex.compile(r"(?:x-)?(?:html-)?(?:lb|pb|br|line-?break)|\s*(?:<br\b[^>]*>|\\[nr]|\n)\s*", regex.I)
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # no blanks between words
 _BEFORE, _AFTER = r"[\p{L}\p{M}\p{N}\p{Pe}\p{Pf}.,;:!?…।؟،؛]", r"[\p{L}\p{N}\p{Ps}\p{Pi}¿¡]"
 # Markup of a hot key, of an index, or inside a word.
 _INSIDE_WORD = regex.compile(r"\x01+(\w)\x02+|(?<=[\w\p{M}])\x01+([\w\p{M}]+)\x02+(?=\w)")

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OUTSIDE = "O"
+OUTSIDE = "O"  # a word in no span
 UNLABELLED = "_"  # a word without a label, as in CoNLL-U
 IGNORED = "-100"  # a word that is never scored; unlike `_` it never stands for `O`
 
 # Parts of a span in each scheme. Labels that mix the parts of two schemes are refused.
 _SCHEMES = {"BIO": "BI", "IOE": "IE", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
-_PARTS = frozenset("BIESLUMW")
+_PARTS = frozenset("BIESLUMW")  # beginning, inside, end, single, last, unit, middle, whole
 _CONTINUING, _ENDING = frozenset("IMEL"), frozenset("ELSUW")
 # B-PER or the like, PER-B, and B or B- alone.
 _FORMS = [
@@ -32,10 +32,10 @@ _FORMS = [
         r"(?P<part>[BIESLUMW])[-_]?(?P<kind>)",
     )
 ]
-_USUAL = re.compile(r"[BIESLUMW]-.+")
+_USUAL = re.compile(r"[BIESLUMW]-.+")  # the spelling that needs no conversion
 # WNUT-17 joins two annotators' labels by a comma: `O,B-person`.
 _JOINED = re.compile(r"(?:O|[BIESLU]-[^,]+)(?:,(?:O|[BIESLU]-[^,]+))+")
-_NO_KIND = "SPAN"
+_NO_KIND = "SPAN"  # of labels that are B and I alone
 _REMEDY = "Correct it, or write all labels in one scheme, such as BIO."
 
 

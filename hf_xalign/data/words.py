@@ -26,7 +26,7 @@ WORDS = ("source_words", "target_words")  # optional columns of given words; nul
 
 _VERSION = 3  # raise it when any text is split differently: cached links are then replaced
 
-_HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"
+_HAN = r"[\p{scx=Han}&&[\p{L}\p{Nl}]]"  # each character is a word, as in UAX #29
 _KANA = r"[[\p{Hiragana}\p{Katakana}ーｰ]&&\p{L}]"
 _LETTER = rf"[[\p{{L}}\p{{N}}]--{_HAN}--{_KANA}]"
 _SHAPING = r"[\p{M}\u200c\u200d\u00ad]"  # combining marks, joiners and soft hyphens do not end a word
@@ -46,13 +46,13 @@ _TOKEN = regex.compile(
 # Languages whose Latin alphabet has I ı and İ i; those of the second set only if the code names the script.
 _DOTLESS = {"tr", "az", "crh", "gag", "tly", "lzz", "zza", "kiu"}
 _DOTLESS_LATIN = {"kk", "tt", "ba", "azb", "ota", "kdr", "krc", "nog", "kum"}
-_UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")
+_UNDER_ACCENT = regex.compile(r"[ij]\u0328?(?=[\u0300\u0301\u0303])")  # Lithuanian keeps the dot there
 
-_LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")
+_LETTER_OR_DIGIT = regex.compile(r"[\p{L}\p{N}]")  # without one, a token is punctuation
 _CLUSTERS = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*|[^\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+")
 _THAI = regex.compile(r"\p{Thai}")
 
-_NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}
+_NO_SEGMENTER = {"lo": "Lao", "km": "Khmer", "my": "Burmese"}  # written without blanks, like Thai
 
 
 def clean_text(text: str) -> str:

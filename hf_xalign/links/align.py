@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RECORD = "align-words.json"
+RECORD = "align-words.json"  # settings and shards, written last
 _PART = 100_000  # pairs in a shard
 _CHECKED = 1000  # pairs of a language pair whose words are checked against an encoder's vocabulary
 VERSION = 4  # raise it when the same call may give other links: cached links are then replaced

@@ -13,7 +13,7 @@ from hf_xalign.errors import InputError
 
 Link = tuple[int, int]
 
-_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+_TOKEN = regex.compile(r"([0-9]{1,9})-([0-9]{1,9})")  # Pharaoh format
 # Gold links are sure (`3-4`, TALP's `3s4`) or possible (`3p4`, `3?4`).
 _GOLD_TOKEN = regex.compile(r"([0-9]{1,9})([-sSpP?])([0-9]{1,9})")
 # A line of the NAACL 2003 shared task: sentence, source and target position, sure or possible, confidence.

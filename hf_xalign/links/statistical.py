@@ -33,12 +33,12 @@ _CHAINS: dict[str, tuple[str, ...]] = {
 }
 STATISTICAL_ALIGNERS = tuple(_CHAINS)
 DIRECTIONS = FORWARD, BACKWARD = "source to target", "target to source"
-_NAME = "model"
+_NAME = "model"  # of Thot's files in a folder
 # Thot takes these for its empty position and for unknown words.
 _RESERVED = {"NULL", "UNKNOWN_WORD", "<UNUSED_WORD>"}
 # Private-use character that no text has; it stands for what Thot's saved vocabulary cannot hold.
 _STAND_IN = "\ue000"
-_WHITE_SPACE = re.compile(r"\s")
+_WHITE_SPACE = re.compile(r"\s")  # at which a word of Thot's saved vocabulary ends
 
 
 def safe_words(words: Sequence[str]) -> Sequence[str]:

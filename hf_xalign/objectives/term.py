@@ -22,7 +22,7 @@ Read = Literal[
     "links", "words", "f0", "sentences", "sentences0", "teacher", "texts", "sub_batches", "keys", "projections",
     "masked", "entries",
 ]  # fmt: skip
-_BY_LAYER = ("words", "f0", "sentences", "sentences0")
+_BY_LAYER = ("words", "f0", "sentences", "sentences0")  # vectors of several layers
 _COMPUTED = {*_BY_LAYER, "queries", "keys", "queue", "projections", "states", "embeddings", "entries"}
 
 

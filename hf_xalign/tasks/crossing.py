@@ -23,8 +23,8 @@ from hf_xalign.errors import InputError, explained
 from hf_xalign.tasks.examples import Examples, read_records
 from hf_xalign.tasks.questions import COLUMNS, pair_code, read_questions
 
-_QUESTION = ("question", "question_lang")
-_CONTEXT = ("context", "context_lang", "answers")
+_QUESTION = ("question", "question_lang")  # columns that the first source gives
+_CONTEXT = ("context", "context_lang", "answers")  # and the second; answers lie in the context
 _CROSSED = re.compile(r"([A-Za-z-]+)\+([A-Za-z-]+)=([^,]+),([^,]+)")
 
 

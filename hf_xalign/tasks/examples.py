@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 WORD_LINES = ("", ".conll", ".conll02", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".train", ".testa", ".testb")
 SUFFIXES = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".conllu", *WORD_LINES[1:])
 _REMEDY = "Name the right ones by text_columns and label_column; a table without a header needs one."
-_FACEBOOK = ("label", "spans", "text", "locale", "tokenization")
+_FACEBOOK = ("label", "spans", "text", "locale", "tokenization")  # columns of its files, which have no header
 _MTOP = ("id", "label", "spans", "text", "domain", "locale", "decoupled", "tokenization")
 # Several classes of one text, as in GoEmotions, whose combinations would become classes.
 _SEVERAL = re.compile(r"\d+(?:,\d+)+")

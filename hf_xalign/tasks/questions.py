@@ -207,7 +207,7 @@ def _answers(record: Record, context: str, where: str) -> dict[str, list]:
 
 NO_ANSWER = 0  # label of a window without the answer: the first token, [CLS]
 NOWHERE = -1  # value of a token at which no answer can begin or end
-_LABELS = ("start_position", "end_position")
+_LABELS = ("start_position", "end_position")  # numbers of tokens
 
 
 class TokenText(NamedTuple):

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 # File with all settings of a run, next to its model and in its checkpoints.
 ARGUMENTS = "training_args.json"
-_STEP = re.compile(r"checkpoint-(\d+)$")
+_STEP = re.compile(r"checkpoint-(\d+)$")  # the Trainer's names
 # Settings that a resumed run may change: where and when it logs, scores and saves, how long it trains, on what
 # hardware, and what saves time or memory. With others the model would be trained by two objectives, and the optimizer
 # takes its own from the checkpoint.

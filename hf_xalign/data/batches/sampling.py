@@ -158,7 +158,7 @@ def _characters(words: pyarrow.ChunkedArray) -> np.ndarray:
 
 
 Batch = dict[str, torch.Tensor]
-PAIR = "pair_"
+PAIR = "pair_"  # begins the columns of a pair that is drawn with a row of the task
 
 
 class PairedRow(NamedTuple):

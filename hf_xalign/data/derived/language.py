@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-LETTERS = range(0x17000, 0x187F8)
+LETTERS = range(0x17000, 0x187F8)  # Tangut, which no vocabulary of natural text has
 # SentencePiece's mark for the start of a word is part of pieces but has no letter.
 WORD_START = "▁"
 
@@ -146,7 +146,7 @@ def _table(characters: str) -> dict[int, int]:
 
 Operation = Literal["syntax", "inversion", "permutation", "transliteration"]
 
-SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})
+SENTENCE_ENDS = frozenset({".", "?", "!", "。", "？", "！", "।", "؟"})  # stay last when a sentence is reordered
 
 _SUBTAGS = {"syntax": "syntax", "inversion": "inv", "permutation": "perm", "transliteration": "trans"}
 

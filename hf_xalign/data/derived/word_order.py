@@ -76,7 +76,7 @@ def load_treebank(paths: str | Path | Sequence[str | Path]) -> Dataset:
 
 HEAD = "HEAD"  # label of the head itself, among the relations of its dependents
 
-_CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}
+_CATEGORIES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "AUX": "VERB"}  # heads whose dependents are reordered
 
 _EXACT = 10  # longest phrase whose Z is summed exactly, over 2^10 sets
 

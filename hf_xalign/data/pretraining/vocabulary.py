@@ -33,7 +33,7 @@ SPLIT_AT_BLANKS = pre_tokenizers.Sequence(
     [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
 )
 
-_TEXTS_A_BATCH = 1000
+_TEXTS_A_BATCH = 1000  # that the tokenizer is trained on at once
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of `byte_fallback`
 _PRIVATE = 0xF0000  # start of Unicode's private planes of 65,534 characters each
 _ROUNDS = 4  # rounds in which Unigram pieces are scored

@@ -124,7 +124,7 @@ class XAlignConfig(PeftConfig):
 
 # Initializations of LoRA that do not change the encoder's weights, in addition to true and false. PEFT adds new ones.
 HARMLESS_STARTS = {"gaussian", "eva", "orthogonal", "mica"}
-SKETCH = "base_sketch"
+SKETCH = "base_sketch"  # where a saved adapter keeps the sketch of its base
 _SAMPLE = 1024  # values that are sampled from a matrix
 _SCALE = 4000  # quantization of a sketch's numbers, which are of the order of 1
 _ROUNDING = 1.25  # six standard deviations of a number's rounding error, in units of the dtype's epsilon

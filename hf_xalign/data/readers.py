@@ -539,13 +539,14 @@ class Columns:
         """Return the columns of the two sides, and the record with the texts of its `translation`, if it has one."""
         source_lang = record.get("source_lang")
         source_lang = source_lang if isinstance(source_lang, str) and source_lang else None
-        nested = next((name for name in _NESTED if isinstance(record.get(name), Mapping)), None)
+        objects = [name for name, value in record.items() if isinstance(value, Mapping)]
+        nested = next((name for name in objects if name in _NESTED), None)
         if nested is None:
             pair = self.find(record, source_lang)
-            [*texts] = (name for name, value in record.items() if isinstance(value, Mapping))
-            if pair or len(texts) != 1:
+            inside = self.find(record[objects[0]], source_lang) if len(objects) == 1 else None
+            if pair or inside is None or not inside.by_language:
                 return record, pair
-            [nested] = texts  # `{"sentence": {"de": ..., "en": ...}}`
+            nested = objects[0]  # `{"sentence": {"de": ..., "en": ...}}`
         translation: Record = record[nested]
         if {"language", "translation"} <= translation.keys():  # TranslationVariableLanguages of `datasets`
             texts: dict[str, Any] = {}

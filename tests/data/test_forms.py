@@ -202,6 +202,10 @@ REFUSED = {
     "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
     "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
     "codes between numbers": ({"a.tsv": lines("1{n}\tdeu\t{de}\t2{n}\teng\t{en}")}, "the columns are: '11', 'deu'"),
+    "sides in an object that names no language": (
+        {"a.jsonl": '{"t": "x", "m": {"src": "web", "tgt": "y"}}'},
+        "'t', 'm'",
+    ),
     "half of two schemes": (
         {"a.tsv": "en\txx\tsrc\n" + lines("{en}\t{de}\tpackage")},
         "columns are: 'en', 'xx', 'src'",

@@ -96,7 +96,8 @@ DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
 ADVICE = {
     **dict.fromkeys((".po", ".pot"), _TRANSLATE.format("po2tmx")),
-    **dict.fromkeys((".xlf", ".xliff"), _TRANSLATE.format("xliff2po and po2tmx")),
+    # po2tmx leaves out, without a word, what XLIFF does not call approved.
+    **dict.fromkeys((".xlf", ".xliff"), "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit"),
     ".ts": _TRANSLATE.format("ts2po and po2tmx"),
     **dict.fromkeys((".srt", ".vtt"), "its lines are cues. Take OPUS's aligned text, or write one sentence a line"),
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV in UTF-8"),

@@ -212,6 +212,7 @@ REFUSED = {
     ),
     "unknown form": ({"a.tsv": lines("x{n}\ty\t{en}\t{de}")}, "--source_column 1 --target_column 2"),
     "gettext": ({"a.po": "x\n"}, "po2tmx"),
+    "xliff": ({"a.xlf": "<xliff/>\n"}, "by xliff2po and po2csv"),
     "subtitles": ({"a.de.srt": "1\n", "a.en.srt": "1\n"}, "is not plain text: its lines are cues"),
     "an arrow file": ({"a.arrow": "ARROW1"}, "write it by to_parquet"),
     "binary data": ({"a.tsv": bytes([80, 75, 3, 0, *range(65, 90)])}, "binary data, not text"),

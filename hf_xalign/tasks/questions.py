@@ -286,7 +286,7 @@ class QuestionTask(Task):
     example_inputs: ClassVar[str] = 'tokens = tokenizer("what is short?", "a short sentence", return_tensors="pt")'
     example_result: ClassVar[str] = """\
 output = model(**tokens)
-start, end = output["start_logits"].argmax().item(), output["end_logits"].argmax().item()
+start, end = output.start_logits.argmax().item(), output.end_logits.argmax().item()
 answer = tokenizer.decode(tokens["input_ids"][0, start : end + 1])"""
     max_length: ClassVar[int] = 384  # as in the scripts for SQuAD: most paragraphs are one window
     metric: Literal["qa_f1", "exact_match"] = "qa_f1"

@@ -783,10 +783,10 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
     if suffix not in _TABLES or (suffix == ".tsv" and not _has_tabs(path)):
-        if not _is_numbered(path):
+        # Bare numbers are those of rows, which say nothing about the other file, so such a file is streamed.
+        if not _is_numbered(path) or re.match(r"\d+\t", next(read_lines(path))[1]):
             return None
         marks = (forms.NUMBERED.match(line) for _, line in read_lines(path))
-        # Bare numbers are those of rows, which say nothing about the other file.
         ids = (mark and (None if mark[0].strip().isdecimal() else mark[0].strip()) for mark in marks)
         return [(key, text) for key, (_, text) in zip(ids, _texts(path), strict=True)]
     sentences = []

@@ -26,11 +26,11 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1597, 22),
     "core": (2838, 53),
-    "data": (7081, 131),
+    "data": (7068, 132),
     "evaluation": (1981, 17),
     "explore": (315, 3),
     "hub": (381, 11),
-    "links": (1662, 26),
+    "links": (1700, 26),
     "mapping": (1626, 20),
     "metrics": (484, 2),
     "model_cards": (624, 0),

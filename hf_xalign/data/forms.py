@@ -48,14 +48,11 @@ class Form(NamedTuple):
 
 
 _BITEXTOR, _WIKIMATRIX = "https://github.com/bitextor/bitextor", "https://github.com/facebookresearch/LASER"
+_TATOEBA = "https://github.com/Helsinki-NLP/Tatoeba-Challenge"
 _NTT = "https://www.kecl.ntt.co.jp/icl/lirg"
 FORMS = (
-    Form(
-        "Tatoeba Challenge",
-        "source_lang target_lang source target",
-        "",
-        "https://github.com/Helsinki-NLP/Tatoeba-Challenge",
-    ),
+    Form("Tatoeba Challenge", "source_lang target_lang source target", "", _TATOEBA),
+    Form("languages after the sentences", "source target source_lang target_lang", "", _TATOEBA),
     Form("Tatoeba sentence pairs", "number source number target", "", "https://tatoeba.org/en/downloads"),
     Form("WikiMatrix", "number first second", "alphabetical", f"{_WIKIMATRIX}/tree/main/tasks/WikiMatrix"),
     Form("hunalign", "source target number", "", "https://github.com/danielvarga/hunalign"),
@@ -92,19 +89,31 @@ LANGUAGES = {
 }
 # `en-de_DE` in WMT24++
 DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "direction", "translation_direction")
+# Columns that hold the text of a file of one language under a name that no file of two languages has.
+_ALONE = {"utt", "utterance", "verse", "content", "value", "line"}
+# Columns by which two files of one language each are joined.
+IDS = {"id", "idx", "sent_id", "sentence_id", "segment_id", "uid", "guid", "key"}
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
 ADVICE = {
     **dict.fromkeys((".po", ".pot"), _TRANSLATE.format("po2tmx")),
     # po2tmx leaves out, without a word, what XLIFF does not call approved.
-    **dict.fromkeys((".xlf", ".xliff"), "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit"),
+    **dict.fromkeys(
+        (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"),
+        "convert it to CSV, by xliff2po and po2csv of the Translate Toolkit",
+    ),
     ".ts": _TRANSLATE.format("ts2po and po2tmx"),
     **dict.fromkeys((".srt", ".vtt"), "its lines are cues. Take OPUS's aligned text, or write one sentence a line"),
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV in UTF-8"),
     **dict.fromkeys((".docx", ".odt", ".pdf", ".html"), "save its text in UTF-8, one sentence a line"),
+    **dict.fromkeys(
+        (".properties", ".strings", ".yml", ".yaml", ".ini", ".ftl", ".toml", ".php", ".resx", ".arb"),
+        "it has keys beside its texts. Convert both files to one PO file, and that to TMX, by the Translate Toolkit",
+    ),
+    ".tbx": "convert it by tbx2tmx of the Translate Toolkit",
     ".arrow": "load it by datasets.Dataset.from_file, and write it by to_parquet",
     ".zst": "decompress it by: zstd -d",
-    **dict.fromkeys((".zip", ".tar", ".tgz"), "unpack it, and name the files inside"),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), "unpack it, and name the files inside"),
 }
 
 
@@ -337,6 +346,20 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     if len(texts) == 1 and len(sides) == 1 and len(source) + len(target) == 1:
         return Pair(source[0], texts[0]) if source else Pair(texts[0], target[0])
     return None
+
+
+def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
+    """Return the columns that may hold the text of a file of one language: one, if the names are clear.
+
+    Example:
+        >>> text_columns(("id", "text", "source"), "de"), text_columns(("key", "Deutsch"), "de")
+        (['text'], ['Deutsch'])
+    """
+    names = tuple(name for name in names if name.casefold() not in IDS)
+    meanings = {name: _meaning(name, (lang, lang or "en")) for name in names}
+    plain = [name for name, meaning in meanings.items() if meaning.side == "" or name.casefold() in _ALONE]
+    sides = [name for name, meaning in meanings.items() if meaning.side]
+    return plain or sides or [name for name, meaning in meanings.items() if meaning.language]
 
 
 def looks_like_header(

@@ -63,7 +63,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 9
+_READING = 10
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations
@@ -598,7 +598,8 @@ def _open(
         if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
-        return "aligned", [*files], None, columns, readers.read_aligned(*files)
+        rows = readers.read_aligned(*files, columns.source_lang, columns.target_lang)
+        return "aligned", [*files], None, columns, rows
     return readers.file_format(files[0]), [*files], None, columns, readers.read_file(files[0], columns)
 
 

@@ -22,7 +22,7 @@ from hf_xalign.errors import InputError, explained
 
 _FORMATS = (".txt", ".jsonl", ".parquet")
 TEXT = SourceKind((*_FORMATS, ".conllu"))
-_READING = 3  # raise it when the same input gives other rows: cached tables are then replaced
+_READING = 4  # raise it when the same input gives other rows: cached tables are then replaced
 _BATCH = 10_000  # rows
 _TEXT, _WORDS = pyarrow.string(), pyarrow.list_(pyarrow.string())
 
@@ -93,7 +93,7 @@ def _batches(path: Path, column: str) -> Iterator[pyarrow.RecordBatch]:
     records: Any
     match readers.file_format(path):
         case ".txt":
-            records = ((row, {column: line}) for row, line in readers.read_sentences(path))
+            records = enumerate(({column: line} for _, line in readers.read_sentences(path)), 1)
         case ".parquet":
             records = readers.read_parquet(path, lambda names, _: [column] if column in names else names)
         case _:

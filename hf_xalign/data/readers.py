@@ -16,7 +16,7 @@ import logging
 import lzma
 import re
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,17 +114,24 @@ def read_lines(
             ) from error
 
 
-def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of plain text without numbers before all of them, and without lines about a talk or page."""
-    if numbered := _is_numbered(path):
-        logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, next(read_lines(path))[1])
-    for row, line in read_lines(path):
-        yield row, forms.sentence_of(forms.NUMBERED.sub("", line, count=1) if numbered else line)
+def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
+    """Yield `(id, sentence)` of the lines of plain text: "" for a line about a talk, ids only if they begin all lines.
 
-
-def _is_numbered(path: str | Path) -> bool:
+    Raises:
+        InputError: the first two lines have several columns.
+    """
     start = [line for _, line in itertools.islice(read_lines(path), 2)]
-    return len(start) == 2 and all(map(forms.NUMBERED.match, start))
+    marks = [match[0] for match in map(forms.NUMBERED.match, start) if match]
+    numbered = len(marks) == len(start) == 2
+    if len(start) == 2 and all(
+        "\t" in line.removeprefix(mark).strip() for line, mark in zip(start, marks or ("", ""))
+    ):
+        raise InputError(f"{path}: its lines have several columns. Keep the one of the text, for example by: cut -f 2")
+    if numbered:
+        logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, start[0])
+    for _, line in read_lines(path):
+        mark = forms.NUMBERED.match(line) if numbered else None
+        yield mark and mark[0].strip(), forms.sentence_of(line[mark.end() :] if mark else line)
 
 
 def _raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -239,16 +246,11 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, row {reader.line_num}: not CSV ({error})") from error
 
 
-def _is_quoted(cell: str) -> bool:
-    """Return whether a cell is quoted as in CSV, with quotation marks inside that are doubled."""
-    inside = cell[1:-1]
-    return cell[:1] == cell[-1:] == '"' and '""' in inside and '"' not in inside.replace('""', "")
-
-
-def _all_quoted(cells: Sequence[str]) -> str | None:
-    """Return the first cell of a header whose names are all quoted, or None."""
-    quoted = len(cells) > 1 and all(len(cell) > 2 and cell[0] == cell[-1] == '"' for cell in cells)
-    return cells[0] if quoted else None
+def _quoted_cell(cells: Sequence[str], header: bool) -> str | None:
+    """Return a cell that is quoted as in CSV: with quotation marks inside that are doubled, or as all of a header."""
+    inside = {cell: cell[1:-1] for cell in cells if len(cell) > 2 and cell[0] == cell[-1] == '"'}
+    doubled = [cell for cell, text in inside.items() if '""' in text and '"' not in text.replace('""', "")]
+    return next(iter(inside if header and len(inside) == len(cells) > 1 else doubled), None)
 
 
 def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
@@ -259,7 +261,7 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Rows:
     header = list(names)
     look = file_format(Path(path)) != ".csv"
     for row, cells in read_cells(path):
-        if look and (quoted := next(filter(_is_quoted, cells), None) or (row == 1 and _all_quoted(cells))):
+        if look and (quoted := _quoted_cell(cells, row == 1)):
             look = False
             advice = "TSV has no quoting, so all quotation marks are text. If they are not, call the file .csv"
             logger.warning("%s, row %d: %.60s looks quoted. %s", path, row, quoted, advice)
@@ -688,8 +690,11 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
         first, second = first[:-1], second[:-1]
     languages = (columns.source_lang, columns.target_lang)
     form = None if columns.source else forms.find_form(first, *languages)
-    # A row with numbers is no header, even if it holds the codes of both languages.
-    pair = columns.find(first) if columns.source or not any(map(str.isdecimal, first)) else None
+    pair = columns.find(first)
+    # A row with numbers is no header, even if it holds the codes of both languages; and no row repeats its header.
+    codes = [(cell, below) for cell, below in zip(first, second) if pair and cell in pair[:2]]
+    if not columns.source and (any(map(str.isdecimal, first)) or (codes and all(a == b for a, b in codes))):
+        pair = None
     # A header is not of the form of its rows.
     if form and (forms.find_form(second, *languages) == form if second else not pair):
         logger.info("%s: read as %s: %s", path, form[0], ", ".join(form[1]))
@@ -717,9 +722,9 @@ def _headerless(path: Path, columns: Columns) -> list[str]:
     return ["source", "target"]
 
 
-def read_aligned(source: Path, target: Path) -> Rows:
+def read_aligned(source: Path, target: Path, source_lang: str | None, target_lang: str) -> Rows:
     """Yield the rows of two files that translate each other: line by line, or joined by the ids that both have."""
-    left_side, right_side = _sentences(source), _sentences(target)
+    left_side, right_side = _sentences(source, source_lang), _sentences(target, target_lang)
     left_ids, right_ids = _by_id(left_side), _by_id(right_side)
     if left_ids and right_ids:
         if missing := left_ids.keys() ^ right_ids.keys():
@@ -733,7 +738,7 @@ def read_aligned(source: Path, target: Path) -> Rows:
             )
         yield from enumerate(({"source": left_ids[key], "target": right_ids[key]} for key in shared), 1)
         return
-    sources, targets = _in_order(source, left_side), _in_order(target, right_side)
+    sources, targets = ((text for _, text in side) for side in (left_side, right_side))
     for row, (left, right) in enumerate(itertools.zip_longest(sources, targets), 1):
         if left is None or right is None:
             longer = row + sum(1 for _ in (targets if left is None else sources))
@@ -745,32 +750,27 @@ def read_aligned(source: Path, target: Path) -> Rows:
         yield row, {"source": left, "target": right}
 
 
-def _by_id(side: list[tuple[Any, str]] | None) -> dict[Any, str]:
-    """Return the sentences of a file by their ids; none, unless each has one of its own."""
-    by_id = dict(side or ())
-    return by_id if len(by_id) == len(side or ()) and None not in by_id else {}
+def _by_id(side: Iterable[tuple[Any, str]]) -> dict[Any, str]:
+    """Return the sentences of a file by their ids; none, unless it is no stream and each has an id of its own."""
+    if not isinstance(side, list):
+        return {}
+    by_id = dict(side)
+    return by_id if len(by_id) == len(side) and None not in by_id else {}
 
 
-def _in_order(path: Path, side: list[tuple[Any, str]] | None) -> Iterator[str]:
-    return (text for _, text in (_texts(path) if side is None else side))
-
-
-def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of plain text. Lines without a sentence are empty, and so is a verse that covers the next."""
-    before: tuple[int, str] | None = None
-    for row, line in read_sentences(path):
+def _texts(path: Path) -> Iterator[tuple[str | None, str]]:
+    """Yield ids and sentences of plain text, where a verse that covers the next is empty too."""
+    before: tuple[str | None, str] | None = None
+    for key, line in read_sentences(path):
         if before is not None:
             yield before[0], "" if line.strip() == forms.COVERED else before[1]
-        before = row, line
+        before = key, line
     if before is not None:
         yield before
 
 
-_TEXT_COLUMNS = ("text", "sentence", "segment", "source", "target", "utt", "utterance", "verse")
-
-
-def _sentences(path: Path) -> list[tuple[Any, str]] | None:
-    """Return the sentences of a file of one language with their ids (None without ids); None for plain text."""
+def _sentences(path: Path, lang: str | None) -> Iterable[tuple[Any, str]]:
+    """Return the sentences of a file of one language with their ids (None without ids); plain text is a stream."""
     suffix = file_format(path)
     if suffix == ".conllu":
         return [(None, _join_words(sentence)) for _, sentence in read_conll(path)]
@@ -783,21 +783,21 @@ def _sentences(path: Path) -> list[tuple[Any, str]] | None:
         advice = forms.ADVICE.get(suffix, f"name it alone, as in de={path}")
         raise InputError(f"{path}: a {suffix} file is not plain text: {advice}.")
     if suffix not in _TABLES or (suffix == ".tsv" and not _has_tabs(path)):
+        lines = _texts(path)
+        start = list(itertools.islice(lines, 1))
+        texts = itertools.chain(start, lines)
         # Bare numbers are those of rows, which say nothing about the other file, so such a file is streamed.
-        if not _is_numbered(path) or re.match(r"\d+\t", next(read_lines(path))[1]):
-            return None
-        marks = (forms.NUMBERED.match(line) for _, line in read_lines(path))
-        ids = (mark and (None if mark[0].strip().isdecimal() else mark[0].strip()) for mark in marks)
-        return [(key, text) for key, (_, text) in zip(ids, _texts(path), strict=True)]
+        named = any(key and not key.isdecimal() for key, _ in start)
+        return list(texts) if named else texts
     sentences = []
     for row, record in _TABLES[suffix](path):
         if record is None:
             continue
-        names = [name for name in record if name.casefold() in _TEXT_COLUMNS]
-        names = names or [name for name in record if name.casefold() not in forms.DOUBTFUL and find_language(name)]
+        names = forms.text_columns(tuple(record), lang)
         if len(names) != 1:
             raise InputError(f"{path}, row {row}: not one column of text; the columns are: {', '.join(record)}.")
-        sentences.append((record.get("id"), text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
+        key = next((record[name] for name in record if name.casefold() in forms.IDS), None)
+        sentences.append((key, text_of(record[names[0]] or "", names[0], f"{path}, row {row}")))
     return sentences
 
 
@@ -974,40 +974,3 @@ def load_dictionary(path: str | Path) -> list[tuple[str, str]]:
             )
         entries.append((fields[0], fields[1]))
     return entries
-
-
-class DictionaryLinker:
-    """Link the words of a sentence pair by a dictionary, where they are unambiguous (Gaschi et al. 2023).
-
-    Two words are linked if each is the only translation of the other in the sentence pair, and occurs once in its
-    sentence. `entries` are those of [`load_dictionary`]; an entry with blanks never matches.
-    """
-
-    def __init__(self, entries: Sequence[tuple[str, str]]):
-        to_target: dict[str, set[str]] = defaultdict(set)
-        to_source: dict[str, set[str]] = defaultdict(set)
-        for target, source in entries:
-            to_target[source].add(target)
-            to_source[target].add(source)
-        self._to_target, self._to_source = to_target, to_source
-
-    def __call__(
-        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
-    ) -> list[list[tuple[int, int]]]:
-        """Return the links (i, j) of each sentence pair, given as words."""
-        links = []
-        for source, target in zip(sources, targets, strict=True):
-            # A soft hyphen shows where a word may be cut, and no dictionary has it.
-            source = [word.replace("\u00ad", "") for word in source]
-            target = [word.replace("\u00ad", "") for word in target]
-            source_words, target_words = set(source), set(target)
-            pair_links = []
-            for i, word in enumerate(source):
-                partners = self._to_target.get(word, set()) & target_words
-                if len(partners) == 1:
-                    [partner] = partners
-                    once = source.count(word) == 1 == target.count(partner)
-                    if once and self._to_source[partner] & source_words == {word}:
-                        pair_links.append((i, target.index(partner)))
-            links.append(pair_links)
-        return links

@@ -52,14 +52,14 @@ from hf_xalign.data.arrow import (
 from hf_xalign.data.encoding import check_pieces, check_vocabulary
 from hf_xalign.data.load import as_parallel
 from hf_xalign.data.parallel import COLUMNS
-from hf_xalign.data.readers import DictionaryLinker, load_dictionary
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.words import WORDS, batch_words, clean_text, lower_word, lower_words, split_words, splitter_version
 from hf_xalign.environment import progress
 from hf_xalign.errors import InputError, explained
 from hf_xalign.language_codes import check_language
 from hf_xalign.links import statistical
 from hf_xalign.links.counts import LANGUAGES, Pair, count_links, link_statistics
-from hf_xalign.links.files import PharaohReader
+from hf_xalign.links.files import DictionaryLinker, PharaohReader
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker
 from hf_xalign.links.symmetrization import SYMMETRIZATIONS, LinkFilters, Symmetrization
 

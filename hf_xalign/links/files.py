@@ -1,7 +1,8 @@
-"""Files of word links: Pharaoh's format, and the formats in which gold links are published."""
+"""Word links from files: Pharaoh's format, the formats in which gold links are published, and dictionaries."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -146,3 +147,40 @@ def _line_links(path: str | Path, lines: Sequence[str]) -> Iterator[tuple[int, s
             if match is None:
                 raise InputError(f"{path}, row {row}: {token!r} is not a link. Write 3-4, or 3p4 if it is possible.")
             yield row, match[2], int(match[1]), int(match[3])
+
+
+class DictionaryLinker:
+    """Link the words of a sentence pair by a dictionary, where they are unambiguous (Gaschi et al. 2023).
+
+    Two words are linked if each is the only translation of the other in the sentence pair, and occurs once in its
+    sentence. `entries` are those of [`~hf_xalign.data.readers.load_dictionary`]; an entry with blanks never matches.
+    """
+
+    def __init__(self, entries: Sequence[tuple[str, str]]):
+        to_target: dict[str, set[str]] = defaultdict(set)
+        to_source: dict[str, set[str]] = defaultdict(set)
+        for target, source in entries:
+            to_target[source].add(target)
+            to_source[target].add(source)
+        self._to_target, self._to_source = to_target, to_source
+
+    def __call__(
+        self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]
+    ) -> list[list[tuple[int, int]]]:
+        """Return the links (i, j) of each sentence pair, given as words."""
+        links = []
+        for source, target in zip(sources, targets, strict=True):
+            # A soft hyphen shows where a word may be cut, and no dictionary has it.
+            source = [word.replace("\u00ad", "") for word in source]
+            target = [word.replace("\u00ad", "") for word in target]
+            source_words, target_words = set(source), set(target)
+            pair_links = []
+            for i, word in enumerate(source):
+                partners = self._to_target.get(word, set()) & target_words
+                if len(partners) == 1:
+                    [partner] = partners
+                    once = source.count(word) == 1 == target.count(partner)
+                    if once and self._to_source[partner] & source_words == {word}:
+                        pair_links.append((i, target.index(partner)))
+            links.append(pair_links)
+        return links

@@ -70,6 +70,7 @@ ESCAPED = [(de.replace("&", "&amp;"), en.replace("&", "&amp;")) for de, en in RO
 FORMS = {
     "tatoeba challenge": {"a.tsv": lines("deu\teng\t{de}\t{en}")},
     "tatoeba challenge, turned": {"a.tsv": lines("eng\tdeu\t{en}\t{de}")},
+    "languages after the sentences": {"a.tsv": lines("{de}\t{en}\tde\ten")},
     "tatoeba pairs": {"a.tsv": lines("{n}\t{de}\t7{n}\t{en}")},
     "wikimatrix": {"a.tsv": lines("1.0{n}\t{de}\t{en}")},
     "hunalign": {"a.tsv": lines("{de}\t{en}\t0.{n}")},
@@ -110,6 +111,15 @@ FORMS = {
     "flores": {"a.jsonl": records(DE), "b.jsonl": records(EN, -1)},
     "two tables whose ids repeat": {"a.jsonl": records(DE).replace(": 1,", ": 0,"), "b.jsonl": records(EN)},
     "ids that repeat": {"a.csv": "id,text\n" + lines("1,{de}"), "b.csv": "id,text\n" + lines("1,{en}")},
+    "ids of treebanks": {
+        "a.csv": "sent_id,Sentence\n" + lines("{n},{de}"),
+        "b.csv": "Sent_ID,text\n" + "".join(lines("{n},{en}").splitlines(True)[::-1]),
+    },
+    "keys and values": {
+        "a.jsonl": lines('{{"key": "m{n}", "value": "{de}"}}'),
+        "b.tsv": "ID\tEnglish\n" + lines("m{n}\t{en}"),
+    },
+    "where a text is from": {f"{lang}.csv": "text,source\n" + lines(f"{{{lang}}},web") for lang in ("de", "en")},
     "flores as csv": {"a.csv": "id,text\n" + lines("{n},{de}"), "b.csv": "id,text\n" + lines("{n},{en}")},
     "flores as tsv": {"a.tsv": "id\ttext\n" + lines("{n}\t{de}"), "b.tsv": "id\ttext\n" + lines("{n}\t{en}")},
     "one sentence a line": {"a.tsv": lines("{de}"), "b.tsv": lines("{en}")},
@@ -199,6 +209,10 @@ def test_a_unit_inside_a_unit_is_left_out(tmp_path, caplog):
 # Name: files and the start of the message.
 REFUSED = {
     "ids of which no two agree": ({"a.txt": lines("de-{n}\t{de}"), "b.txt": lines("en-{n}\t{en}")}, "no id occurs in"),
+    "tatoeba's sentences": ({"a.txt": lines("1{n}\tdeu\t{de}"), "b.txt": lines("2{n}\teng\t{en}")}, "several columns"),
+    "two columns beside plain text": ({"a.txt": lines("{de}\tweb"), "b.txt": lines("{en}")}, "several columns"),
+    "keys of a program": ({"de.yml": lines("k{n}: {de}"), "en.yml": lines("k{n}: {en}")}, "keys beside its texts"),
+    "a glossary": ({"a.tbx": "<martif/>"}, "by tbx2tmx"),
     "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
     "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
     "codes between numbers": ({"a.tsv": lines("1{n}\tdeu\t{de}\t2{n}\teng\t{en}")}, "the columns are: '11', 'deu'"),

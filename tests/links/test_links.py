@@ -30,12 +30,13 @@ from support.tiny import make_encoder, make_links, make_tokenizer
 from thot.alignment import EflomalAlignmentModel, FastAlignModel
 
 from hf_xalign.cli.main import main
-from hf_xalign.data.readers import DictionaryLinker, load_dictionary
+from hf_xalign.data.readers import load_dictionary
 from hf_xalign.data.sentence_pairs import encode_sentence_pairs
 from hf_xalign.errors import InputError
 from hf_xalign.links import align as word_alignment
 from hf_xalign.links.align import align_shards, align_words
 from hf_xalign.links.counts import LinkStatistics, link_statistics
+from hf_xalign.links.files import DictionaryLinker
 from hf_xalign.links.neural import choose_layer, encoder_links, predict_links
 from hf_xalign.links.statistical import STATISTICAL_ALIGNERS, StatisticalLinker, fit
 from hf_xalign.links.symmetrization import LinkFilters, Symmetrization, symmetrize

@@ -598,8 +598,8 @@ def _open(
         if forms.names_are_turned(*names, columns.source_lang, columns.target_lang):
             logger.warning("%s and %s: their names say that the pivot is first, so both sides are turned", *files)
             files = files[::-1]
-        rows = readers.read_aligned(*files, columns.source_lang, columns.target_lang)
-        return "aligned", [*files], None, columns, rows
+        aligned = readers.read_aligned(files[0], files[1], columns.source_lang, columns.target_lang)
+        return "aligned", [*files], None, columns, aligned
     return readers.file_format(files[0]), [*files], None, columns, readers.read_file(files[0], columns)
 
 

@@ -18,15 +18,9 @@ reproduce align_mlm_small` runs all objectives and derived languages and prints 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.pretraining_arguments import PretrainingArguments
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.pretraining import PretrainingCorpus
-    from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 
 ARGUMENTS = (PretrainingArguments, "hf_xalign.trainers.align_mlm_config:AlignMLMConfig")
 
@@ -35,9 +29,9 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.pretraining import load_pretraining
+    from hf_xalign.recipes.parts.pretraining import PretrainingCorpus, load_pretraining
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.trainers import AlignMLMTrainer
+    from hf_xalign.trainers import AlignMLMConfig, AlignMLMTrainer
 
     prepare(data, args, data.model_name_or_path)
     text = load_text(load_pretraining, data, args)

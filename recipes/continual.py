@@ -10,15 +10,9 @@ encoder before any alignment, which pivot words stay close to. Everything else w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.task_arguments import ContinualArguments
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.task_data import TaskData
-    from hf_xalign.trainers import ContinualConfig, ContinualTrainer
 
 ARGUMENTS = (ContinualArguments, "hf_xalign.trainers.continual_config:ContinualConfig")
 
@@ -29,8 +23,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
 
     from hf_xalign.links.linking import Linking
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.recipes.parts.task_data import load_continual
-    from hf_xalign.trainers import ContinualTrainer
+    from hf_xalign.recipes.parts.task_data import TaskData, load_continual
+    from hf_xalign.trainers import ContinualConfig, ContinualTrainer
 
     prepare(data, args)
     text = load_text(load_continual, data, args)

@@ -18,15 +18,9 @@ The folder also holds `results.json` (the record of the run), `eval_links.jsonl`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.command import run
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.parallel import Corpus
-    from hf_xalign.trainers import FAOConfig, FAOTrainer
 
 # The settings are named as text: importing them takes seconds, which a mistyped option should not cost.
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.fao_config:FAOConfig")
@@ -36,9 +30,9 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.parallel import load_word_corpus
+    from hf_xalign.recipes.parts.parallel import Corpus, load_word_corpus
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.trainers import FAOTrainer
+    from hf_xalign.trainers import FAOConfig, FAOTrainer
 
     prepare(data, args, data.model_name_or_path)
     text = load_text(load_word_corpus, data, args)

@@ -21,15 +21,9 @@ keeps the model with its card. A finished seed is not run again. Prints a table 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.command import run
 from hf_xalign.recipes.parts.task_arguments import FinetuneArguments
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.task_data import TaskData
-    from hf_xalign.trainers import TaskConfig, TaskTrainer
 
 ARGUMENTS = (FinetuneArguments, "hf_xalign.trainers.task_config:TaskConfig")
 
@@ -39,8 +33,8 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.recipes.parts.task_data import load_task
-    from hf_xalign.trainers import TaskTrainer
+    from hf_xalign.recipes.parts.task_data import TaskData, load_task
+    from hf_xalign.trainers import TaskConfig, TaskTrainer
 
     prepare(data, args)
     text = load_text(load_task, data, args)

@@ -14,15 +14,9 @@ and where everything was saved. The folder is an adapter: `hf_xalign.load` loads
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import DataArguments
 from hf_xalign.recipes.parts.command import run
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.parallel import Corpus
-    from hf_xalign.trainers import MAOConfig, MAOTrainer
 
 ARGUMENTS = (DataArguments, "hf_xalign.trainers.mao_config:MAOConfig")
 
@@ -31,9 +25,9 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.parallel import load_word_corpus
+    from hf_xalign.recipes.parts.parallel import Corpus, load_word_corpus
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.trainers import MAOTrainer
+    from hf_xalign.trainers import MAOConfig, MAOTrainer
 
     prepare(data, args, data.model_name_or_path)
     text = load_text(load_word_corpus, data, args)

@@ -12,15 +12,9 @@ sentence-transformers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hf_xalign.config import CommandLine, parse
 from hf_xalign.recipes.parts.arguments import TextArguments
 from hf_xalign.recipes.parts.command import run
-
-if TYPE_CHECKING:
-    from hf_xalign.recipes.parts.parallel import Corpus
-    from hf_xalign.trainers import PPAConfig, PPATrainer
 
 ARGUMENTS = (TextArguments, "hf_xalign.trainers.ppa_config:PPAConfig")
 
@@ -29,9 +23,9 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
     data, args = parse(ARGUMENTS, argv, description=__doc__)
 
-    from hf_xalign.recipes.parts.parallel import load_sentence_corpus
+    from hf_xalign.recipes.parts.parallel import Corpus, load_sentence_corpus
     from hf_xalign.recipes.parts.run import load_text, prepare, train
-    from hf_xalign.trainers import PPATrainer
+    from hf_xalign.trainers import PPAConfig, PPATrainer
 
     prepare(data, args, data.model_name_or_path)
     text = load_text(load_sentence_corpus, data, args)

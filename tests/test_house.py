@@ -37,7 +37,7 @@ CAPS = {
     "modeling": (4767, 75),
     "objectives": (1238, 13),
     "prepare": (963, 3),
-    "recipes": (2636, 31),
+    "recipes": (2600, 31),
     "report": (446, 2),
     "search": (623, 5),
     "statistics": (721, 10),

@@ -75,6 +75,9 @@ _SAMPLE = 1000
 # Pairs from which scripts and repeated strings tell something. In 12,795 windows of 20 pairs of real text and
 # dictionaries, every source with letters had one of its script, and three strings made up at most 15 rows.
 _ENOUGH, _MANY = 20, 100
+# Words of a side from which function words tell something. One word in 7 of real English text is one of those below,
+# one in 12 or more in the other languages; of text in another language, at most one in 1,000.
+_TOLD = 500
 # Frequent words of a pivot that languages in the same script rarely have.
 _FUNCTION_WORDS = {
     "en": {"the", "and", "are", "with", "this", "that", "you", "your", "from", "they", "these", "which", "would"},
@@ -464,14 +467,20 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
         return (
             f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
         )
-    common = _FUNCTION_WORDS.get(likely_language(target_lang).language, set[str]())
-
-    def frequent(side: Sequence[str]) -> int:
-        return sum(word in common for word in " ".join(side).lower().split())
-
-    in_source, in_target = frequent(sources), frequent(targets)
-    if in_source > in_target and in_source >= max(2, len(sources) // 20):
-        return f"the sides are swapped, because the source ({source_lang}) has more words such as {min(common)!r}"
+    pivot_language = likely_language(target_lang).language
+    if common := _FUNCTION_WORDS.get(pivot_language):
+        in_source, in_target = (
+            sum(word in common for text in side for word in text.lower().split()) for side in (sources, targets)
+        )
+        such = f"words such as {min(common)!r}"
+        if in_source > in_target and in_source >= max(2, len(sources) // 20):
+            return f"the sides are swapped, because the source ({source_lang}) has more {such}"
+        lengths = [sum(len(text.split()) for text in side) for side in (sources, targets)]
+        if lengths[1] >= _TOLD and in_target * _TOLD < lengths[1]:
+            return f"the target has nearly no {such}, so it is not in {target_lang}, which target_lang= names"
+        another = likely_language(source_lang).language != pivot_language
+        if another and lengths[0] >= _TOLD and in_source * 2 > in_target:
+            return f"both sides are in {target_lang}, because the source ({source_lang}) has many {such} too"
     if len(sources) < _MANY:  # a few pairs, written several times to try a command, are no fault
         sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
     if len(sources) < _ENOUGH:

@@ -188,6 +188,35 @@ def test_each_translation_of_a_row_becomes_a_pair(tmp_path, caplog):
     assert caplog.text.count("2 rows hold lists, read as 3 pairs") == 2
 
 
+GERMAN = [f"Der Zug mit der Nummer {number} ist nicht auf dem Weg und das Haus ist leer." for number in range(40)]
+ENGLISH = [f"The train with the number {number} is not on its way and this house is empty." for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "fault"),
+    [
+        ((GERMAN, GERMAN), "the target has nearly no words such as 'and', so it is not in en"),
+        ((ENGLISH, ENGLISH), "both sides are in en, because the source"),
+        ((ENGLISH, GERMAN), "the sides are swapped"),
+        ((GERMAN, ENGLISH), None),
+        ((GERMAN[:30], GERMAN[:30]), None),  # fewer than 500 words
+    ],
+)
+def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_path):
+    path = source_of({"a.tsv": "".join(f"{de}\t{en}\n" for de, en in zip(*pairs, strict=True))}, tmp_path)
+    assert len(load_parallel(f"de={path}", sides_checked=True)) == len(pairs[0])
+    if fault is None:
+        load_parallel(f"de={path}")
+    else:
+        with pytest.raises(InputError, match=fault):
+            load_parallel(f"de={path}")
+
+
+def test_dialects_of_the_pivot_have_its_function_words(tmp_path):
+    path = source_of({"a.tsv": "".join(f"{text}\t{text} Yes\n" for text in ENGLISH)}, tmp_path)
+    assert len(load_parallel(f"en-GB={path}", target_lang="en-US")) == 40
+
+
 def test_real_text_in_one_of_a_languages_scripts_is_no_fault():
     rows = [{"ja": f"{number}匹の猫が眠る。", "en": f"{number} cats sleep."} for number in range(20)]  # no katakana
     assert len(load_parallel({"ja": rows})) == 20

@@ -93,6 +93,8 @@ DIRECTIONS = ("lp", "pair", "langpair", "lang_pair", "language_pair", "langs", "
 _ALONE = {"utt", "utterance", "verse", "content", "value", "line"}
 # Columns by which two files of one language each are joined.
 IDS = {"id", "idx", "sent_id", "sentence_id", "segment_id", "uid", "guid", "key"}
+# Columns of a row's language, which is that of the source unless it is the pivot.
+OF_ROW = ("lang", "language")
 # What to do with files of other kinds; those of two languages, read as lines, would pair markup.
 _TRANSLATE = "convert it to TMX, by {} of the Translate Toolkit"
 ADVICE = {

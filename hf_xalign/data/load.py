@@ -63,7 +63,7 @@ OnEmpty = Literal["error", "drop"]
 PAIRS = SourceKind(readers.FORMATS, ("package", "folder", "aligned"))
 
 # Raise it when the same input gives other rows: cached tables are then replaced.
-_READING = 10
+_READING = 11
 # Rows of an Arrow batch: text of a few megabytes.
 _BATCH = 10_000
 _LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations

@@ -238,7 +238,8 @@ def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     text = (f"{line}\n" for _, line in itertools.chain([(1, first)], lines))
     excel = _EXCEL.fullmatch(first)
     separator = excel[1] if excel else max(",;\t|", key=first.count)
-    reader = csv.reader(text, delimiter=separator, strict=True)
+    # `a, "b"` is quoted too, and texts lose their outer blanks anyway.
+    reader = csv.reader(text, delimiter=separator, strict=True, skipinitialspace=True)
     try:
         for cells in itertools.islice(reader, 1 if excel else 0, None):
             yield reader.line_num, cells
@@ -514,6 +515,9 @@ class Columns:
         if pair is None:
             raise self.missing(flat, where)
         languages = row_languages(record, pair[:2])
+        if not languages and not pair.by_language:
+            codes = [find_language(record[name]) for name in forms.OF_ROW if isinstance(record.get(name), str)]
+            languages = {"source_lang": code for code in codes if code and not same_language(code, self.target_lang)}
         columns = pair[:2]
         if self._is_turned(languages, where):
             languages = dict(zip(languages, reversed([*languages.values()]), strict=True))
@@ -594,7 +598,7 @@ def _say_turned(name: str) -> None:
 
 
 # Columns that may hold the language of a side, or both.
-SAY_LANGUAGES = {*forms.DIRECTIONS, *itertools.chain(*forms.LANGUAGES.values())}
+SAY_LANGUAGES = {*forms.DIRECTIONS, *itertools.chain(*forms.LANGUAGES.values()), *forms.OF_ROW}
 
 
 def row_languages(record: Record, text: Sequence[str] = ()) -> Record:

@@ -97,6 +97,9 @@ FORMS = {
     "two languages of a row": {
         "a.jsonl": lines('{{"srcLang": "en", "tgtLang": "de", "srcText": "{en}", "tgtText": "{de}"}}')
     },
+    "the language of a row": {"a.jsonl": lines('{{"language": "German", "text": "{de}", "translation": "{en}"}}')},
+    "a language beside columns of languages": {"a.jsonl": lines('{{"lang": "fr", "de": "{de}", "en": "{en}"}}')},
+    "blanks before quotation marks": {"a.csv": "id, de, en\n" + lines('{n}, "{de}", "{en}"')},
     "originals": {"a.csv": "orig,trans\n" + lines("{de},{en}")},
     "fast_align": {"a.txt": lines("{de} ||| {en}")},
     "wmt24++": {"a.jsonl": lines('{{"lp": "en-de_DE", "source": "{en}", "target": "{de}"}}')},
@@ -242,6 +245,10 @@ REFUSED = {
     "two columns beside plain text": ({"a.txt": lines("{de}\tweb"), "b.txt": lines("{en}")}, "several columns"),
     "keys of a program": ({"de.yml": lines("k{n}: {de}"), "en.yml": lines("k{n}: {en}")}, "keys beside its texts"),
     "a glossary": ({"a.tbx": "<martif/>"}, "by tbx2tmx"),
+    "rows in several languages": (
+        {"a.jsonl": '{"lang": "de", "text": "a", "en": "b"}\n{"lang": "fr", "text": "c", "en": "d"}\n'},
+        "row 2: source_lang is 'fr' in the row",
+    ),
     "subwords": ({"a.de": "die Kat@@ ze\n", "a.en": "the cat\n"}, "the source is cut into subwords, which '@@ '"),
     "pieces": ({"a.de": "die Katze\n", "a.en": "▁the ▁cat\n"}, "the target is cut into subwords, which '▁' marks"),
     "codes between numbers": ({"a.tsv": lines("1{n}\tdeu\t{de}\t2{n}\teng\t{en}")}, "the columns are: '11', 'deu'"),

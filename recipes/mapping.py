@@ -32,11 +32,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from hf_xalign.config import CommandLine, parse
+from hf_xalign.errors import InputError
 from hf_xalign.recipes.parts.command import run, settle_cpu
 from hf_xalign.recipes.parts.mapping_arguments import MappingArguments, MappingText
 
 if TYPE_CHECKING:
-    from hf_xalign.config import CommandLine
     from hf_xalign.trainers import MappingTrainer
 
 ARGUMENTS = (MappingText, MappingArguments)
@@ -45,9 +46,6 @@ WHEN_INTERRUPTED = "nothing was saved; the same command reuses the anchors made 
 
 def main(argv: CommandLine | list[str] | None = None) -> None:
     """Run the recipe with `argv` (default: the command line)."""
-    from hf_xalign.config import parse
-    from hf_xalign.errors import InputError
-
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("Maps are learnt in one process. Remove --num_processes or set it to 1.")
     data, args = parse(ARGUMENTS, argv, description=__doc__)

@@ -38,7 +38,6 @@ def main(argv: CommandLine | list[str] | None = None) -> None:
             train_dataset=text.train,  # sentence pairs
             eval_dataset=text.evaluation,
             probes=text.probes,
-            protocols=text.protocols,
             reporting=text.reporting(data),
         )
 

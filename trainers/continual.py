@@ -47,8 +47,8 @@ def second_pass(
     inputs: Mapping[str, torch.Tensor],
     *,
     seed: int,
-    dropout: bool = True,
-    layers: Sequence[int] | None = None,
+    dropout: bool,
+    layers: Sequence[int],
 ) -> Iterator[list[list[torch.Tensor]]]:
     """Run `inputs`, if any, through the encoder of `model` (not compiled) at the end of each forward in this context.
 
@@ -56,8 +56,7 @@ def second_pass(
     has its own `seed`, and the random state is restored afterwards. Without `dropout`, the second batch has no dropout
     and no gradient checkpointing.
 
-    Yields a list that receives the hidden states of each pass: float (rows, width, dim) of each of `layers`, or of all
-    layers, embeddings first.
+    Yields a list that receives the hidden states of each pass: float (rows, width, dim) of each of `layers`.
     """
     states: list[list[torch.Tensor]] = []
 
@@ -81,13 +80,9 @@ def second_pass(
         yield states
 
 
-def _states(
-    encoder: nn.Module, inputs: Mapping[str, torch.Tensor], layers: Sequence[int] | None
-) -> list[torch.Tensor]:
+def _states(encoder: nn.Module, inputs: Mapping[str, torch.Tensor], layers: Sequence[int]) -> list[torch.Tensor]:
     """Return the hidden states of layers of a batch, without computing its padding where the encoder allows it."""
     depth = cast(PreTrainedModel, encoder).config.num_hidden_layers
-    if layers is None:
-        layers = range(depth + 1)
     if "token_type_ids" in inputs:  # language embeddings, which a packed row does not carry
         output = encoder(**inputs, output_hidden_states=True)
     else:

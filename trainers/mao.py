@@ -13,13 +13,13 @@ from transformers import PreTrainedModel
 from hf_xalign.data.batches.pairs import SIDES, CachedLinkCollator, CachedVectors, Side, WordCollator, link_rows
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError
-from hf_xalign.modeling.features import Needed, cache_features
+from hf_xalign.modeling.features import Needed
 from hf_xalign.modeling.freezing import disable_dropout, freeze_unused
 from hf_xalign.modeling.xalign.config import XAlignConfig, base_of
 from hf_xalign.modeling.xalign.top import language_numbers
 from hf_xalign.record import cite
 from hf_xalign.trainers.base.trainer import Batch, Computed, Counts, Loss, Prepared
-from hf_xalign.trainers.base.word import WordAlignmentTrainer, pair_collator, probe
+from hf_xalign.trainers.base.word import WordAlignmentTrainer, cache_f0, pair_collator, probe
 from hf_xalign.trainers.mao_config import LINKED_ONLY, MAOConfig
 
 # Inputs of a module of ours, which reads words instead of tokens.
@@ -75,9 +75,8 @@ class MAOTrainer(WordAlignmentTrainer):
             if self.eval_dataset is not None:
                 _languages(self.eval_dataset, "held-out", mapped or languages)
         disable_dropout(model)
-        train_dataset = self._encoded(
-            train_dataset, model, ahead=True
-        )  # an aligner reads the encoder without a module
+        # An aligner reads the encoder without a module.
+        train_dataset = self._encoded(train_dataset, model, ahead=True)
         before = None
         if module_config is None:
             fixed_language = pivot if args.per_language == "others" else None
@@ -132,17 +131,14 @@ class MAOTrainer(WordAlignmentTrainer):
         needed: dict[Side, Needed] = dict.fromkeys(SIDES, "all" if reads_every_word else "linked")
         if self.objective.kept_words != "linked":
             needed[self.objective.kept_side] = "all"
-        with args.main_process_first(desc="caching word vectors"), encoder.disable_adapter():
-            start = cache_features(
+        with encoder.disable_adapter():
+            start = cache_f0(
+                self,
                 base_of(model),
                 cast(Dataset, self.train_dataset),
                 needed=needed,
-                layers=self.layers,
-                pooling=args.pooling,
-                pad_token_id=self.processing_class.pad_token_id,
                 linked_tokens=args.linked_tokens,
                 dtype=getattr(torch, args.cache_dtype),
-                autocast=torch.bfloat16 if args.bf16 else None,
                 batch_size=args.per_device_eval_batch_size,
                 folder=args.cache_dir,
                 ray=args.ray,

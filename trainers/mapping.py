@@ -46,7 +46,7 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.xalign.config import base_of
 from hf_xalign.modeling.xalign.linear import map_adapter
 from hf_xalign.modeling.xalign.tuner import backbone_of
-from hf_xalign.record import Record, find_warnings, phase, start_record
+from hf_xalign.record import Record, phase, start_record
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.checkpoints import clear_run, signs_of_run
 from hf_xalign.trainers.base.opening import base_name, describe_encoder, describe_pairs, open_model
@@ -72,8 +72,6 @@ Projection = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 MAPS, VECTORS = "maps", "vectors"
 # Precisions that `lexicon_induction` returns with intervals.
 _PRECISIONS = ("p@1", "p@5", "p@10", "p@1_oov_wrong", "p@5_oov_wrong")
-# Of a 95% interval.
-_ENDS = ("low", "high")
 # Word vectors without a test dictionary: one source word of the dictionary in so many is held out.
 HELD_OUT = 5
 # Rows of word vectors that are mapped at a time.
@@ -573,7 +571,7 @@ class MappingTrainer:
                 scores[mean.name] = (to_pivot[precision] + from_pivot[precision]) / 2
                 for one, found in zip(directions, (to_pivot, from_pivot)):
                     scores[one.name] = found[precision]
-                    bounds[one.name] = [found[f"{precision}_{end}"] for end in _ENDS]
+                    bounds[one.name] = [found[f"{precision}_low"], found[f"{precision}_high"]]
             scores[replace(score, pooling="coverage").name] = to_pivot["coverage"]
             scores[score.pool().name] = (to_pivot["source_vocabulary"] + to_pivot["target_vocabulary"]) / 2
         return scores, bounds
@@ -643,8 +641,7 @@ class MappingTrainer:
     def keep_scores(self, folder: Path) -> None:
         """Write the scores of every example, by which `compare` compares the run; word vectors have none."""
         if scores := headlines(self.examples.get("after", {}), self._headline()):
-            warnings = find_warnings(self.record)
-            keep_scores(folder, scores, self.examples, self.args.seed, about=self.about_scores, warnings=warnings)
+            keep_scores(folder, self.record, scores, self.examples, self.about_scores)
 
     def _save_vectors(self, folder: Path, vectors_format: VectorsFormat) -> dict[str, str]:
         """Write the mapped vectors of both languages, in the place of earlier ones."""

@@ -28,9 +28,6 @@ from hf_xalign.trainers.base.trainer_config import AlignmentConfig
 Text = TypeVar("Text", bound="RunText")
 Config = TypeVar("Config", bound=AlignmentConfig)
 
-# Rows of an estimate, for text that takes long to prepare.
-_SAMPLE_ROWS = 200
-
 
 def prepare(data: Any, args: AlignmentConfig, base_model: str | None = None) -> None:
     """Check settings and output folder, hold the folder, and seed.
@@ -93,7 +90,7 @@ class RunText:
             show=partial(print, flush=True),
         )
 
-    def sample(self, rows: int) -> tuple[Self, float]:
+    def sample(self) -> tuple[Self, float]:
         """Return text for a trainer that is to be timed, and how many times as many rows this text has."""
         return self, 1.0
 
@@ -111,12 +108,8 @@ def train(
 ) -> None:
     """Train and save, and print the scores; under each of several seeds, or not at all, for an estimate of the time.
 
-    Args:
-        make_trainer: function of settings and text.
-        text: the text, which for seeds has `about_seed`.
-        data: the recipe's arguments. Those with `save_models` have a table over languages, also of one seed.
-        args: the method's settings.
-        headline: the score of an alignment in the table over seeds; a task has its own.
+    Arguments with `save_models` have a table over languages, also of one seed. For seeds, the text has `about_seed`.
+    `headline` is the score of an alignment in the table over seeds; a task has its own.
     """
     tasks = hasattr(data, "save_models")
 
@@ -126,7 +119,7 @@ def train(
         text.reuse(trainer)
 
     if data.dry_run:
-        part, times = text.sample(_SAMPLE_ROWS)
+        part, times = text.sample()
         with tempfile.TemporaryDirectory() as folder:
             args.output_dir = folder  # the Trainer makes its folder at once
             make_trainer(args, part).estimate(times=times)

@@ -31,6 +31,8 @@ from hf_xalign.trainers.task_config import TaskConfig
 
 logger = logging.getLogger(__name__)
 
+_SAMPLE_ROWS = 200  # examples of an estimate, because all text takes long to encode
+
 
 @dataclass
 class TaskData(RunText):
@@ -45,10 +47,10 @@ class TaskData(RunText):
     # Training text with the word vectors of a tagger's frozen encoder, by encoder and adapter.
     read: dict[tuple[str, str | None], Dataset] = field(default_factory=dict)
 
-    def sample(self, rows: int) -> tuple[TaskData, float]:
-        """Return the task with about this many examples, as if in one language, and how many times as many it has."""
+    def sample(self) -> tuple[TaskData, float]:
+        """Return the task with a few examples, as if in one language, and how many times as many it has."""
         all_rows = concatenate_datasets([part.rows for part in self.train])
-        part = all_rows.select(range(0, len(all_rows), max(1, len(all_rows) // rows)))
+        part = all_rows.select(range(0, len(all_rows), max(1, len(all_rows) // _SAMPLE_ROWS)))
         return replace(self, train=[replace(self.train[0], rows=part)], selection={}), len(all_rows) / len(part)
 
     def describe(self) -> list[str]:

@@ -24,7 +24,8 @@ def test_both_are_as_they_would_be_alone(subtests, float64):
                 pairs["attention_mask"][1, 6:] = 0
                 pairs["input_ids"][1, 6:] = 0
                 real = pairs["attention_mask"].bool()
-                with second_pass(model, pairs, seed=0) as states:
+                layers = range(model.config.num_hidden_layers + 1)
+                with second_pass(model, pairs, seed=0, dropout=True, layers=layers) as states:
                     output = model(**task)
                 alone = model.base_model(**pairs, output_hidden_states=True).hidden_states
                 for key, value in model(**task).items():
@@ -45,14 +46,14 @@ def test_dropout_of_the_pairs_is_of_their_seed_or_off():
     passed, logits = [], []
     for seed, dropout in ((5, True), (6, True), (5, False)):
         torch.manual_seed(0)
-        with second_pass(model, pairs, seed=seed, dropout=dropout) as states:
+        with second_pass(model, pairs, seed=seed, dropout=dropout, layers=[-1]) as states:
             logits.append(model(**inputs(3, 4)).logits)
         passed.append(states[0][-1])
     following = alone()  # the random state is where the pass began
     torch.manual_seed(5)
     assert torch.equal(passed[0], alone())
     assert not any(torch.allclose(passed[0], other, atol=0.1) for other in (following, *passed[1:]))
-    with second_pass(model, {}, seed=5) as states:  # no pairs, no pass
+    with second_pass(model, {}, seed=5, dropout=True, layers=[-1]) as states:  # no pairs, no pass
         model(**inputs(3, 4))
     assert states == []
     assert torch.equal(passed[2], model.eval().base_model(**pairs).last_hidden_state)

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_xalign.data.load import Entry
 from hf_xalign.data.readers import file_format, read_jsonl
 from hf_xalign.data.sources import BUILTIN
 from hf_xalign.errors import InputError
@@ -50,25 +51,10 @@ class Probe:
             for language, language_examples in examples.items()
         }
 
-    def save(self, examples: Mapping[str, ExampleScores], folder: Path) -> None:
-        """Write example scores to a folder `seed-<number>`, for [`~hf_xalign.statistics.comparison.compare`]."""
-        header = {"task": f"probe {self.name}", "metric": self.metric, "train_language": self.train.language}
-        write_examples(folder, examples, **header)
-
-    def entries(self, kind: str) -> list[dict[str, str | int | None]]:
-        """Return the record's entries of the text to learn from (`train`) or to test on (`test`)."""
-        texts = [self.train] if kind == "train" else list(self.tests.values())
-        return [
-            {
-                "source": text.name,
-                "hub_id": None,
-                "language": text.language,
-                "examples": len(text),
-                "fingerprint": text.fingerprint,
-                "probe": self.name,
-            }
-            for text in texts
-        ]
+    def entry(self, text: texts.Examples) -> Entry:
+        """Return the record's entry of a text to learn from or to test on."""
+        about: Entry = {"language": text.language, "examples": len(text), "fingerprint": text.fingerprint}
+        return {"source": text.name, "hub_id": None, **about, "probe": self.name}
 
 
 def keep_examples(
@@ -85,15 +71,17 @@ def keep_examples(
     for stage, stage_examples in examples.items():
         save_examples(stage_examples, folder, f"{stage}/seed-{seed}")
     for (stage, number), probe_examples in probed.items():
-        probes[number].save(probe_examples, folder / probes[number].name / stage / f"seed-{seed}")
+        probe = probes[number]
+        header = {"task": f"probe {probe.name}", "metric": probe.metric, "train_language": probe.train.language}
+        write_examples(folder / probe.name / stage / f"seed-{seed}", probe_examples, **header)
 
 
-def probe_entries(probes: Sequence[Probe]) -> dict[str, list[dict[str, str | int | None]]]:
+def probe_entries(probes: Sequence[Probe]) -> dict[str, list[Entry]]:
     """Return the record's entries of the probes' text, by kind; none without probes."""
-    entries: dict[str, list[dict[str, str | int | None]]] = {}
+    entries: dict[str, list[Entry]] = {}
     for probe in probes:
-        for kind in ("train", "test"):
-            entries.setdefault(f"probe_{kind}", []).extend(probe.entries(kind))
+        entries.setdefault("probe_train", []).append(probe.entry(probe.train))
+        entries.setdefault("probe_test", []).extend(map(probe.entry, probe.tests.values()))
     return entries
 
 

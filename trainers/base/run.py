@@ -138,12 +138,7 @@ class Reporting:
 class Run:
     """Run of one trainer: it scores the held-out text before and after training, and writes record and card.
 
-    Args:
-        trainer: the trainer, which has an evaluation set.
-        base_model: the encoder's Hub id or folder, or `new`.
-        seconds: time that it took to make the trainer.
-        probes: labelled text that the frozen vectors are probed with.
-        protocols: protocols that word retrieval is scored by.
+    `base_model` is the encoder's Hub id or folder, or `new`, and `seconds` the time that the trainer took to make.
     """
 
     def __init__(
@@ -151,9 +146,8 @@ class Run:
         trainer: AlignmentTrainer,
         base_model: str,
         seconds: float,
-        *,
-        probes: Sequence[Probe] = (),
-        protocols: Sequence[Protocol] = (Protocol(),),
+        probes: Sequence[Probe],
+        protocols: Sequence[Protocol],
     ):
         self.trainer, self.base_model = trainer, base_model
         self.probes, self.protocols, self.reporting = probes, protocols, trainer.reporting
@@ -185,7 +179,7 @@ class Run:
                 settings={**self.reporting.settings, **args.changed()},
                 objective=trainer.formula(),
                 paper=trainer._paper,
-                **self._text(),
+                **self.text(),
             )
             self.record["times"]["seconds"] |= self.seconds
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -220,7 +214,7 @@ class Run:
         # Of all processes: where one had to compute them, it would wait for the others' part of a sharded encoder.
         self._scored_at, self._known = -1, {0: broadcast_object_list([scores])[0]}
 
-    def _text(self) -> Record:
+    def text(self) -> Record:
         """Return the arguments of `start_record` on the text, with the text of the probes."""
         entries = {**self.trainer.text_entries(), **self.reporting.text}
         return {**entries, "data": entries["data"] | probe_entries(self.probes)}
@@ -286,26 +280,7 @@ class Run:
         saved |= {"pictures": ", ".join(map(str, drawn))} if drawn else {}
         finish(record, folder, saved)
         track_record(trainer.args, record)
-        self.keep_scores(folder)
-
-    def about_scores(self) -> Record:
-        """Return the fields of the run's `scores.json`, before there are scores."""
-        trainer = self.trainer
-        settings = {**self.reporting.settings, **trainer.args.changed(), "preset": trainer.args.preset}
-        models = {"model": self.base_model, "adapter": getattr(trainer, "module", None)}
-        return about_scores(trainer.compared(), trainer.args.seed, settings, self._text()["data"], **models)
-
-    def keep_scores(self, folder: Path) -> None:
-        """Write the scores of every example, by which `compare` compares the run."""
-        trainer = self.trainer
-        if "before" in self.examples:
-            fill_words(self.examples, getattr(trainer.args, "pooling", ""))
-        if scores := trainer.headline_scores():
-            examples = self.examples if trainer.scores_start else {}
-            warnings, probed = find_warnings(self.record), (self.probes, self.probed)
-            keep_scores(
-                folder, scores, examples, trainer.args.seed, *probed, about=self.about_scores, warnings=warnings
-            )
+        trainer.keep_scores(folder)
 
 
 def text_entries(text: Dataset, pairs: Mapping[str, int] | None = None) -> list[Entry]:
@@ -385,14 +360,12 @@ def headlines(examples: Examples, metric: str) -> dict[str, TaskScores]:
 
 def keep_scores(
     folder: Path,
+    record: Record,
     scores: Mapping[str, TaskScores],
     examples: Mapping[str, Examples],
-    seed: int,
+    about: Callable[[], Record],
     probes: Sequence[Probe] = (),
     probed: Mapping[tuple[str, int], Mapping[str, ExampleScores]] = MappingProxyType({}),
-    *,
-    about: Callable[[], Record],
-    warnings: Sequence[str],
 ) -> None:
     """Write the scores of every example of a run, for `compare`; `scores.json`, the last, marks it as finished.
 
@@ -400,8 +373,8 @@ def keep_scores(
     that there are, before and after. `about` returns the fields of `scores.json`, unless `run.json` has them.
     """
     system = folder.parent if re.fullmatch(r"seed-\d+", folder.name) else folder
-    keep_examples(system / "scores", seed, examples, probes, probed)
-    write_scores(folder, scores, how=read_mark(folder / RUN) or about(), warnings=warnings)
+    keep_examples(system / "scores", record["seed"], examples, probes, probed)
+    write_scores(folder, scores, how=read_mark(folder / RUN) or about(), warnings=find_warnings(record))
 
 
 def finish(record: dict[str, Any], folder: Path, saved: Mapping[str, str]) -> None:

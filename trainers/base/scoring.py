@@ -15,12 +15,12 @@ from transformers.trainer_utils import BestRun
 from hf_xalign.data.load import join_languages
 from hf_xalign.data.parallel import only_language
 from hf_xalign.errors import InputError, suggestion
-from hf_xalign.evaluation.scores import Scores, score_retrieval
+from hf_xalign.evaluation.scores import Scores, fill_words, score_retrieval
 from hf_xalign.objectives.term import Objective
 from hf_xalign.record import Record
 from hf_xalign.score import Score
 from hf_xalign.tasks.task import TaskScores
-from hf_xalign.trainers.base.run import Run, compared_by, given_entries, headlines
+from hf_xalign.trainers.base.run import Run, about_scores, compared_by, given_entries, headlines, keep_scores
 from hf_xalign.trainers.base.saving import SavingTrainer
 
 
@@ -151,11 +151,18 @@ class ScoringTrainer(SavingTrainer):
         """Return the fields of the run's `scores.json`, before there are scores."""
         if self.run is None:
             raise InputError("train_seeds: there is nothing to score. Give the trainer an eval_dataset.")
-        return self.run.about_scores()
+        settings = {**self.reporting.settings, **self.args.changed(), "preset": self.args.preset}
+        models = {"model": self.run.base_model, "adapter": getattr(self, "module", None)}
+        return about_scores(self.compared(), self.args.seed, settings, self.run.text()["data"], **models)
 
     def keep_scores(self, folder: Path) -> None:
         """Write the scores of every example, by which `compare` compares the run."""
-        cast(Run, self.run).keep_scores(folder)
+        run = cast(Run, self.run)
+        if "before" in run.examples:
+            fill_words(run.examples, getattr(self.args, "pooling", ""))
+        if scores := self.headline_scores():
+            examples = run.examples if self.scores_start else {}
+            keep_scores(folder, run.record, scores, examples, self.about_scores, run.probes, run.probed)
 
     def compared(self) -> dict[str, str]:
         """Return the `task`, `metric` and `train_language` by which `compare` knows the run."""

@@ -94,7 +94,7 @@ def track_record(args: TrainingArguments, record: Record) -> None:
     """Add a finished record to the W&B run of the main process; do nothing without a run.
 
     Settings and data go into the run's config under `record`, results into its summary under `record`. The table
-    `scores` has one row per language and metric.
+    `scores` has one row per language and metric: the score at each stage, and after minus before.
     """
     run = _live_run(args)
     if run is None:
@@ -105,9 +105,14 @@ def track_record(args: TrainingArguments, record: Record) -> None:
     settings = {name: value for name, value in record.items() if name not in _RESULTS}
     run.config.update({"record": settings}, allow_val_change=True)
     run.summary.update({"record": {name: record[name] for name in _RESULTS if record.get(name)}})
-    columns, rows = _score_table(record["scores"])
+    stages = [stage for stage in ("before", "untrained", "after") if record["scores"].get(stage)]
+    rows = []
+    for score, *values in score_values(record["scores"], stages):
+        # W&B refuses a column with two types, such as counts and shares.
+        numbers = [None if value is None else float(value) for value in values]
+        rows.append([score.language, score.name, *numbers])
     if rows:
-        run.log({"scores": wandb.Table(columns=columns, data=rows)})
+        run.log({"scores": wandb.Table(columns=["language", "metric", *stages, "change"], data=rows)})
 
 
 def finish_run(args: TrainingArguments) -> None:
@@ -123,14 +128,3 @@ def _live_run(args: TrainingArguments) -> wandb.Run | None:
     import wandb
 
     return wandb.run
-
-
-def _score_table(scores: Record) -> tuple[list[str | int], list[list[str | float | None]]]:
-    """Return columns and rows: language, metric, the score at each stage, and after minus before."""
-    stages = [stage for stage in ("before", "untrained", "after") if scores.get(stage)]
-    # W&B refuses a column with two types, such as counts and shares.
-    rows = [
-        [score.language, score.name, *(None if value is None else float(value) for value in values)]
-        for score, *values in score_values(scores, stages)
-    ]
-    return ["language", "metric", *stages, "change"], rows

@@ -217,7 +217,7 @@ class AlignmentTrainer(ScoringTrainer):
         self._complete()
         if self._recorded and self._has_scores():
             seconds = time.perf_counter() - start
-            self.run = Run(self, name or base_model, seconds, probes=probes, protocols=protocols)
+            self.run = Run(self, name or base_model, seconds, probes, protocols)
 
     def _set_objective(self, objective: Sequence[Term] | None) -> None:
         """Store the terms of the loss, by default those of the settings, before anything is loaded."""

@@ -119,7 +119,7 @@ def cache_f0(
     """Compute once what training reads of the encoder before it; `options` are those of `cache_features`."""
     args = trainer.args
     options = {"needed": {trainer.objective.kept_side: "all"}, **options}
-    with args.main_process_first(desc="caching the reference vectors"):
+    with args.main_process_first(desc="caching vectors of the encoder before training"):
         return cache_features(
             model,
             pairs,

@@ -42,7 +42,7 @@ CAPS = {
     "search": (623, 5),
     "statistics": (721, 10),
     "tasks": (2825, 53),
-    "trainers": (7060, 90),
+    "trainers": (6986, 90),
 }
 
 pytestmark = pytest.mark.skipif(not (ROOT / "setup.cfg").exists(), reason="not a checkout")

@@ -30,9 +30,10 @@ from hf_xalign.modeling.mlm_head import mlm_head
 from hf_xalign.modeling.word_vectors import evaluating
 from hf_xalign.objectives.masked import MaskedTokens
 from hf_xalign.objectives.term import Objective, Term, Vectors
-from hf_xalign.record import Record, cite
+from hf_xalign.record import Record
 from hf_xalign.score import Score
 from hf_xalign.trainers.align_mlm_config import AlignMLMConfig
+from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.run import Run
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 
@@ -75,14 +76,7 @@ class AlignMLMTrainer(AlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "align-mlm", "cross-lingual-alignment"]
-    _paper = cite(
-        "{ALIGN-MLM}: Word Embedding Alignment is Crucial for Multilingual Pre-training",
-        "2211.08547",
-        "tang2022alignmlm",
-        "Tang, Henry and Deshpande, Ameet and Narasimhan, Karthik",
-        "arXiv preprint arXiv:2211.08547",
-        2022,
-    )
+    _paper = find_paper("tang2022alignmlm")
     config_class = AlignMLMConfig
     method = "align_mlm"
     scores_ends = False

@@ -32,9 +32,9 @@ from hf_xalign.modeling.pooling import layer_index
 from hf_xalign.modeling.word_vectors import select_layers
 from hf_xalign.modeling.xalign.tuner import backbone_of
 from hf_xalign.objectives.term import Objective, Term, Vectors
-from hf_xalign.record import cite
 from hf_xalign.tasks.task import LanguageInputs
 from hf_xalign.trainers.base.checkpoints import hash_rows
+from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.trainer import Batch, Counts, Loss, Prepared
 from hf_xalign.trainers.base.word import cache_f0, link_pairs, pair_collator, pool_layers
 from hf_xalign.trainers.continual_config import ContinualConfig
@@ -138,14 +138,7 @@ class ContinualTrainer(TaskTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "continual", "cross-lingual-alignment"]
-    _paper = cite(
-        "The Impact of Cross-Lingual Adjustment of Contextual Word Representations on Zero-Shot Transfer",
-        "2204.06457",
-        "efimov2022impact",
-        "Efimov, Pavel and Boytsov, Leonid and Arslanova, Elena and Braslavski, Pavel",
-        "arXiv preprint arXiv:2204.06457",
-        2022,
-    )
+    _paper = find_paper("efimov2022impact")
     config_class = ContinualConfig
     method = "continual"
     computes = ("links", "f0")

@@ -7,69 +7,11 @@ from typing import Literal
 
 from hf_xalign.checks import GIVEN, ONE, check, needs, setting
 from hf_xalign.config import non_default_fields
-from hf_xalign.record import cite
+from hf_xalign.trainers.base.papers import find_paper
 
 Method = Literal["procrustes", "least_squares", "rcsls", "vecmap", "self_learning"]
 # Of files of mapped word vectors.
 VectorsFormat = Literal["safetensors", "vec", "vec.gz"]
-
-_ROTATE = cite(
-    "Cross-lingual Alignment Methods for Multilingual BERT: A Comparative Study",
-    "2020.findings-emnlp.83",
-    "kulshreshtha2020crosslingual",
-    "Kulshreshtha, Saurabh and Redondo-Garcia, Jose Luis and Chang, Ching-Yun",
-    "Findings of the Association for Computational Linguistics: EMNLP 2020",
-    2020,
-)
-_LEAST_SQUARES = cite(
-    "Exploiting Similarities among Languages for Machine Translation",
-    "1309.4168",
-    "mikolov2013exploiting",
-    "Mikolov, Tomas and Le, Quoc V. and Sutskever, Ilya",
-    "arXiv preprint arXiv:1309.4168",
-    2013,
-)
-_MUSE = cite(
-    "Word Translation Without Parallel Data",
-    "1710.04087",
-    "conneau2018word",
-    "Conneau, Alexis and Lample, Guillaume and Ranzato, Marc'Aurelio and Denoyer, Ludovic and J{\\'e}gou, Herv{\\'e}",
-    "International Conference on Learning Representations",
-    2018,
-)
-_RCSLS = cite(
-    "Loss in Translation: Learning Bilingual Word Mapping with a Retrieval Criterion",
-    "D18-1330",
-    "joulin2018loss",
-    "Joulin, Armand and Bojanowski, Piotr and Mikolov, Tomas and J{\\'e}gou, Herv{\\'e} and Grave, Edouard",
-    "Proceedings of the 2018 Conference on Empirical Methods in Natural Language Processing",
-    2018,
-)
-_VECMAP = cite(
-    "Generalizing and Improving Bilingual Word Embedding Mappings with a Multi-Step Framework of Linear "
-    "Transformations",
-    "10.1609/aaai.v32i1.11992",
-    "artetxe2018generalizing",
-    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
-    "Proceedings of the AAAI Conference on Artificial Intelligence",
-    2018,
-)
-_VECMAP_ORTHOGONAL = cite(
-    "Learning principled bilingual mappings of word embeddings while preserving monolingual invariance",
-    "D16-1250",
-    "artetxe2016learning",
-    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
-    "Proceedings of the 2016 Conference on Empirical Methods in Natural Language Processing",
-    2016,
-)
-_SELF_LEARNING = cite(
-    "A robust self-learning method for fully unsupervised cross-lingual mappings of word embeddings",
-    "P18-1073",
-    "artetxe2018robust",
-    "Artetxe, Mikel and Labaka, Gorka and Agirre, Eneko",
-    "Proceedings of the 56th Annual Meeting of the Association for Computational Linguistics",
-    2018,
-)
 
 
 @dataclass
@@ -188,8 +130,11 @@ class MappingConfig:
 
     def paper(self) -> dict[str, str]:
         """Return `title`, `id` and `bibtex` of the method's paper."""
-        if self.method == "procrustes":
-            return _MUSE if self.refine else _ROTATE
-        if self.method == "vecmap":
-            return _VECMAP if self.whiten else _VECMAP_ORTHOGONAL
-        return {"least_squares": _LEAST_SQUARES, "rcsls": _RCSLS, "self_learning": _SELF_LEARNING}[self.method]
+        papers = {
+            "procrustes": "conneau2018word" if self.refine else "kulshreshtha2020crosslingual",
+            "least_squares": "mikolov2013exploiting",
+            "rcsls": "joulin2018loss",
+            "vecmap": "artetxe2018generalizing" if self.whiten else "artetxe2016learning",
+            "self_learning": "artetxe2018robust",
+        }
+        return find_paper(papers[self.method])

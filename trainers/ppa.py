@@ -26,10 +26,10 @@ from hf_xalign.modeling.mlm_head import MaskedLMHead, mlm_head
 from hf_xalign.modeling.packing import encode_batch
 from hf_xalign.modeling.pooling import pool_sentences
 from hf_xalign.objectives.term import Objective, Vectors
-from hf_xalign.record import cite
 from hf_xalign.score import Score
 from hf_xalign.trainers.base.fsdp import reshard, shard
 from hf_xalign.trainers.base.opening import describe_pairs
+from hf_xalign.trainers.base.papers import find_paper
 from hf_xalign.trainers.base.run import Run, pivot_sentences
 from hf_xalign.trainers.base.trainer import AlignmentTrainer, Batch, Computed, Counts, Loss, Prepared
 from hf_xalign.trainers.ppa_config import PPAConfig
@@ -68,15 +68,7 @@ class PPATrainer(AlignmentTrainer):
     """
 
     _tag_names: ClassVar[list[str]] = ["hf_xalign", "ppa", "cross-lingual-alignment"]
-    _paper = cite(
-        "Multilingual {BERT} Post-Pretraining Alignment",
-        "2021.naacl-main.20",
-        "pan2021multilingual",
-        "Pan, Lin and Hang, Chung-Wei and Qi, Haode and Shah, Abhishek and Potdar, Saloni and Yu, Mo",
-        "Proceedings of the 2021 Conference of the North American Chapter of the Association for Computational "
-        "Linguistics",
-        2021,
-    )
+    _paper = find_paper("pan2021multilingual")
     config_class = PPAConfig
     method = "ppa"
     adapter_rate = 10.0

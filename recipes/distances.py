@@ -65,9 +65,9 @@ def main(argv: list[str] | None = None) -> None:
     if data.eval_links:
         dataset = read_links(data.eval_links)
     else:
-        train = load_parallel(data.train_data, split=data.train_split, **data.reading())
+        train = load_parallel(data.train_data, split=data.train_split, **data.columns())
         most = data.max_eval_pairs
-        test = load_parallel(data.eval_data, split=data.eval_split, max_pairs=most, **data.reading())
+        test = load_parallel(data.eval_data, split=data.eval_split, max_pairs=most, **data.columns())
         dataset = make_evaluation_links(test, train)
     settings = {name: getattr(data, name) for name in ("layers", "pairs", "bins", "seed", "device")}
     grid = distance_grid(stages, dataset, **settings)

@@ -274,7 +274,7 @@ def _recorded(run: Run, kind: str) -> Dataset:
             split=entry.get("split") or "",
             max_pairs=most,
             keep_unlinked=keep_unlinked,
-            **options.reading(),
+            **options.columns(),
         )
         if sources(text)[0]["fingerprint"] != entry.get("fingerprint"):
             raise InputError(f"{entry['source']} has changed since the run")

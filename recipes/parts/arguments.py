@@ -18,17 +18,18 @@ def option(group: str, help: str, default: object = MISSING, **checks: object) -
 
 @dataclass
 class PairColumns:
-    """Pivot and columns of sentence pairs."""
+    """Pivot, columns and empty sides of sentence pairs."""
 
     target_lang: str = option(_DATA, "The pivot language, the target column.", "en")
     source_column: str | None = option(_DATA, "Column of source text. By default it is found by its name.", None)
     target_column: str | None = option(_DATA, "Column of target text. By default it is found by its name.", None)
     sides_checked: bool = option(_DATA, "Read text whose sides look swapped or like no sentences.", False)
+    on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
     dataset_revision: str | None = option(_DATA, "Branch, tag or commit of Hub datasets.", None)
 
     def columns(self) -> dict[str, Any]:
         """Return the arguments of `load_parallel` for these fields."""
-        names = ("target_lang", "source_column", "target_column", "sides_checked")
+        names = ("target_lang", "source_column", "target_column", "sides_checked", "on_empty")
         return {"revision": self.dataset_revision, **{name: getattr(self, name) for name in names}}
 
 
@@ -46,11 +47,6 @@ class ParallelText(PairColumns):
     train_split: str = option(_DATA, "Split of built-in and Hub training data.", "train")
     eval_split: str = option(_DATA, "Split of built-in and Hub held-out data.", "test")
     max_eval_pairs: int | None = option(_DATA, "Use the first n pairs of each held-out source.", None, least=1)
-    on_empty: Literal["error", "drop"] = option(_DATA, "What to do with a pair that has an empty side.", "error")
-
-    def reading(self) -> dict[str, Any]:
-        """Return the arguments of `load_parallel` for these fields."""
-        return {**self.columns(), "on_empty": self.on_empty}
 
     def check_files(self) -> None:
         """Refuse files that are not there."""

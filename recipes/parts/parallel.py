@@ -84,7 +84,7 @@ def read_text(data: TextArguments, eval_links: str | None = None, *, links: bool
     too.
     """
     protocols, probes = read_protocols(getattr(data, "protocol", None)), read_probes(data.probe)
-    options = data.reading()
+    options = data.columns()
     train = load_parallel(data.train_data, split=data.train_split, keep_unlinked=not links, **options)
     entries = {"train": sources(train)}
     if eval_links:

@@ -88,10 +88,8 @@ class Paper:
     def read(cls, name: str, root: Path, data: Mapping[str, str]) -> Paper:
         """Read a paper's file; `data` replaces the places of its text."""
         content = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
-        text_files = content["data"]
-        return cls(
-            name, content | {"data": text_files | {key: data[key] for key in text_files.keys() & data}}, root / name
-        )
+        content["data"] |= {key: data[key] for key in content["data"].keys() & data}
+        return cls(name, content, root / name)
 
     def table(self, name: str) -> Table:
         """Return one of the tables."""

@@ -158,7 +158,6 @@ class ContinualArguments(TaskArguments, PairColumns):
     pairs: list[str] = option(_PAIRS, "Sentence pairs, as in hf-xalign train fao.", ["builtin:de", "builtin:bn"])
     pairs_split: str = option(_PAIRS, "Split of built-in and Hub pairs.", "train")
     max_pairs: int | None = option(_PAIRS, "Use n linked pairs of each source, selected by draw.", None, least=1)
-    on_empty: Literal["error", "drop"] = option(_PAIRS, "What to do with a pair that has an empty side.", "error")
     aligner: str = option(_PAIRS, "Word aligner; any but encoder.", "fast_align")
     reference: str = option(_PAIRS, "f0: the encoder before any alignment.", "builtin")
 

@@ -130,7 +130,7 @@ def load_task(data: TaskArguments, args: TaskConfig) -> TaskData:
 
 def load_continual(data: ContinualArguments, args: TaskConfig) -> TaskData:
     """Read the text of the task, and the sentence pairs that keep the languages aligned."""
-    pairs = load_parallel(data.pairs, split=data.pairs_split, on_empty=data.on_empty, **data.columns())
+    pairs = load_parallel(data.pairs, split=data.pairs_split, **data.columns())
     return replace(load_task(data, args), pairs=pairs)
 
 

@@ -316,7 +316,7 @@ def test_the_commit_of_a_dataset_is_known(own_hub):
         added = {"README.md": card, "news.parquet": file.getvalue()}
         added = [huggingface_hub.CommitOperationAdd(path, content) for path, content in added.items()]
         commits.append(api.create_commit("me/text", added, commit_message="text", repo_type="dataset").oid)
-    [entry] = sources(load_parallel("de=me/text:news", split="test", **ParallelText().reading()))
+    [entry] = sources(load_parallel("de=me/text:news", split="test", **ParallelText().columns()))
     assert (entry["hub_id"], entry["split"], entry["revision"], entry["pairs"]) == ("me/text", "test", commits[1], 3)
     old = load_parallel("me/text:news", source_lang="de", split="test", revision=commits[0])
     assert (len(old), hub_commit(old)) == (8, commits[0])

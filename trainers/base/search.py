@@ -98,10 +98,8 @@ def train_seeds(
         own.seed, own.output_dir = seed, str(folder)
         # The folder is checked by the fields of its run, which a trainer may have to be made for.
         own.resume_from_checkpoint, own.overwrite_output_dir = None, True
-        trainer: Any = None
-        if about is None:
-            trainer = make()
-        header = about(seed) if about is not None else trainer.about_scores()
+        trainer: Any = make() if about is None else None
+        header = trainer.about_scores() if about is None else about(seed)
         before = None if args.overwrite_output_dir else finished(folder, header)
         if before is not None:
             runs.append(before)
@@ -117,9 +115,8 @@ def train_seeds(
                 clear_run(folder)
         # The folder holds nothing but an interrupted run of the same settings.
         resume = None if args.overwrite_output_dir else last_complete_checkpoint(folder)
-        if trainer is None:
-            own.resume_from_checkpoint, own.overwrite_output_dir = resume, not resume
-            trainer = make()
+        own.resume_from_checkpoint, own.overwrite_output_dir = resume, not resume
+        trainer = trainer or make()
         trainer.args.resume_from_checkpoint, trainer.args.overwrite_output_dir = resume, not resume
         trainer.train()
         if save_models:

@@ -179,7 +179,6 @@ class AlignmentTrainer(ScoringTrainer):
         for text, what in ((train_dataset, "train_dataset"), (eval_dataset, "eval_dataset")):
             if isinstance(text, Dataset) and {"source", "source_words"} & {*text.column_names}:
                 check_pieces(text, processing_class, what)
-        # True if the method keeps a record and the settings want it.
         self._recorded = bool(args.record and self.method)
         if self._recorded and eval_dataset is not None:
             self._given, self._given_held_out = train_dataset, eval_dataset

@@ -87,11 +87,10 @@ def as_markdown(comparison: Comparison) -> str:
     """Return both tables and the notes as Markdown."""
     escape = str.maketrans(_MARKDOWN)
     blocks = []
-    for head, *body in comparison.tables():
-        rule = ["---", *["---:"] * (len(head) - 1)]
-        lines = [[cell.translate(escape) for cell in row] for row in (head, *body)]
-        lines.insert(1, rule)
-        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    for rows in comparison.tables():
+        lines = ["| " + " | ".join(cell.translate(escape) for cell in row) + " |" for row in rows]
+        lines.insert(1, "| --- |" + " ---: |" * (len(rows[0]) - 1))
+        blocks.append("\n".join(lines))
     return "\n\n".join([*blocks, *(note.translate(escape) for note in comparison.notes())])
 
 
@@ -102,10 +101,8 @@ def as_latex(comparison: Comparison) -> str:
     for rows in comparison.tables():
         head, *body = (" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in rows)
         columns = "l" + "r" * (len(rows[0]) - 1)
-        blocks.append(
-            "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"])
-            + "\n\\end{tabular}"
-        )
+        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
+        blocks.append("\n".join([*lines, r"\end{tabular}"]))
     return "\n\n".join(["\n".join(f"% {note}" for note in comparison.notes()), *blocks])
 
 

@@ -358,22 +358,19 @@ class MappingTrainer:
     def describe(self) -> list[str]:
         """Describe encoder and text, the anchors, the maps to learn, and the data that stays unused, one line each."""
         args, tested = self.args, self.test_dictionary
-        lines = self._dictionary_lines
+        kind = f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}"
         if self.of_words:
             [train], [test] = self.dictionary.values(), tested.values()
             words = len({word for _, word in test})
-            lines = [*lines, f"held out {words:,} source words, {len(test):,} entries; {len(train):,} to learn from"]
-        else:
-            encoder = describe_encoder(self.base_model, self.encoders["source"][0])
-            pairs = describe_pairs(self.train_dataset, self.text["links"], self.eval_dataset)
-            layers = ", ".join(map(str, args.layers))
-            lines = [encoder, *pairs, *lines, f"vectors  of layers {layers}, {args.pooling} pooling"]
-        lines.append(f"map      {args.method} from {args.supervision} supervision, {args.direction.replace('_', ' ')}")
-        if not self.of_words:
-            for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
-                lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
-        # Of word vectors, tested words were taken out of the dictionary.
-        for language in sorted(tested) if args.supervision == "dictionary" and not self.of_words else ():
+            held_out = f"held out {words:,} source words, {len(test):,} entries; {len(train):,} to learn from"
+            return [*self._dictionary_lines, held_out, kind]
+        encoder = describe_encoder(self.base_model, self.encoders["source"][0])
+        pairs = describe_pairs(self.train_dataset, self.text["links"], self.eval_dataset)
+        vectors = f"vectors  of layers {', '.join(map(str, args.layers))}, {args.pooling} pooling"
+        lines = [encoder, *pairs, *self._dictionary_lines, vectors, kind]
+        for language in sorted(set(self.eval_dataset.unique("source_lang")) - {*self.languages}):
+            lines.append(f"unused   eval_data in {language}: train_data has none, so there is no map")
+        for language in sorted(tested) if args.supervision == "dictionary" else ():
             learnt = {lower_word(word, language) for _, word in self.dictionary[language]}
             both = sum(lower_word(word, language) in learnt for _, word in tested[language])
             if both:

@@ -229,19 +229,16 @@ def _encoder(
             del stack[data.layers :]
             model.config.num_hidden_layers = data.layers
         table = cast(torch.Tensor, model.get_input_embeddings().weight).detach()
-        rows = len(table) if old_ids is None else len(old_ids)
         if old_ids is not None:
-            model.set_input_embeddings(
-                nn.Embedding.from_pretrained(
-                    table[torch.from_numpy(old_ids)], freeze=False, padding_idx=tokenizer.pad_token_id
-                )
-            )
-            model.config.vocab_size = len(old_ids)
-            model.config.pad_token_id = tokenizer.pad_token_id
-        if len(tokenizer) > rows:
+            table = table[torch.from_numpy(old_ids)]
+            padding = tokenizer.pad_token_id
+            model.set_input_embeddings(nn.Embedding.from_pretrained(table, freeze=False, padding_idx=padding))
+            model.config.vocab_size, model.config.pad_token_id = len(table), padding
+        grows = len(tokenizer) > len(table)
+        if grows:
             # New rows follow the normal distribution of the old ones.
             model.resize_token_embeddings(len(tokenizer))
-        if data.layers is not None or old_ids is not None or len(tokenizer) > rows:
+        if data.layers is not None or old_ids is not None or grows:
             # The changed encoder must not be mistaken for its checkpoint.
             model.name_or_path = ""
     return model

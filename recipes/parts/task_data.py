@@ -55,13 +55,12 @@ class TaskData(RunText):
 
     def describe(self) -> list[str]:
         """Describe the text and its labels, one line each."""
-        return [
-            *(f"train    {part.language}: {len(part)} examples of {part.name}" for part in self.train),
-            *(f"evaluate {part.language}: {len(part)} examples of {part.name}" for part in self.evaluation.values()),
-            *(f"select   {part.language}: {len(part)} examples of {part.name}" for part in self.selection.values()),
-            *([f"labels   {len(labels)}"] if (labels := self.task.config().get("id2label")) else []),
-            f"score    {self.task.metric}",
-        ]
+        lines = [f"train    {part.language}: {len(part)} examples of {part.name}" for part in self.train]
+        for kind, texts in (("evaluate", self.evaluation), ("select", self.selection)):
+            lines += [f"{kind:8} {part.language}: {len(part)} examples of {part.name}" for part in texts.values()]
+        if labels := self.task.config().get("id2label"):
+            lines.append(f"labels   {len(labels)}")
+        return [*lines, f"score    {self.task.metric}"]
 
     def entries(self) -> Record:
         """Return the arguments of [`~hf_xalign.record.start_record`] on the text, in the command line's order."""

@@ -319,21 +319,17 @@ def about_scores(
 ) -> Record:
     """Return the fields of a run's `scores.json` next to its scores: what is compared, and what may change it.
 
-    Args:
-        compared: the `task`, `metric` and `train_language` (empty if no labels were learned from).
-        seed: seed of the run.
-        settings: settings of the run; those that change no score are left out.
-        sources: the record's entries of the text.
-        models: names of encoder and adapter; the weights of a folder are read.
+    `compared` are the `task`, `metric` and `train_language` (empty if no labels were learned from), `sources` the
+    record's entries of the text, and `models` the names of encoder and adapter; the weights of a folder are read.
     """
-    texts = ((f"{kind} {entry['source']}", entry) for kind, entries in sources.items() for entry in entries)
-    return {
-        **compared,
-        "seed": seed,
-        "settings": {name: value for name, value in settings.items() if name not in _ELSEWHERE},
-        "inputs": {name: entry.get("fingerprint") for name, entry in texts}
-        | {kind: weights_digest(Path(base_entry(name)["name"] or "")) for kind, name in models.items() if name},
-    }
+    inputs: dict[str, object] = {}
+    for kind, entries in sources.items():
+        inputs |= {f"{kind} {entry['source']}": entry.get("fingerprint") for entry in entries}
+    for kind, name in models.items():
+        if name:
+            inputs[kind] = weights_digest(Path(base_entry(name)["name"] or ""))
+    changing = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+    return {**compared, "seed": seed, "settings": changing, "inputs": inputs}
 
 
 def weights_digest(folder: Path) -> str | None:

@@ -61,13 +61,11 @@ def _hide_machine() -> None:
 
 def use_tracker(trainer: AlignmentTrainer) -> None:
     """Keep models out of W&B, and paths of this machine out of all trackers."""
-    # Not `pop_callback`, which would also take a user's subclass.
-    for callback in list(trainer.callback_handler.callbacks):
-        if type(callback) is WandbCallback:
+    for callback in trainer.callback_handler.callbacks:
+        if type(callback) is WandbCallback:  # a user's subclass is left as it is
             _hide_machine()
             # By WANDB_LOG_MODEL it would send pickled arguments and optimizers, and leave out the encoder's heads.
             callback._log_model = WandbLogModel.FALSE
-    for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, tuple(INTEGRATION_TO_CALLBACK.values())) and hasattr(callback, "setup"):
             callback.setup = partial(_set_up, callback.setup)
 

@@ -256,8 +256,10 @@ class WordAlignmentTrainer(AlignmentTrainer):
         depth = model.config.num_hidden_layers
         number = partial(layer_index, num_layers=depth)
         self.layers = self.objective.all_layers(layers, number)
-        places = [[self.layers.index(k) for k in number(term.layers or layers)] for term in self.objective]
-        self._places = [None if place == list(range(len(self.layers))) else place for place in places]
+        self._places: list[list[int] | None] = []
+        for term in self.objective:
+            places = [self.layers.index(k) for k in number(term.layers or layers)]
+            self._places.append(None if places == list(range(len(self.layers))) else places)
 
     def _check_f0(self, model: PreTrainedModel, before: torch.Tensor | None = None) -> None:
         """Require that a `PeftModel` without its adapters stays the encoder from before them, if f0 is in the loss.

@@ -202,18 +202,18 @@ class MappingTrainer:
         if "links" not in held_out.column_names:
             check_folder(self.args, self.base_model)
             held_out = make_evaluation_links(held_out, None if linking is None else train)
-        if linking is None:
-            counts, by = link_entries(link_statistics(train)), "given"
-        else:
+        counts, by, drawn = None, "given", None
+        if linking is not None:
             linking = replace(linking, drop_identical=self.args.drop_identical or linking.drop_identical)
             sources = self.reporting.text.get("data", {}).get("train")
             train, counts, by = linking.apply(train, sources, model=source[0], tokenizer=source[1])
+            drawn = None if linking.max_pairs is None else count_languages(train)
         self.train_dataset, self.eval_dataset = train, held_out
         self._rows = language_rows(train)
-        self._check_pairs(link_statistics(train))
+        linked = link_statistics(train)
+        self._check_pairs(linked)
         self._dictionary_lines = self._check_dictionaries()
-        drawn = None if linking is None or linking.max_pairs is None else count_languages(train)
-        self.text = {**given_entries(*given, drawn), "links": counts, "linked_by": by}
+        self.text = {**given_entries(*given, drawn), "links": counts or link_entries(linked), "linked_by": by}
         self.seconds["preparing"] = round(time.perf_counter() - start, 3)
 
     # ---- Word vectors, text and dictionaries ----

@@ -129,8 +129,8 @@ class TaskArguments:
 
     def named(self, seed: int) -> tuple[str, str | None]:
         """Return the encoder and the adapter of a seed; an adapter's folder in the encoder's place names its own."""
-        model, adapter = self.model_name_or_path, self.adapter
-        model, adapter = model.replace("{seed}", str(seed)), adapter and adapter.replace("{seed}", str(seed))
+        model = self.model_name_or_path.replace("{seed}", str(seed))
+        adapter = self.adapter and self.adapter.replace("{seed}", str(seed))
         if adapter is None and (base := adapter_base(model)):
             return base, model
         return model, adapter

@@ -26,9 +26,9 @@ FLOORS, FILES, FAMILY = 7, 16, 3
 CAPS = {
     "cli": (1597, 22),
     "core": (2838, 53),
-    "data": (7083, 132),
-    "evaluation": (1981, 17),
-    "explore": (315, 3),
+    "data": (7084, 132),
+    "evaluation": (1980, 17),
+    "explore": (325, 3),
     "hub": (381, 11),
     "links": (1700, 26),
     "mapping": (1626, 20),

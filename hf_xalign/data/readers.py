@@ -516,8 +516,9 @@ class Columns:
             raise self.missing(flat, where)
         languages = row_languages(record, pair[:2])
         if not languages and not pair.by_language:
-            codes = [find_language(record[name]) for name in forms.OF_ROW if isinstance(record.get(name), str)]
-            languages = {"source_lang": code for code in codes if code and not same_language(code, self.target_lang)}
+            said = (record[name] for name in forms.OF_ROW if isinstance(record.get(name), str))
+            codes = [code for code in map(find_language, said) if code and not same_language(code, self.target_lang)]
+            languages = {"source_lang": codes[0]} if codes else {}
         columns = pair[:2]
         if self._is_turned(languages, where):
             languages = dict(zip(languages, reversed([*languages.values()]), strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -146,9 +145,9 @@ def score_retrieval(
     needed = ("source_words", "target_words", "links", "source_lang")
     dataset = check_columns(dataset, needed, "the dataset", "Run hf_xalign.links.align_words on it first.")
     specials = check_protocols(protocols, tokenizer, dataset)
-    extract = partial(text_vectors, layer=layer, poolings=poolings, word_view=word_view, specials=specials, desc=desc)
-    extract = partial(extract, batch_size=batch_size, max_length=max_length, dtype=dtype)
-    vectors = extract(model, tokenizer, dataset)
+    options: Any = {"specials": specials, "desc": desc, "batch_size": batch_size, "max_length": max_length}
+    options |= {"dtype": dtype, "poolings": poolings, "word_view": word_view}
+    vectors = text_vectors(model, tokenizer, dataset, layer=layer, **options)
     device = next(model.parameters()).device
     return score_vectors(
         vectors, dataset, protocols, all_occurrences=all_occurrences, device=device, examples=examples

@@ -107,7 +107,17 @@ def make_page(stages: Mapping[str, HeldOut], text: Dataset, title: str, about: s
 
 def serve(page: Blocks, host: str, port: int | None) -> str:
     """Serve the page in threads of its own and return its address. It loads nothing from elsewhere."""
-    launch = partial(page.launch, quiet=True, enable_monitoring=False, run_history=False, footer_links=[])
-    # strict_cors refuses pages of other addresses; share would open a tunnel to this machine.
-    launch = partial(launch, share=False, strict_cors=True, ssr_mode=False)
-    return launch(server_name=host, server_port=port, prevent_thread_lock=True, max_file_size=1)[1]
+    _, address, _ = page.launch(
+        server_name=host,
+        server_port=port,
+        prevent_thread_lock=True,
+        share=False,  # it would open a tunnel to this machine
+        strict_cors=True,  # refuses pages of other addresses
+        ssr_mode=False,  # needs Node.js
+        max_file_size=1,
+        enable_monitoring=False,
+        run_history=False,
+        footer_links=[],
+        quiet=True,
+    )
+    return address

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 import pyarrow
@@ -363,8 +363,8 @@ def cache_features(
                         len(plan), folder)  # fmt: skip
             with ray_encoders(model, ray) as cluster:
                 wanted = [*layers, frozen_layers] if frozen_layers else layers
-                encode = partial(hidden_batches, model, pad_token_id=pad_token_id, layers=wanted, cluster=cluster)
-                encode = partial(encode, batch_size=batch_size, dtype=autocast)
+                options: Any = {"pad_token_id": pad_token_id, "batch_size": batch_size, "dtype": autocast}
+                encode = partial(hidden_batches, model, layers=wanted, cluster=cluster, **options)
                 _write(files, plan, encode, pooling, batch_size)
             write_text(folder / "cache.json", json.dumps(identity))
     indexed = plan.add_rows(needed)

@@ -202,8 +202,8 @@ def compare(
             f"concatenate_seeds is an option of the permutation test, but {baseline.metric} gets the paired t-test. "
             "Remove the option."
         )
-    permute = partial(significance.permutation_test, permutations=permutations, seed=seed)
-    permute = partial(permute, concatenate_seeds=concatenate_seeds)
+    options: Any = {"permutations": permutations, "seed": seed, "concatenate_seeds": concatenate_seeds}
+    permute = partial(significance.permutation_test, **options)
     test: Callable[..., float] = significance.paired_t_test if means else permute
     differences = []
     with tqdm(total=(len(systems) - 1) * len(columns), desc="testing", disable=quiet, leave=False, delay=5) as bar:

@@ -475,7 +475,7 @@ def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang:
         such = f"words such as {min(common)!r}"
         if in_source > in_target and in_source >= max(2, len(sources) // 20):
             return f"the sides are swapped, because the source ({source_lang}) has more {such}"
-        lengths = [sum(len(text.split()) for text in side) for side in (sources, targets)]
+        lengths = [sum(len(text.split()) for text in {*side}) for side in (sources, targets)]
         if lengths[1] >= _TOLD and in_target * _TOLD < lengths[1]:
             return f"the target has nearly no {such}, so it is not in {target_lang}, which target_lang= names"
         another = likely_language(source_lang).language != pivot_language

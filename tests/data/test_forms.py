@@ -203,6 +203,7 @@ ENGLISH = [f"The train with the number {number} is not on its way and this house
         ((ENGLISH, GERMAN), "the sides are swapped"),
         ((GERMAN, ENGLISH), None),
         ((GERMAN[:30], GERMAN[:30]), None),  # fewer than 500 words
+        ((GERMAN[:1] * 40, GERMAN[:1] * 40), None),  # one pair, to try a command
     ],
 )
 def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_path):

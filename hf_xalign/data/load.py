@@ -10,7 +10,6 @@ import itertools
 import json
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -19,7 +18,6 @@ import datasets
 import numpy as np
 import pyarrow
 import pyarrow.compute
-import regex
 from datasets import Dataset, LargeList, List, concatenate_datasets
 from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -45,11 +43,12 @@ from hf_xalign.data.parallel import (
     describe_pair,
     is_by_language,
 )
+from hf_xalign.data.sides import SAMPLE, check_sides, fault_of_sides
 from hf_xalign.data.sources import BUILTIN, HUB_ID, SourceKind, find_source, parse_source
 from hf_xalign.data.words import WORDS, check_words
 from hf_xalign.environment import is_first_process
 from hf_xalign.errors import InputError, explained
-from hf_xalign.language_codes import check_language, letters_in, likely_language, same_language, unicode_scripts
+from hf_xalign.language_codes import check_language, same_language
 from hf_xalign.network import TransportError
 from hf_xalign.record import hub_id
 
@@ -70,25 +69,6 @@ _LISTS = {*WORDS, "links"}  # columns that hold lists, not several translations
 _WORDS = pyarrow.list_(pyarrow.string())
 _SCHEMA = pyarrow.schema({**dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(WORDS, _WORDS)})
 _LINKED_SCHEMA = _SCHEMA.append(pyarrow.field("links", pyarrow.list_(pyarrow.list_(pyarrow.int32()))))
-# Pairs whose sides are checked: enough for a share of 5%, and read in no time from a corpus of any size.
-_SAMPLE = 1000
-# Pairs from which scripts and repeated strings tell something. In 12,795 windows of 20 pairs of real text and
-# dictionaries, every source with letters had one of its script, and three strings made up at most 15 rows.
-_ENOUGH, _MANY = 20, 100
-# Words of a side from which function words tell something. One word in 7 of real English text is one of those below,
-# one in 12 or more in the other languages; of text in another language, at most one in 1,000.
-_TOLD = 500
-# Frequent words of a pivot that languages in the same script rarely have.
-_FUNCTION_WORDS = {
-    "en": {"the", "and", "are", "with", "this", "that", "you", "your", "from", "they", "these", "which", "would"},
-    "de": {"der", "und", "das", "ist", "nicht", "mit", "eine", "auf", "für", "sich", "werden"},
-    "fr": {"les", "des", "une", "dans", "pour", "avec", "est", "sur", "vous", "cette"},
-    "es": {"los", "las", "una", "para", "con", "por", "este", "como", "esta"},
-    "it": {"il", "che", "della", "per", "non", "sono", "nel", "gli", "questo"},
-    "nl": {"het", "een", "van", "niet", "zijn", "voor", "wordt", "deze", "ook"},
-    "pt": {"os", "uma", "não", "com", "para", "dos", "você", "são", "também"},
-    "ru": {"и", "не", "что", "это", "для", "как", "или", "чтобы", "если"},
-}
 PARQUET = "refs/convert/parquet"  # the branch of the Hub's own conversion
 _HUB_URL = re.compile(r"hf://datasets/[^@]+@([^@/]+)")  # of a downloaded file, with its commit
 
@@ -170,7 +150,7 @@ def load_parallel(
         if is_first_process():
             logger.info("%s: %s pairs, the first: %s", name, f"{len(part):,}", describe_pair(part[0]))
         if not sides_checked:
-            _check_sides(part, name)
+            check_sides(part, name)
         entry = source_entry(name, part, split=split, pairs=len(part), fingerprint=part._fingerprint)
         if entry["language"] is None and len(counts := count_languages(part)) == 1:
             [entry["language"]] = counts
@@ -436,64 +416,6 @@ def _check_rows(
     return blank, batch["links"].value_lengths().to_numpy() > 0
 
 
-def _check_sides(pairs: Dataset, name: str) -> None:
-    """Raise an InputError if a sample of pairs shows that their sides are swapped or are no sentences."""
-    rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), _SAMPLE)).astype(int))
-    first, sample = pairs[0], pairs[rows]
-    for side in ("source", "target"):
-        if mark := forms.piece_mark(sample[side]):
-            raise InputError(
-                f"{name}: the {side} is cut into subwords, which {mark!r} marks: {describe_pair(first)}. Put them "
-                "together as the tool that cut them does, or give --sides_checked true."
-            )
-    if fault := _fault_of_sides(sample["source"], sample["target"], first["source_lang"], first["target_lang"]):
-        raise InputError(
-            f"{name}: {fault}: {describe_pair(first)}. Name the columns by source_column and target_column "
-            "(--source_column and --target_column on the command line), or swap the two files. If the sides are "
-            "right, give --sides_checked true."
-        )
-
-
-def _fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: str, target_lang: str) -> str | None:
-    """Return what is wrong with the two sides, without a model: scripts, function words, repeated strings."""
-    scripts = [unicode_scripts(str(likely_language(code).script)) for code in (source_lang, target_lang)]
-    own, pivot = (letters_in(names if all(scripts) else frozenset()) for names in scripts)
-
-    def letters(side: Sequence[str], script: regex.Pattern[str]) -> int:
-        return len(script.findall(" ".join(side)))
-
-    source_is_pivot = letters(sources, own) * 2 < letters(sources, pivot)
-    if own.pattern != pivot.pattern and source_is_pivot and letters(targets, pivot) * 2 < letters(targets, own):
-        return (
-            f"the sides are swapped, because the source ({source_lang}) is in the script of the target ({target_lang})"
-        )
-    pivot_language = likely_language(target_lang).language
-    if common := _FUNCTION_WORDS.get(pivot_language):
-        in_source, in_target = (
-            sum(word in common for text in side for word in text.lower().split()) for side in (sources, targets)
-        )
-        such = f"words such as {min(common)!r}"
-        if in_source > in_target and in_source >= max(2, len(sources) // 20):
-            return f"the sides are swapped, because the source ({source_lang}) has more {such}"
-        lengths = [sum(len(text.split()) for text in {*side}) for side in (sources, targets)]
-        if lengths[1] >= _TOLD and in_target * _TOLD < lengths[1]:
-            return f"the target has nearly no {such}, so it is not in {target_lang}, which target_lang= names"
-        another = likely_language(source_lang).language != pivot_language
-        if another and lengths[0] >= _TOLD and in_source * 2 > in_target:
-            return f"both sides are in {target_lang}, because the source ({source_lang}) has many {such} too"
-    if len(sources) < _MANY:  # a few pairs, written several times to try a command, are no fault
-        sources, targets = zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)
-    if len(sources) < _ENOUGH:
-        return None
-    most = len(sources) * max(0.5, 1 - len(sources) / (2 * _MANY))  # 18 of 20 rows, half of 100 and more
-    for side, texts in (("sources", sources), ("targets", targets)):
-        if sum(count for _, count in Counter(texts).most_common(3)) > most:
-            return f"most {side} are one of three strings, so they are no sentences"
-    if sum(own.search(text) is not None for text in sources) * 20 < len(sources):  # also numbers of rows
-        return f"nearly no source has a letter of the script of {source_lang}"
-    return None
-
-
 def stream_parallel(
     source: str,
     *,
@@ -512,13 +434,13 @@ def stream_parallel(
     form, files, _, columns, rows = _open(source, asked, split, revision)
     name = str(files[0]) if len(files) == 1 else source
     pairs = ((pair, words) for _, pair, words in _read(rows, columns, name, form) if pair is not None)
-    if sample := list(itertools.islice(pairs, _SAMPLE)):
+    if sample := list(itertools.islice(pairs, SAMPLE)):
         first, words = sample[0]
         logger.info("%s: the first pair: %s", name, describe_pair(dict(zip(COLUMNS, first, strict=True))))
         if any(words):
             logger.warning("%s: the columns %s are not kept, because the text may change", name, ", ".join(WORDS))
         sources, targets, *_ = zip(*(pair for pair, _ in sample), strict=True)
-        if fault := _fault_of_sides(sources, targets, *first[2:]):
+        if fault := fault_of_sides(sources, targets, *first[2:]):
             logger.warning("%s: %s", name, fault)
     yield from (pair for pair, _ in itertools.chain(sample, pairs))
 

@@ -198,11 +198,13 @@ ENGLISH = [f"The train with the number {number} is not on its way and this house
 @pytest.mark.parametrize(
     ("pairs", "fault"),
     [
-        ((GERMAN, GERMAN), "the target has nearly no words such as 'and', so it is not in en"),
-        ((ENGLISH, ENGLISH), "both sides are in en, because the source"),
+        ((GERMAN, GERMAN), "the target is in de, not in en, by its words such as 'auf'"),
+        ((ENGLISH, ENGLISH), "the source is in en, not in de, by its words such as 'and'"),
         ((ENGLISH, GERMAN), "the sides are swapped"),
         ((GERMAN, ENGLISH), None),
-        ((GERMAN[:30], GERMAN[:30]), None),  # fewer than 500 words
+        ((GERMAN[:12], GERMAN[:12]), None),  # fewer than 200 words
+        ((GERMAN, [f"w{n} w{n + 1} w{n + 2} w{n + 3} w{n + 4} w{n + 5}" for n in range(40)]), None),
+        ((GERMAN, [f"दाम {n} रुपये है" for n in range(40)]), "most letters of the targets are not of the script of en"),
         ((GERMAN[:1] * 40, GERMAN[:1] * 40), None),  # one pair, to try a command
     ],
 )
@@ -214,6 +216,12 @@ def test_a_side_in_another_language_is_told_by_function_words(pairs, fault, tmp_
     else:
         with pytest.raises(InputError, match=fault):
             load_parallel(f"de={path}")
+
+
+def test_a_source_without_a_list_of_words_is_told_from_the_pivot(tmp_path):
+    path = source_of({"a.tsv": "".join(f"{text}\t{text} Yes.\n" for text in ENGLISH)}, tmp_path)
+    with pytest.raises(InputError, match="the source is in en, not in tr"):
+        load_parallel(f"tr={path}")
 
 
 def test_dialects_of_the_pivot_have_its_function_words(tmp_path):

@@ -10,7 +10,7 @@ from support.fao import make
 from support.launch import STEP, identical, numbers, outcome, same_bits, tensors
 from support.numeric import assert_rounding
 from support.runs import train
-from support.tiny import make_encoder
+from support.tiny import make_encoder, make_links, make_tokenizer
 from transformers import TrainerCallback
 
 from hf_xalign.modeling.checkpoint import HEAD_NAME
@@ -66,6 +66,20 @@ def test_a_share_of_the_start_is_averaged_in_at_the_end(tmp_path):
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     same_bits(ends, tensors(resumed.model))
     assert trainer.formula().endswith("final weights: 0.25 before + 0.75 after training")
+
+
+def test_held_out_pairs_of_words_alone_are_scored_by_words(tmp_path):
+    words = make_links(8).remove_columns(["source", "target"])
+    trainer = FAOTrainer(
+        make_encoder(),
+        fao.config(tmp_path, preset="joint", max_steps=1, record=True, warmup_steps=0),
+        train_dataset=make_links(24),
+        eval_dataset=words,
+        processing_class=make_tokenizer(),
+    )
+    trainer.train()
+    scores = trainer.run.record["scores"]["after"]["de"]
+    assert "retrieval_mean" in scores and "sentence_mean" not in scores
 
 
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):

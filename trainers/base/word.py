@@ -200,8 +200,8 @@ class WordAlignmentTrainer(AlignmentTrainer):
     def score_held_out(self, model: PreTrainedModel, when: str) -> Iterator[Scores]:
         """Score retrieval of linked words in float32 by their mean subword; then by each pooling, and of all words.
 
-        Sentence retrieval is scored where a term reads sentences. Keeps vectors of the pivot's words and sentences,
-        and the distances of linked words, in `run`.
+        Sentence retrieval is scored where a term reads sentences, and pairs have text. Keeps vectors of the pivot's
+        words and sentences, and the distances of linked words, in `run`.
         """
         run, args, evaluation = cast(Run, self.run), self.args, cast(Dataset, self.eval_dataset)
         means: Means = {}  # words, sentences and drift read the same text
@@ -231,7 +231,7 @@ class WordAlignmentTrainer(AlignmentTrainer):
         except InputError as error:  # too few links for random pairs are not an error of the run
             logger.warning("no histograms of distances: %s", error)
         yield score(scored=("mean",), all_occurrences=True)
-        if self.objective.reads("sentences"):
+        if self.objective.reads("sentences") and {"source", "target"} <= {*evaluation.column_names}:
             yield score_sentences(
                 model,
                 self.processing_class,

@@ -96,15 +96,15 @@ def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, targ
     if in_source.get(pivot, 0) > max(in_target.get(pivot, 0), 1, len(sources) // 20 - 1):
         such = min(_FUNCTION_WORDS[pivot])
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {such!r}"
-    for side, lang, words, hits in (
-        ("source", source_lang, source, in_source),
-        ("target", target_lang, target, in_target),
-    ):
-        language, most = likely_language(lang).language, max(hits, key=lambda code: hits[code])
-        if len(words) < _TOLD or hits[most] * _FREQUENT < len(words) or language == most:
-            continue
-        # Close languages share words: without a list of its own, a language is told from the pivot alone.
-        own = hits[language] * _TOLD if language in hits else len(words)
-        if own < len(words) or (most == pivot and hits[most] * 2 > in_target[most]):
-            return f"the {side} is in {most}, not in {lang}, by its words such as {min(_FUNCTION_WORDS[most])!r}"
+    most = max(in_target, key=lambda code: in_target[code])
+    is_told = len(target) >= _TOLD and in_target[most] * _FREQUENT > len(target)
+    if is_told and in_target.get(pivot, len(target)) * _TOLD < len(target):
+        such = min(_FUNCTION_WORDS[most])
+        return f"the target is in {most}, not in {target_lang}, by its words such as {such!r}"
+    # Close languages share words, so a source is told from the pivot alone.
+    shared = in_source.get(pivot, 0)
+    is_told = len(source) >= _TOLD and shared * _FREQUENT > len(source) and shared * 2 > in_target[pivot]
+    if is_told and likely_language(source_lang).language != pivot:
+        such = min(_FUNCTION_WORDS[pivot])
+        return f"the source is in {pivot}, not in {source_lang}, by its words such as {such!r}"
     return None

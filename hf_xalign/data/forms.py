@@ -350,6 +350,7 @@ def find_columns(names: tuple[str, ...], source_lang: str | None, target_lang: s
     return None
 
 
+@lru_cache(1000)
 def text_columns(names: tuple[str, ...], lang: str | None) -> list[str]:
     """Return the columns that may hold the text of a file of one language: one, if the names are clear.
 

@@ -121,11 +121,9 @@ def read_sentences(path: str | Path) -> Iterator[tuple[str | None, str]]:
         InputError: the first two lines have several columns.
     """
     start = [line for _, line in itertools.islice(read_lines(path), 2)]
-    marks = [match[0] for match in map(forms.NUMBERED.match, start) if match]
-    numbered = len(marks) == len(start) == 2
-    if len(start) == 2 and all(
-        "\t" in line.removeprefix(mark).strip() for line, mark in zip(start, marks or ("", ""))
-    ):
+    numbered = len(start) == 2 and all(map(forms.NUMBERED.match, start))
+    texts = [forms.NUMBERED.sub("", line, count=1) if numbered else line for line in start]
+    if len(texts) == 2 and all("\t" in text.strip() for text in texts):
         raise InputError(f"{path}: its lines have several columns. Keep the one of the text, for example by: cut -f 2")
     if numbered:
         logger.warning("%s: its lines begin with ids (%.20r), which are left out", path, start[0])

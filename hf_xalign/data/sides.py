@@ -88,12 +88,10 @@ def fault_of_sides(sources: Sequence[str], targets: Sequence[str], source_lang: 
 def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, target_lang: str) -> str | None:
     """Return what function words tell against the languages of the two sides."""
     source, target = ([word for text in side for word in text.lower().split()] for side in (sources, targets))
-    in_source, in_target = (
-        {code: sum(map(known.__contains__, words)) for code, known in _FUNCTION_WORDS.items()}
-        for words in (source, target)
-    )
     pivot = likely_language(target_lang).language
-    if in_source.get(pivot, 0) > max(in_target.get(pivot, 0), 1, len(sources) // 20 - 1):
+    in_source = sum(map(_FUNCTION_WORDS.get(pivot, set[str]()).__contains__, source))
+    in_target = {code: sum(map(known.__contains__, target)) for code, known in _FUNCTION_WORDS.items()}
+    if in_source > max(in_target.get(pivot, 0), 1, len(sources) // 20 - 1):
         such = min(_FUNCTION_WORDS[pivot])
         return f"the sides are swapped, because the source ({source_lang}) has more words such as {such!r}"
     most = max(in_target, key=lambda code: in_target[code])
@@ -102,8 +100,7 @@ def _fault_of_words(sources: set[str], targets: set[str], source_lang: str, targ
         such = min(_FUNCTION_WORDS[most])
         return f"the target is in {most}, not in {target_lang}, by its words such as {such!r}"
     # Close languages share words, so a source is told from the pivot alone.
-    shared = in_source.get(pivot, 0)
-    is_told = len(source) >= _TOLD and shared * _FREQUENT > len(source) and shared * 2 > in_target[pivot]
+    is_told = len(source) >= _TOLD and in_source * _FREQUENT > len(source) and in_source * 2 > in_target[pivot]
     if is_told and likely_language(source_lang).language != pivot:
         such = min(_FUNCTION_WORDS[pivot])
         return f"the source is in {pivot}, not in {source_lang}, by its words such as {such!r}"
